@@ -1,0 +1,39 @@
+# make run    set up, then train on generated data and print the result
+# make test   set up, then run every test
+# make lint   set up, then ruff and mypy
+# make env    only set up: .venv with the versions of requirements.lock
+# make lock   refresh requirements.lock from what is installed in .venv
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: run test lint env lock clean
+.DEFAULT_GOAL := test
+
+env: $(READY)
+
+# The stamp is written last: an interrupted set-up starts over, a finished one is not repeated.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+		{ echo "$(PYTHON) is not Python 3.11, which requirements.lock is made for: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+run: $(READY)
+	$(BIN)/python scripts/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+lock: $(READY)
+	$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

@@ -1,0 +1,46 @@
+"""Does ``import dgl`` work here, and if not, what mends it? (standard library only)
+
+DGL is compiled against torch; after an upgrade of one of them its import can end in a traceback about a missing
+shared library. ``import jbpool`` and ``scripts/check_env.py`` turn that into one sentence with the cure.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+TORCH, DGL = "2.13.0", "1.1.3"          # the pair of requirements.lock
+INSTALL = f'pip install "torch=={TORCH}" "dgl=={DGL}" packaging'
+
+
+def installed(package: str) -> str | None:
+    """The installed version of a package, or ``None``."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def require_dgl() -> None:
+    """Import dgl, or raise an ``ImportError`` of one sentence that says how to mend the installation."""
+    os.environ.setdefault("DGLBACKEND", "pytorch")      # else dgl asks for a choice and writes a file at first import
+    try:
+        importlib.import_module("dgl")
+    except Exception as error:                          # missing libraries surface as OSError, FileNotFoundError, ...
+        raise ImportError(advice(error)) from None
+
+
+def advice(error: Exception) -> str:
+    """One sentence: what does not load, why, and the command that mends it."""
+    torch, dgl = installed("torch"), installed("dgl")
+    if torch is None:
+        return f"jbpool needs torch and dgl, and torch is not installed: run `{INSTALL}`."
+    if dgl is None:
+        return f"jbpool needs dgl, and dgl is not installed beside torch {torch}: run `{INSTALL}`."
+    if isinstance(error, ModuleNotFoundError) and error.name not in (None, "dgl", "torch"):
+        return f"dgl {dgl} needs the package {error.name!r}, which is not installed: run `pip install {error.name}`."
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    python = "" if sys.version_info < (3, 12) else f" under Python 3.11 (dgl {DGL} has no wheels for a later one)"
+    return f"dgl {dgl} does not load with torch {torch} ({reason[:200]}): run `{INSTALL}`{python}."

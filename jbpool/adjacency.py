@@ -1,0 +1,108 @@
+"""Products with the adjacency matrix of a DGL graph, and the checks of what such a product takes.
+
+``A[u, v]`` is the weight of the edge u -> v. Graphs hold both directions of every edge, so A is symmetric and
+"sum over in-neighbours" is ``A X``. Nothing here touches the caller's frames or reads the device.
+"""
+
+from __future__ import annotations
+
+import dgl
+import torch
+from dgl import DGLError, DGLGraph
+from torch import Tensor
+
+from jbpool.checks import may_read
+from jbpool.precision import at_least_float32, full_precision
+
+
+def propagate(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    """``A X``: for each node the weighted sum over its neighbours. ``(N, D)`` to ``(N, D)``, float32 at least."""
+    feat = at_least_float32(feat)
+    with full_precision(feat):
+        if edge_weight is None:
+            return dgl.ops.copy_u_sum(graph, feat)
+        return dgl.ops.u_mul_e_sum(graph, feat, edge_weight.to(feat.dtype).unsqueeze(-1))
+
+
+def degree(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """``A 1``: the sum of each node's edge weights, ``(N,)``."""
+    ones = torch.ones(graph.num_nodes(), 1, dtype=dtype, device=graph.device)
+    return propagate(graph, ones, edge_weight).squeeze(-1)
+
+
+def inverse_sqrt(degree: Tensor) -> Tensor:
+    """``D^-1/2``, and 0 for a node without edges.
+
+    The floor keeps ``d^-3/2``, its gradient, inside the number range: pooled graphs have learned weights,
+    and those of a nearly empty cluster can be arbitrarily small.
+    """
+    floor = torch.finfo(degree.dtype).tiny ** 0.5
+    return torch.where(degree > floor, degree.clamp_min(floor).rsqrt(), 0)
+
+
+def propagate_normalized(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    """``D^-1/2 A D^-1/2 X``: ``(N, D)`` to ``(N, D)``, float32 at least."""
+    feat = at_least_float32(feat)
+    scale = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).unsqueeze(-1)      # (N, 1)
+    return scale * propagate(graph, scale * feat, edge_weight)
+
+
+def check_graph(graph: DGLGraph) -> None:
+    """A homogeneous graph whose batch counts describe it."""
+    if not isinstance(graph, DGLGraph):
+        raise DGLError(f"graph is a {type(graph).__name__}: give a DGLGraph (several graphs: dgl.batch([...])).")
+    if graph.is_block or not graph.is_homogeneous:
+        raise DGLError(
+            f"graph has node types {graph.ntypes} and edge types {graph.etypes}: pooling takes a homogeneous "
+            "graph that is not a block; use dgl.to_homogeneous(graph)."
+        )
+
+
+def check_feat(graph: DGLGraph, feat: Tensor, in_feats: int) -> None:
+    """A floating ``(N, in_feats)`` matrix beside its graph."""
+    if not isinstance(feat, Tensor) or feat.dim() != 2 or not feat.is_floating_point():
+        got = f"{feat.dtype} {tuple(feat.shape)}" if isinstance(feat, Tensor) else type(feat).__name__
+        raise DGLError(f"feat is {got}: give a floating-point matrix of shape (N, in_feats), e.g. feat.float().")
+    if feat.shape[0] != graph.num_nodes():
+        raise DGLError(
+            f"feat has {feat.shape[0]} rows but the graph has {graph.num_nodes()} nodes: "
+            "give one row per node of the batched graph, in node order."
+        )
+    if feat.shape[1] != in_feats:
+        raise DGLError(
+            f"feat has {feat.shape[1]} columns but the layer was built with in_feats={in_feats}: "
+            f"build it with in_feats={feat.shape[1]}."
+        )
+    if feat.device != graph.device:
+        raise DGLError(f"feat is on {feat.device} but the graph is on {graph.device}: move one with .to(device).")
+    if may_read(feat, only_if_asked=True) and not bool(feat.isfinite().all()):
+        row = int((~feat.isfinite()).any(dim=1).nonzero()[0, 0])
+        raise DGLError(f"feat holds NaN or infinity (first in row {row}): clean it with torch.nan_to_num(feat).")
+
+
+def check_edge_weight(graph: DGLGraph, edge_weight: Tensor | None) -> None:
+    """``None``, or one finite non-negative number per edge."""
+    if edge_weight is None:
+        return
+    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
+        got = edge_weight.dtype if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
+        raise DGLError(f"edge_weight is {got}: give a floating-point tensor, e.g. edge_weight.float().")
+    if edge_weight.dim() != 1:
+        cure = "edge_weight.squeeze(-1)" if edge_weight.numel() == graph.num_edges() else "one number per edge"
+        raise DGLError(f"edge_weight has shape {tuple(edge_weight.shape)}: it must be 1-D; use {cure}.")
+    if edge_weight.shape[0] != graph.num_edges():
+        raise DGLError(
+            f"edge_weight has {edge_weight.shape[0]} entries but the graph has {graph.num_edges()} edges: "
+            "give one per edge, in edge order (both directions of an edge are two edges)."
+        )
+    if edge_weight.device != graph.device:
+        raise DGLError(
+            f"edge_weight is on {edge_weight.device} but the graph is on {graph.device}: move one with .to(device)."
+        )
+    if edge_weight.numel() and may_read(edge_weight):
+        low, high = edge_weight.detach().aminmax()               # a NaN anywhere makes both NaN
+        if not (bool(low >= 0) and bool(high < float("inf"))):
+            raise DGLError(
+                f"edge_weight lies in [{low.item():g}, {high.item():g}]: weights must be finite and non-negative; "
+                "use edge_weight.clamp(min=0) or drop the edges."
+            )

@@ -1,0 +1,120 @@
+"""Checks of what users hand in (plain torch, no DGL). Every message names the value and the cure.
+
+Checks of shapes and types read nothing from the device and always run. Checks that read values
+(finite, non-negative, sizes adding up) run on CPU tensors; on other devices each would be a
+synchronisation, so there they run only inside :func:`value_checks`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from difflib import get_close_matches
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+_mode: ContextVar[str] = ContextVar("jbpool_value_checks", default="auto")
+
+
+@contextmanager
+def value_checks(mode: str = "all") -> Iterator[None]:
+    """Choose which values are read and checked inside a ``with`` block.
+
+    Parameters
+    ----------
+    mode : ``"auto"`` (the default outside any block) checks edge weights and sizes on the CPU;
+        ``"all"`` checks them on every device and features for NaN and infinity too, at the price
+        of a synchronisation each; ``"none"`` reads nothing.
+
+    Examples
+    --------
+    >>> with jbpool.value_checks("all"):
+    ...     pooled = pool(graph, feat)              # raises if feat holds a NaN
+    """
+    if mode not in ("auto", "all", "none"):
+        raise ValueError(f"value_checks: mode={mode!r} is unknown; choose 'auto', 'all' or 'none'.")
+    token = _mode.set(mode)
+    try:
+        yield
+    finally:
+        _mode.reset(token)
+
+
+def may_read(x: Tensor, only_if_asked: bool = False) -> bool:
+    """Whether the values of ``x`` may be looked at here; ``only_if_asked``: not even on the CPU by default."""
+    mode, kind = _mode.get(), x.device.type
+    return kind != "meta" and (mode == "all" or (mode == "auto" and kind == "cpu" and not only_if_asked))
+
+
+def lookup(table: Mapping[str, T], name: str, what: str) -> T:
+    """``table[name]``, or a ``ValueError`` that suggests the near miss and lists the choices."""
+    if isinstance(name, str) and name in table:
+        return table[name]
+    near = get_close_matches(str(name), table, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{what}={name!r} is unknown.{hint} Choose one of: {', '.join(table)}.")
+
+
+def check_count(value: int, what: str) -> int:
+    """A whole number of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{what}={value!r}: give a whole number of at least 1.")
+    return value
+
+
+def check_fraction(value: float, what: str) -> float:
+    """A number from zero up to, not including, one."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
+        raise ValueError(f"{what}={value!r}: give a number p with 0 <= p < 1.")
+    return float(value)
+
+
+def check_real(value: float, what: str) -> float:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"{what}={value!r}: give a finite number.")
+    return float(value)
+
+
+def check_assign(assign: Tensor) -> None:
+    """A floating ``(N, K)`` matrix."""
+    if not isinstance(assign, Tensor) or assign.dim() != 2 or not assign.is_floating_point():
+        got = f"{assign.dtype} {tuple(assign.shape)}" if isinstance(assign, Tensor) else type(assign).__name__
+        raise ValueError(f"assign is {got}: give the soft assignments as a floating-point (N, K) matrix.")
+    if assign.shape[1] < 1:
+        raise ValueError(f"assign has shape {tuple(assign.shape)}: it needs at least one cluster (column).")
+
+
+def check_sizes(sizes: Tensor, num_rows: int) -> None:
+    """Whole numbers, one per graph, that add up to the number of rows."""
+    if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype == torch.bool or sizes.numel() == 0:
+        raise ValueError(
+            f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as a 1-D integer tensor, "
+            "e.g. graph.batch_num_nodes()."
+        )
+    if may_read(sizes) and (int(sizes.sum()) != num_rows or bool((sizes < 0).any())):
+        raise ValueError(
+            f"sizes add up to {int(sizes.sum())} but there are {num_rows} rows: they must be the nodes per graph; "
+            "if the batch information was lost in a transform, restore it with graph.set_batch_num_nodes(...)."
+        )
+
+
+def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: int) -> Tensor:
+    """Proportions as a float64 ``(K,)`` tensor: positive, adding up to one (exactly, once rounding is mended)."""
+    share = torch.as_tensor(cluster_sizes, dtype=torch.float64)
+    if share.shape != (num_clusters,):
+        raise ValueError(
+            f"cluster_sizes has shape {tuple(share.shape)}: give {num_clusters} proportions, one per cluster."
+        )
+    if may_read(share) and not (bool((share > 0).all()) and abs(float(share.sum()) - 1) < 1e-3):
+        raise ValueError(
+            f"cluster_sizes={[round(s, 6) for s in share.tolist()]}: proportions must be positive and add up to 1; "
+            "divide counts by their sum."
+        )
+    return share / share.sum()

@@ -1,0 +1,74 @@
+"""``Tr(sqrt(G))`` of symmetric positive semi-definite matrices, with its gradient in closed form.
+
+The gradient is ``G^(-1/2) / 2``. Differentiating an eigen-decomposition instead divides by differences
+of eigenvalues and explodes where two of them are equal, which is exactly where balanced clusters lead.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+EPS = torch.finfo(torch.float64).eps
+TINY = torch.finfo(torch.float64).tiny
+SIGMA_FLOOR = 1e-6      # inverse_sqrt_by_products: singular values of S below this share of the largest fade out
+
+
+def trace_sqrt(gram: Tensor) -> Tensor:
+    """Sum of the square roots of the eigenvalues, for each matrix of a batch.
+
+    Parameters: ``gram`` ``(B, K, K)`` float64, symmetric positive semi-definite. Returns: ``(B,)``.
+    """
+    return _TraceSqrt.apply(gram)
+
+
+class _TraceSqrt(Function):
+    @staticmethod
+    def forward(ctx, gram):
+        # torch.linalg.eigh on CUDA waits for the host to look at its error code; products alone do not.
+        inverse_sqrt = inverse_sqrt_by_eigh if gram.device.type == "cpu" else inverse_sqrt_by_products
+        root = inverse_sqrt(gram)                                               # (B, K, K)
+        ctx.save_for_backward(root)
+        return (gram * root).sum((-2, -1))                                      # Tr(G G^(-1/2))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):                                                    # (B,)
+        (root,) = ctx.saved_tensors
+        return grad[:, None, None] / 2 * root
+
+
+def inverse_sqrt_by_eigh(gram: Tensor) -> Tensor:
+    """``G^(-1/2)`` with eigenvalues held above rounding noise: ``(B, K, K)`` to ``(B, K, K)``.
+
+    In a direction where G is zero the true gradient of the nuclear norm is any matrix of norm up to one;
+    the floor picks the one next to zero, so that rank-deficient S keeps a finite gradient.
+    """
+    value, vector = torch.linalg.eigh(gram)                                     # (B, K) ascending, (B, K, K)
+    floor = (gram.shape[-1] * EPS * value[:, -1:]).clamp_min(TINY)              # (B, 1)
+    scale = value.clamp_min(floor).rsqrt()                                      # (B, K)
+    return (vector * scale.unsqueeze(-2)) @ vector.mT
+
+
+def inverse_sqrt_by_products(gram: Tensor) -> Tensor:
+    """``G^(-1/2)`` by Newton-Schulz steps: matrix products alone, no host in the loop.
+
+    Each step maps the singular values of S by ``x -> r x (3 - r^2 x^2) / 2``. The factor r that speeds up the
+    growth of the smallest value x still tracked is the scaling of Chen and Chow (2014); it depends on
+    SIGMA_FLOOR alone, so the number of steps is fixed beforehand.
+    """
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1)                             # (B,)  at least the largest eigenvalue
+    size = trace[:, None, None].clamp_min(TINY)
+    root, inverse = gram / size, eye.expand_as(gram)
+    smallest = SIGMA_FLOOR
+    while smallest < 1 - EPS:
+        r = math.sqrt(3 / (1 + smallest + smallest**2))
+        step = 1.5 * r * eye - 0.5 * r**3 * (inverse @ root)
+        root, inverse = root @ step, step @ inverse
+        smallest = min(1.0, r * smallest * (3 - (r * smallest) ** 2) / 2)
+    return (inverse + inverse.mT) / 2 * size.rsqrt()

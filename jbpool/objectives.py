@@ -1,0 +1,185 @@
+"""The losses of Just Balance, MinCut, DMoN and DiffPool (plain torch, no DGL).
+
+Tensors in, one value per graph out, unreduced. ``sizes`` is always the nodes per graph, ``(B,)``, ``None`` for a
+single graph, or the :class:`~jbpool.segment.Segments` made from them. No loss builds an N x N matrix: those that
+look at the adjacency A take the product ``A S`` instead, which a pool gets from one sparse multiplication.
+Losses are computed in float64 where squares or long sums are involved and returned in the type of ``assign``,
+float32 at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from jbpool.checks import check_assign, check_cluster_sizes, lookup
+from jbpool.matrix_sqrt import trace_sqrt
+from jbpool.precision import at_least_float32
+from jbpool.segment import Segments, make_segments, segment_gram, segment_sum
+
+Sizes = Tensor | Sequence[int] | Segments | None
+
+
+def balance_loss(
+    assign: Tensor,
+    sizes: Sizes = None,
+    *,
+    sqrt: str = "matrix",
+    cluster_sizes: Sequence[float] | Tensor | None = None,
+    normalize: bool = True,
+) -> Tensor:
+    """Just Balance: ``-Tr(sqrt(S^T S))``, one value per graph (paper Eq. 8).
+
+    Normalised, -1 means hard clusters of equal size. With ``sqrt="matrix"`` uniform S gives -1/K and
+    everything in one cluster -1/sqrt(K); exactly uniform S is a stationary point, by symmetry.
+
+    Parameters
+    ----------
+    assign : ``(N, K)``, rows sum to one.
+    sizes : ``(B,)``, nodes per graph; ``None`` for one graph.
+    sqrt : ``"matrix"`` for the paper's matrix square root (minus the nuclear norm of S), ``"diagonal"`` for the
+        element-wise root that public implementations compute (minus the sum of column norms), O(N K).
+    cluster_sizes : ``(K,)`` known proportions, adding up to one: -1 is then reached by hard clusters of these sizes.
+    normalize : divide by sqrt(n K), or by sqrt(n) with ``cluster_sizes``.
+
+    Returns: ``(B,)``.
+
+    Examples
+    --------
+    >>> assign = torch.eye(4).repeat(25, 1)             # 100 nodes, 4 hard clusters of 25
+    >>> jbpool.objectives.balance_loss(assign)
+    tensor([-1.])
+    """
+    check_assign(assign)
+    trace = lookup(TRACES, sqrt, "sqrt")
+    assign = at_least_float32(assign)
+    segments = make_segments(sizes, assign)
+    num_clusters = assign.shape[1]
+    share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, num_clusters).to(assign.device)
+    total = trace(assign, segments, share)                                                  # (B,)
+    if normalize:
+        best = segments.sizes.double() * (num_clusters if share is None else 1)             # (B,)
+        total = total / best.clamp_min(1).sqrt()
+    return -total.to(assign.dtype)
+
+
+def _matrix_trace(assign: Tensor, segments: Segments, share: Tensor | None) -> Tensor:
+    """``|| S diag(sqrt(share)) ||_*`` per graph, (B,) float64."""
+    gram = segment_gram(assign, segments)                                                   # (B, K, K)
+    if share is not None:
+        gram = gram * torch.outer(share, share).sqrt()
+    return trace_sqrt(gram)
+
+
+def _diagonal_trace(assign: Tensor, segments: Segments, share: Tensor | None) -> Tensor:
+    """``sum_k || S[:, k] ||_2 sqrt(share_k)`` per graph, (B,) float64."""
+    norms = _sqrt(segment_sum(assign.square(), segments))                                   # (B, K)
+    return (norms if share is None else norms * share.sqrt()).sum(1)
+
+
+TRACES = {"matrix": _matrix_trace, "diagonal": _diagonal_trace}
+
+
+def cut_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = None) -> Tensor:
+    """MinCut's cut term ``-Tr(S^T An S) / Tr(S^T Dn S)``, one value per graph (paper Eq. 6, first term).
+
+    -1 when no edge leaves a cluster; 0 for a graph without edges.
+
+    Parameters
+    ----------
+    assign : ``(N, K)``.        neighbours : ``(N, K)``, An S with the normalised adjacency An = D^-1/2 A D^-1/2.
+    degree : ``(N,)``, row sums of An.
+
+    Returns: ``(B,)``.
+    """
+    assign, segments = _prepare(assign, sizes)
+    inside = segment_sum((assign * neighbours).sum(1), segments)                            # (B,)
+    volume = segment_sum(degree * assign.square().sum(1), segments)                         # (B,)
+    return -_ratio(inside, volume).to(assign.dtype)
+
+
+def ortho_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
+    """MinCut's ``|| S^T S / ||S^T S||_F - I / sqrt(K) ||_F``, one value per graph (paper Eq. 6, second term).
+
+    0 when clusters are hard and of equal size.
+
+    Parameters: ``assign`` ``(N, K)``. Returns: ``(B,)``.
+    """
+    assign, segments = _prepare(assign, sizes)
+    gram = segment_gram(assign, segments)                                                   # (B, K, K)
+    num_clusters = gram.shape[-1]
+    target = torch.eye(num_clusters, dtype=gram.dtype, device=gram.device) / num_clusters**0.5
+    norm = torch.linalg.matrix_norm(gram)[:, None, None]                                    # (B, 1, 1)
+    return torch.linalg.matrix_norm(_ratio(gram, norm) - target).to(assign.dtype)
+
+
+def modularity_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = None) -> Tensor:
+    """DMoN's ``-(Tr(S^T A S) - ||S^T d||^2 / 2m) / 2m``, one value per graph (paper Eq. 7, first term).
+
+    Minus the modularity of the soft partition; 0 for a graph without edges.
+
+    Parameters: ``assign`` ``(N, K)``; ``neighbours`` ``(N, K)``, A S; ``degree`` ``(N,)``. Returns: ``(B,)``.
+    """
+    assign, segments = _prepare(assign, sizes)
+    inside = segment_sum((assign * neighbours).sum(1), segments)                            # (B,)
+    volume = segment_sum(degree, segments)                                                  # (B,)  2m
+    expected = _ratio(segment_sum(degree[:, None] * assign, segments).square().sum(1), volume)
+    return -_ratio(inside - expected, volume).to(assign.dtype)
+
+
+def collapse_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
+    """DMoN's ``sqrt(K)/n ||sum_i S_i||_2 - 1``, one value per graph (paper Eq. 7, second term).
+
+    0 when soft clusters have equal mass, sqrt(K) - 1 when all mass sits in one.
+
+    Parameters: ``assign`` ``(N, K)``. Returns: ``(B,)``.
+    """
+    assign, segments = _prepare(assign, sizes)
+    mass = segment_sum(assign, segments)                                                    # (B, K)
+    return (assign.shape[1] ** 0.5 * mass.norm(dim=1) / segments.sizes.clamp_min(1) - 1).to(assign.dtype)
+
+
+def link_loss(assign: Tensor, neighbours: Tensor, squares: Tensor, sizes: Sizes = None) -> Tensor:
+    """DiffPool's ``||A - S S^T||_F^2`` as ``sum w^2 - 2 Tr(S^T A S) + ||S^T S||_F^2``, one value per graph.
+
+    Parameters
+    ----------
+    assign : ``(N, K)``.        neighbours : ``(N, K)``, A S.
+    squares : ``(N,)``, for each node the sum of its squared edge weights.
+
+    Returns: ``(B,)``.
+    """
+    assign, segments = _prepare(assign, sizes)
+    edges = segment_sum(squares, segments)                                                  # (B,)
+    inside = segment_sum((assign * neighbours).sum(1), segments)                            # (B,)
+    return (edges - 2 * inside + segment_gram(assign, segments).square().sum((1, 2))).to(assign.dtype)
+
+
+def entropy_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
+    """DiffPool's mean row entropy, one value per graph: 0 for hard assignments, log K for uniform ones.
+
+    Parameters: ``assign`` ``(N, K)``. Returns: ``(B,)``.
+    """
+    assign, segments = _prepare(assign, sizes)
+    logs = assign.clamp_min(torch.finfo(assign.dtype).tiny).log()       # 0 log 0 = 0, with a finite gradient
+    entropy = segment_sum(-(assign * logs).sum(1), segments)                                # (B,)
+    return (entropy / segments.sizes.clamp_min(1)).to(assign.dtype)
+
+
+def _prepare(assign: Tensor, sizes: Sizes) -> tuple[Tensor, Segments]:
+    check_assign(assign)
+    return at_least_float32(assign), make_segments(sizes, assign)
+
+
+def _sqrt(x: Tensor) -> Tensor:
+    """Square root whose gradient at zero is zero, not infinity: an empty cluster is no reason for a NaN."""
+    positive = x > 0
+    return torch.where(positive, torch.where(positive, x, 1).sqrt(), 0)
+
+
+def _ratio(above: Tensor, below: Tensor) -> Tensor:
+    """``above / below``, and 0 with zero gradient where ``below`` is zero (a graph without nodes or edges)."""
+    some = below > 0
+    return torch.where(some, above / torch.where(some, below, 1), 0)

@@ -1,0 +1,312 @@
+"""Pooling layers: soft assignment -> objective -> coarsening.
+
+All pools share one path, :class:`ClusterPool`; a pool adds its objective and nothing else. Input and output have
+the same shape (a graph, features, edge weights), so pools stack and any DGL layer works on the result.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import dgl
+import numpy as np
+import scipy.sparse
+import torch
+from dgl import DGLGraph
+from torch import Tensor, nn
+
+from jbpool import objectives
+from jbpool.adjacency import (
+    check_edge_weight,
+    check_feat,
+    check_graph,
+    degree,
+    inverse_sqrt,
+    propagate,
+    propagate_normalized,
+)
+from jbpool.checks import check_cluster_sizes, check_count, check_fraction, lookup
+from jbpool.conv import smooth
+from jbpool.precision import at_least_float32
+from jbpool.segment import Segments, make_segments, segment_product
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "leaky_relu": nn.LeakyReLU,
+    "silu": nn.SiLU,
+    "tanh": nn.Tanh,
+}
+
+
+class Pooled(NamedTuple):
+    """What a pool returns: the pooled graph, how it came about, and the losses to train with."""
+
+    graph: DGLGraph                 # B complete graphs of K nodes, K*K edges each, row-major; both batch counts set
+    feat: Tensor                    # (B*K, D)   S^T X
+    edge_weight: Tensor             # (B*K*K,)   symmetric-normalised S^T A S with zero diagonal, differentiable
+    assign: Tensor                  # (N, K)     rows sum to 1
+    losses: dict[str, Tensor]       # name -> (B,), one value per graph, unreduced
+
+    @property
+    def loss(self) -> Tensor:
+        """The scalar to minimise: the mean over graphs of each loss, added up."""
+        return torch.stack([value.mean() for value in self.losses.values()]).sum()
+
+    @property
+    def adj(self) -> Tensor:
+        """The pooled adjacency, ``(B, K, K)``: a view of ``edge_weight``, no copy."""
+        num_clusters = self.assign.shape[1]
+        return self.edge_weight.view(-1, num_clusters, num_clusters)
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """What an objective may look at. Products with the adjacency are made when first asked for, and only once."""
+
+    graph: DGLGraph
+    assign: Tensor                  # (N, K)
+    segments: Segments
+    edge_weight: Tensor | None      # (E,)
+
+    @cached_property
+    def neighbours(self) -> Tensor:
+        """``A S``, (N, K)."""
+        return propagate(self.graph, self.assign, self.edge_weight)
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """``A 1``, (N,)."""
+        return degree(self.graph, self.edge_weight, self.assign.dtype)
+
+
+class ClusterPool(nn.Module, ABC):
+    """The path all pools share; a subclass defines :meth:`objective`.
+
+    Parameters
+    ----------
+    in_feats : size D of the node features.
+    num_clusters : K, the nodes of each pooled graph.
+    hidden_feats : sizes of the hidden layers of the MLP that makes the assignments; none by default.
+    activation : between the layers of that MLP: relu, elu, gelu, leaky_relu, silu or tanh.
+    dropout : on its hidden layers.
+    """
+
+    def __init__(
+        self,
+        in_feats: int,
+        num_clusters: int,
+        hidden_feats: Sequence[int] = (),
+        *,
+        activation: str = "relu",
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.in_feats = check_count(in_feats, "in_feats")
+        self.num_clusters = check_count(num_clusters, "num_clusters")
+        hidden_feats = [hidden_feats] if isinstance(hidden_feats, int) else hidden_feats
+        widths = [in_feats, *(check_count(width, "hidden_feats") for width in hidden_feats)]
+        nonlinearity = lookup(ACTIVATIONS, activation, "activation")
+        check_fraction(dropout, "dropout")
+
+        layers: list[nn.Module] = []
+        for width, next_width in pairwise(widths):
+            layers += [nn.Linear(width, next_width), nonlinearity(), nn.Dropout(dropout)]
+        self.mlp = nn.Sequential(*layers, nn.Linear(widths[-1], num_clusters))
+
+    def reset_parameters(self) -> None:
+        """Draw the weights of the MLP anew."""
+        for layer in self.mlp:
+            if isinstance(layer, nn.Linear):
+                layer.reset_parameters()
+
+    def logits(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
+        """Scores whose row softmax are the assignments, ``(N, K)``."""
+        return self.mlp(feat)
+
+    @abstractmethod
+    def objective(self, part: Partition) -> dict[str, Tensor]:
+        """The losses of a soft partition: name -> ``(B,)``."""
+
+    def cluster(
+        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Assignments and losses without the pooled graph, for node clustering.
+
+        Returns: ``assign`` ``(N, K)`` and the losses, name -> ``(B,)``.
+        """
+        part = self._partition(graph, feat, edge_weight)
+        return part.assign, self.objective(part)
+
+    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled:
+        """Pool every graph of the batch to ``num_clusters`` nodes.
+
+        Parameters
+        ----------
+        graph : a graph or a batch of graphs, both directions of every edge.
+        feat : ``(N, in_feats)``.        edge_weight : ``(E,)``, finite and non-negative; ``None`` for ones.
+        """
+        part = self._partition(graph, feat, edge_weight)
+        losses = self.objective(part)
+        adj = segment_product(part.neighbours, part.assign, part.segments)              # (B, K, K)  S^T A S
+        pooled_feat = segment_product(part.assign, feat, part.segments)                 # (B, K, D)  S^T X
+        return Pooled(
+            graph=complete_graphs(adj.shape[0], self.num_clusters, graph.idtype, graph.device),
+            feat=pooled_feat.flatten(0, 1),
+            edge_weight=_normalized_off_diagonal(adj).flatten(),
+            assign=part.assign,
+            losses=losses,
+        )
+
+    def _partition(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Partition:
+        check_graph(graph)
+        check_feat(graph, feat, self.in_feats)
+        check_edge_weight(graph, edge_weight)
+        assign = at_least_float32(self.logits(graph, feat, edge_weight)).softmax(-1)    # (N, K)
+        return Partition(graph, assign, make_segments(graph.batch_num_nodes(), assign), edge_weight)
+
+    def extra_repr(self) -> str:
+        return f"in_feats={self.in_feats}, num_clusters={self.num_clusters}"
+
+
+class JBPool(ClusterPool):
+    """Just Balance pooling (Bianchi, "Simplifying Clustering with Graph Neural Networks", NLDL 2023).
+
+    Learns clusters by the balancing term ``-Tr(sqrt(S^T S))`` alone: no cut term, no N x N matrix. The features
+    must come from message passing, which makes neighbours alike (see :class:`~jbpool.DeltaConv`).
+
+    Parameters
+    ----------
+    in_feats : size D of the node features.
+    num_clusters : K, the nodes of each pooled graph.
+    hidden_feats : sizes of the hidden layers of the MLP that makes the assignments; none by default.
+    sqrt : ``"matrix"``, the paper's matrix square root, exact and in float64; or ``"diagonal"``, the element-wise
+        root of public implementations, O(N K).
+    cluster_sizes : known proportions of the clusters, adding up to one; equal clusters by default.
+    normalize : scale the loss of every graph into [-1, 0).
+    activation : between the layers of the MLP: relu, elu, gelu, leaky_relu, silu or tanh.
+    dropout : on its hidden layers.
+
+    Examples
+    --------
+    >>> pool = JBPool(64, num_clusters=8, hidden_feats=(16,))
+    >>> pooled = pool(batch, feat)                      # batch: 3 graphs
+    >>> pooled.feat.shape, pooled.losses["balance"].shape
+    (torch.Size([24, 64]), torch.Size([3]))
+    >>> pooled.loss.backward()
+    """
+
+    def __init__(
+        self,
+        in_feats: int,
+        num_clusters: int,
+        hidden_feats: Sequence[int] = (),
+        *,
+        sqrt: str = "matrix",
+        cluster_sizes: Sequence[float] | Tensor | None = None,
+        normalize: bool = True,
+        activation: str = "relu",
+        dropout: float = 0.0,
+    ):
+        super().__init__(in_feats, num_clusters, hidden_feats, activation=activation, dropout=dropout)
+        lookup(objectives.TRACES, sqrt, "sqrt")
+        self.sqrt = sqrt
+        self.normalize = normalize
+        # An option, not a learned state: it moves with the module but stays out of the state dict.
+        share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, num_clusters)
+        self.register_buffer("cluster_sizes", share, persistent=False)
+
+    def objective(self, part: Partition) -> dict[str, Tensor]:
+        balance = objectives.balance_loss(
+            part.assign,
+            part.segments,
+            sqrt=self.sqrt,
+            cluster_sizes=self.cluster_sizes,
+            normalize=self.normalize,
+        )
+        return {"balance": balance}
+
+    def extra_repr(self) -> str:
+        sizes = None if self.cluster_sizes is None else [round(size, 4) for size in self.cluster_sizes.tolist()]
+        return f"{super().extra_repr()}, sqrt={self.sqrt!r}, cluster_sizes={sizes}, normalize={self.normalize}"
+
+
+class MinCutPool(ClusterPool):
+    """MinCut pooling (Bianchi, Grattarola, Alippi, ICML 2020): a normalised cut and an orthogonality term."""
+
+    def objective(self, part: Partition) -> dict[str, Tensor]:
+        ones = part.assign.new_ones(part.assign.shape[0], 1)
+        both = torch.cat([part.assign, ones], dim=1)                                    # (N, K + 1)
+        both = propagate_normalized(part.graph, both, part.edge_weight)                 # An S, An 1
+        return {
+            "cut": objectives.cut_loss(part.assign, both[:, :-1], both[:, -1], part.segments),
+            "ortho": objectives.ortho_loss(part.assign, part.segments),
+        }
+
+
+class DMoNPool(ClusterPool):
+    """DMoN pooling (Tsitsulin, Palowitch, Perozzi, Mueller, JMLR 2023): modularity and a collapse term."""
+
+    def objective(self, part: Partition) -> dict[str, Tensor]:
+        return {
+            "modularity": objectives.modularity_loss(part.assign, part.neighbours, part.degree, part.segments),
+            "collapse": objectives.collapse_loss(part.assign, part.segments),
+        }
+
+
+class DiffPool(ClusterPool):
+    """DiffPool (Ying et al., NeurIPS 2018): link prediction and entropy; assignments from a message-passing layer."""
+
+    def logits(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
+        # A DeltaConv in place of the last dense layer: the same weights, then one smoothing step.
+        return smooth(graph, self.mlp(feat), edge_weight=edge_weight)
+
+    def objective(self, part: Partition) -> dict[str, Tensor]:
+        weight = part.edge_weight
+        squares = part.degree if weight is None else degree(part.graph, weight.square(), part.assign.dtype)
+        return {
+            "link": objectives.link_loss(part.assign, part.neighbours, squares, part.segments),
+            "entropy": objectives.entropy_loss(part.assign, part.segments),
+        }
+
+
+POOLS: dict[str, type[ClusterPool]] = {
+    "jb": JBPool,
+    "mincut": MinCutPool,
+    "dmon": DMoNPool,
+    "diffpool": DiffPool,
+}
+
+
+def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
+    """A batch of complete graphs with self loops, edges in row-major order, both batch counts set."""
+    return _complete_graphs(num_graphs, num_nodes, idtype, device).local_var()          # shared topology, own frames
+
+
+@lru_cache(maxsize=64)      # a training run meets a handful of batch sizes: build each topology once
+def _complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
+    node = np.arange(num_graphs * num_nodes)
+    first = node // num_nodes * num_nodes                                               # first node of each one's graph
+    source = np.repeat(node, num_nodes)
+    target = np.repeat(first, num_nodes) + np.tile(np.arange(num_nodes), len(node))
+    shape = (len(node), len(node))
+    # from_scipy takes the number of nodes from the shape, where dgl.graph reads the largest id off the tensor
+    matrix = scipy.sparse.coo_matrix((np.ones(len(source)), (source, target)), shape=shape)
+    graph = dgl.from_scipy(matrix, idtype=idtype, device=device)
+    graph.set_batch_num_nodes(torch.full((num_graphs,), num_nodes, device=device))
+    graph.set_batch_num_edges(torch.full((num_graphs,), num_nodes**2, device=device))
+    return graph
+
+
+def _normalized_off_diagonal(adj: Tensor) -> Tensor:
+    """``D^-1/2 A D^-1/2`` of A without its diagonal: ``(B, K, K)`` to ``(B, K, K)``."""
+    keep = 1 - torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
+    adj = adj * keep
+    scale = inverse_sqrt(adj.sum(-1))                                                   # (B, K)
+    return scale.unsqueeze(-1) * adj * scale.unsqueeze(-2)

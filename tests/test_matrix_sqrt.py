@@ -1,0 +1,73 @@
+"""The trace of the matrix square root: values, gradient, precision, for both ways of computing it."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from jbpool.matrix_sqrt import inverse_sqrt_by_eigh, inverse_sqrt_by_products, trace_sqrt
+
+BOTH = pytest.mark.parametrize("inverse_sqrt", [inverse_sqrt_by_eigh, inverse_sqrt_by_products])
+
+
+def nuclear(S):
+    """Nuclear norm and its gradient by an SVD of S itself."""
+    U, sigma, Vh = torch.linalg.svd(S, full_matrices=False)
+    return sigma.sum(), U @ Vh
+
+
+def near_uniform(n, K, distance):
+    """Rows that sum to one, at most ``distance`` from 1/K."""
+    noise = torch.randn(n, K, dtype=torch.float64)
+    noise = noise - noise.mean(1, keepdim=True)
+    return 1 / K + distance * noise / noise.abs().max()
+
+
+@BOTH
+@pytest.mark.parametrize(("n", "K"), [(50, 1), (50, 2), (200, 7), (100, 32), (300, 64)])
+def test_against_svd(inverse_sqrt, n, K):
+    S = torch.randn(n, K, dtype=torch.float64).softmax(1)
+    gram = (S.T @ S)[None]
+    value, gradient = nuclear(S)
+    root = inverse_sqrt(gram)
+    assert torch.allclose((gram * root).sum(), value, rtol=1e-9)
+    assert torch.allclose(S @ root[0], gradient, atol=1e-8)
+
+
+@BOTH
+@pytest.mark.parametrize("distance", [1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize(("n", "K"), [(60, 3), (100, 4), (300, 16), (2000, 7), (500, 32)])
+def test_full_gradient_next_to_uniform(inverse_sqrt, distance, n, K):
+    S = near_uniform(n, K, distance)
+    _, gradient = nuclear(S)
+    mine = S @ inverse_sqrt((S.T @ S)[None])[0]
+    assert (mine - gradient).norm() < 0.01 * gradient.norm()
+
+
+@BOTH
+@pytest.mark.parametrize(("n", "K"), [(1, 8), (5, 16), (3, 32), (10, 15)])
+def test_fewer_nodes_than_clusters(inverse_sqrt, n, K):
+    S = torch.randn(n, K, dtype=torch.float64).softmax(1)
+    value, gradient = nuclear(S)
+    root = inverse_sqrt((S.T @ S)[None])[0]
+    assert torch.allclose((S.T @ S * root).sum(), value, rtol=1e-7)
+    assert (S @ root - gradient).abs().max() < 1e-3
+
+
+@BOTH
+def test_zero_matrices_and_empty_clusters_stay_finite(inverse_sqrt):
+    gram = torch.diag_embed(torch.tensor([[0.0, 0, 0], [4, 0, 0], [4, 4, 4], [1e-300, 0, 0]], dtype=torch.float64))
+    root = inverse_sqrt(gram)
+    assert root.isfinite().all()
+    assert torch.allclose((gram * root).sum((1, 2)), torch.tensor([0.0, 2, 6, 0], dtype=torch.float64), atol=1e-9)
+
+
+def test_gradient_where_eigenvalues_are_equal():
+    """Backward through eigh is infinite at the identity; the closed form is not."""
+    gram = torch.eye(4, dtype=torch.float64)[None].requires_grad_()
+    trace_sqrt(gram).sum().backward()
+    assert torch.allclose(gram.grad, torch.eye(4, dtype=torch.float64) / 2)
+
+
+def test_gradcheck():
+    S = torch.randn(2, 9, 4, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda S: trace_sqrt(S.mT @ S), (S,))

@@ -1,0 +1,198 @@
+"""Every loss against its dense oracle, its gradient, its range, and odd inputs."""
+
+import dense_reference as dense
+import numpy as np
+import pytest
+import torch
+from conftest import ZOO, random_graph, symmetric_weights
+from torch.autograd import gradcheck
+
+from jbpool import objectives
+from jbpool.adjacency import degree, propagate, propagate_normalized
+from jbpool.objectives import balance_loss
+
+FORMS = pytest.mark.parametrize("sqrt", ["matrix", "diagonal"])
+
+
+def loss_of(name, graph, weight=None):
+    """assign -> (1,), the named loss on one graph."""
+
+    def edge_terms(S):
+        one = S.new_ones(len(S), 1)
+        if name == "cut":
+            return propagate_normalized(graph, S, weight), propagate_normalized(graph, one, weight).squeeze(1)
+        if name == "modularity":
+            return propagate(graph, S, weight), degree(graph, weight, S.dtype)
+        if name == "link":
+            squares = None if weight is None else weight.square()
+            return propagate(graph, S, weight), degree(graph, squares, S.dtype)
+        return ()
+
+    return lambda S: getattr(objectives, f"{name}_loss")(S, *edge_terms(S))
+
+
+def soft(n, K, seed=0, scale=2.0):
+    noise = torch.randn(n, K, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (scale * noise).softmax(1)
+
+
+@pytest.mark.parametrize("name", dense.LOSSES)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("K", [1, 3, 8])
+def test_against_dense_oracle(name, weighted, K, odd_graph):
+    weight = symmetric_weights(odd_graph).double() if weighted else None
+    S = soft(odd_graph.num_nodes(), K)
+    expected = dense.LOSSES[name](S.numpy(), dense.adjacency(odd_graph, weight))
+    (value,) = loss_of(name, odd_graph, weight)(S)
+    assert value.dtype == torch.float64
+    assert value.item() == pytest.approx(expected, rel=1e-7, abs=1e-7)
+
+
+@FORMS
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("share", [None, [0.5, 0.3, 0.15, 0.05]])
+def test_balance_options_against_dense_oracle(sqrt, normalize, share):
+    S = soft(30, 4)
+    (value,) = balance_loss(S, sqrt=sqrt, cluster_sizes=share, normalize=normalize)
+    assert value.item() == pytest.approx(dense.balance(S.numpy(), sqrt, share, normalize), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", dense.LOSSES)
+@pytest.mark.parametrize("kind", ["grid", "isolated nodes", "no edges"])
+def test_gradcheck(name, kind):
+    graph = ZOO[kind]()
+    S = soft(graph.num_nodes(), 3).requires_grad_()
+    assert gradcheck(loss_of(name, graph), (S,))
+
+
+@FORMS
+@pytest.mark.parametrize("share", [None, [0.5, 0.3, 0.2]])
+def test_gradcheck_balance_options(sqrt, share):
+    S = soft(20, 3).requires_grad_()
+    assert gradcheck(lambda S: balance_loss(S, [15, 5], sqrt=sqrt, cluster_sizes=share), (S,))
+
+
+def test_gradient_is_the_closed_form_of_the_design():
+    S = soft(40, 5).requires_grad_()
+    balance_loss(S).sum().backward()
+    gram = S.detach().numpy().T @ S.detach().numpy()
+    expected = -S.detach().numpy() @ np.linalg.inv(dense.scipy.linalg.sqrtm(gram)) / np.sqrt(40 * 5)
+    assert np.allclose(S.grad.numpy(), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("K", [2, 4, 10])
+def test_extremes_of_the_balance_loss(K):
+    n = 12 * K
+    uniform = torch.full((n, K), 1 / K, dtype=torch.float64)
+    in_one = torch.eye(K, dtype=torch.float64)[torch.zeros(n, dtype=torch.long)]
+    hard = torch.eye(K, dtype=torch.float64)[torch.arange(n) % K]
+    for S, matrix, diagonal in [
+        (uniform, -1 / K, -1 / K**0.5),
+        (in_one, -1 / K**0.5, -1 / K**0.5),
+        (hard, -1.0, -1.0),
+    ]:
+        assert balance_loss(S).item() == pytest.approx(matrix, abs=1e-7)
+        assert balance_loss(S, sqrt="diagonal").item() == pytest.approx(diagonal, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ranges_and_order_of_the_two_forms(seed):
+    n, K = 7 + 5 * seed, 2 + seed % 6
+    S = soft(n, K, seed, scale=10 ** (seed / 10 - 1))
+    matrix, diagonal = balance_loss(S).item(), balance_loss(S, sqrt="diagonal").item()
+    assert -1 <= diagonal <= matrix + 1e-12
+    assert matrix <= -1 / K + 1e-9
+    assert diagonal <= -1 / K**0.5 + 1e-12
+
+
+@FORMS
+def test_equal_cluster_sizes_are_the_plain_loss(sqrt):
+    S = soft(30, 4)
+    assert torch.allclose(balance_loss(S, sqrt=sqrt), balance_loss(S, sqrt=sqrt, cluster_sizes=[0.25] * 4))
+
+
+@pytest.mark.parametrize("distance", [1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradient_next_to_uniform_is_as_strong_as_an_svd_says(distance, dtype):
+    n, K = 500, 7
+    noise = torch.randn(n, K, dtype=torch.float64)
+    noise -= noise.mean(1, keepdim=True)
+    S = (1 / K + distance * noise / noise.abs().max()).to(dtype)
+    U, _, Vh = torch.linalg.svd(S.double(), full_matrices=False)
+    expected = -U @ Vh / (n * K) ** 0.5
+    leaf = S.clone().requires_grad_()
+    balance_loss(leaf).sum().backward()
+    assert (leaf.grad.double() - expected).norm() < 0.01 * expected.norm()
+
+
+ODD = {
+    "rank one": torch.tensor([[0.7, 0.2, 0.1]]).repeat(20, 1),
+    "uniform": torch.full((20, 4), 0.25),
+    "more clusters than nodes": torch.rand(3, 9).softmax(1),
+    "one node": torch.tensor([[0.6, 0.4]]),
+    "one-hot with an empty cluster": torch.eye(4)[torch.arange(20) % 3],
+    "all in one": torch.eye(4)[torch.zeros(20, dtype=torch.long)],
+    "nearly empty cluster": torch.tensor([[1.0, 1e-30]]).repeat(20, 1),
+    "denormal": torch.tensor([[1.0, 1e-42]]).repeat(20, 1),
+    "one cluster": torch.ones(5, 1),
+    "no nodes": torch.empty(0, 3),
+}
+
+
+@FORMS
+@pytest.mark.parametrize("case", ODD)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_finite_loss_and_gradient_for_odd_assignments(sqrt, case, dtype):
+    S = ODD[case].to(dtype, copy=True).requires_grad_()
+    loss = balance_loss(S, sqrt=sqrt)
+    loss.sum().backward()
+    assert loss.isfinite().all()
+    assert S.grad.isfinite().all()
+    assert S.grad.norm() <= 1.001 / max(1, len(S)) ** 0.5       # K singular values of at most one, over sqrt(nK)
+
+
+@pytest.mark.parametrize("name", ["ortho", "collapse", "entropy"])
+@pytest.mark.parametrize("case", ODD)
+def test_other_losses_are_finite_for_odd_assignments(name, case):
+    S = ODD[case].clone().requires_grad_()
+    loss = getattr(objectives, f"{name}_loss")(S)
+    loss.sum().backward()
+    assert loss.isfinite().all()
+    assert S.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", dense.LOSSES)
+def test_losses_in_float32_are_the_float64_ones_rounded(name):
+    graph = random_graph(200, 800)
+    S = soft(200, 6)
+    exact, rounded = loss_of(name, graph)(S), loss_of(name, graph)(S.float())
+    assert rounded.dtype == torch.float32
+    assert torch.allclose(exact.float(), rounded, rtol=1e-4, atol=1e-6)
+
+
+@FORMS
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_input_gives_a_float32_loss(sqrt, dtype):
+    S = soft(50, 3).to(dtype)
+    loss = balance_loss(S, sqrt=sqrt)
+    assert loss.dtype == torch.float32
+    assert torch.allclose(loss, balance_loss(S.float(), sqrt=sqrt))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda S: balance_loss(S, sqrt="matrx"), "Did you mean 'matrix'"),
+        (lambda S: balance_loss(S, sqrt=None), "Choose one of: matrix, diagonal"),
+        (lambda S: balance_loss(S[0]), r"\(N, K\) matrix"),
+        (lambda S: balance_loss(S.long()), r"\(N, K\) matrix"),
+        (lambda S: balance_loss(S[:, :0]), "at least one cluster"),
+        (lambda S: balance_loss(S, [4, 5]), "add up to 9"),
+        (lambda S: balance_loss(S, cluster_sizes=[0.5, 0.5]), "give 3 proportions"),
+        (lambda S: balance_loss(S, cluster_sizes=[10, 20, 30]), "divide counts by their sum"),
+        (lambda S: balance_loss(S, cluster_sizes=[1.2, -0.1, -0.1]), "positive"),
+    ],
+)
+def test_bad_input_is_refused_with_the_cure(call, words):
+    with pytest.raises(ValueError, match=words):
+        call(soft(10, 3))

@@ -1,0 +1,75 @@
+"""Per-graph reductions against a loop over graphs."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+
+from jbpool.segment import make_segments, segment_gram, segment_product, segment_sum
+
+SIZES = st.lists(st.integers(0, 70), min_size=1, max_size=12)
+
+
+def split(rows, sizes):
+    return torch.split(rows, list(sizes))
+
+
+@settings(deadline=None, max_examples=60)
+@given(SIZES, st.integers(1, 9), st.integers(1, 5))
+def test_reductions_equal_a_loop_over_graphs(sizes, K, D):
+    left, right = torch.randn(sum(sizes), K).double(), torch.randn(sum(sizes), D).double()
+    segments = make_segments(sizes, left)
+    parts = list(zip(split(left, sizes), split(right, sizes), strict=True))
+    assert torch.allclose(segment_sum(left, segments), torch.stack([a.sum(0) for a, _ in parts]))
+    assert torch.allclose(segment_product(left, right, segments), torch.stack([a.T @ b for a, b in parts]))
+    assert torch.allclose(segment_gram(left, segments), torch.stack([a.T @ a for a, _ in parts]))
+
+
+@pytest.mark.parametrize("sizes", [[1], [300], [40, 1, 0, 33, 600], [0, 0, 5], [1] * 50])
+def test_every_row_has_a_slot_of_its_own_in_a_chunk_of_its_graph(sizes):
+    segments = make_segments(sizes, torch.empty(sum(sizes), 1))
+    assert segments.slot.unique().numel() == sum(sizes)
+    assert segments.slot.max() < segments.owner.numel() * segments.height
+    assert torch.equal(segments.owner[segments.slot // segments.height], segments.index)
+
+
+def test_gradients():
+    sizes = [3, 0, 40, 1]
+    left = torch.randn(44, 3, dtype=torch.float64, requires_grad=True)
+    right = torch.randn(44, 2, dtype=torch.float64, requires_grad=True)
+    segments = make_segments(sizes, left)
+    assert gradcheck(lambda a, b: segment_product(a, b, segments), (left, right))
+    assert gradcheck(lambda a: segment_gram(a, segments), (left,))
+    assert gradcheck(lambda a: segment_sum(a, segments), (left,))
+
+
+def test_long_float32_sums_keep_their_digits():
+    rows = torch.full((3_000_000, 1), 0.1)                      # added one by one in float32: 1 % off
+    assert segment_sum(rows, make_segments(None, rows)).item() == pytest.approx(0.1 * 3e6, rel=1e-6)
+
+
+def test_gram_is_float64_and_keeps_no_float64_copy_for_backward():
+    rows = torch.rand(100, 4, requires_grad=True)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        gram = segment_gram(rows, make_segments([60, 40], rows))
+    assert gram.dtype == torch.float64
+    assert [x.dtype for x in kept if x.shape[0] == 100] == [torch.float32]
+    gram.sum().backward()
+    assert rows.grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ([3, 4], "add up to 7"),
+        ([6, -1], "nodes per graph"),
+        (torch.tensor([5.0]), "1-D integer"),
+        (torch.tensor([[5]]), "1-D integer"),
+        ([], "1-D integer"),
+    ],
+)
+def test_wrong_sizes_are_refused(sizes, words):
+    with pytest.raises(ValueError, match=words):
+        make_segments(sizes, torch.empty(5, 2))
