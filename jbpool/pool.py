@@ -202,6 +202,8 @@ class JBPool(ClusterPool):
     >>> pooled.loss.backward()
     """
 
+    cluster_sizes: Tensor | None
+
     def __init__(
         self,
         in_feats: int,

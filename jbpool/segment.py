@@ -25,7 +25,7 @@ class Segments(NamedTuple):
     """Where the rows of each graph are. Made once per batch, shared by every reduction on it."""
 
     sizes: Tensor       # (B,)  rows per graph
-    index: Tensor       # (N,)  graph of each row
+    member: Tensor      # (N,)  graph of each row
     slot: Tensor        # (N,)  place of each row in the table of chunks
     owner: Tensor       # (C,)  graph of each chunk
     height: int         # rows of a chunk
@@ -54,14 +54,14 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
     num_chunks = num_rows // height + num_graphs                                # sum of ceil(n / height) at most
 
     graphs = torch.arange(num_graphs, device=device)
-    index = torch.repeat_interleave(graphs, sizes, output_size=num_rows)        # (N,)
+    member = torch.repeat_interleave(graphs, sizes, output_size=num_rows)       # (N,)
     chunk_end = ((sizes + height - 1) // height).cumsum(0)                      # (B,)  chunks up to and with each graph
     chunk_start = torch.nn.functional.pad(chunk_end, (1, 0))[:-1]               # (B,)
     shift = chunk_start * height - (sizes.cumsum(0) - sizes)                    # (B,)  row -> slot, per graph
-    slot = shift[index] + torch.arange(num_rows, device=device)                 # (N,)
+    slot = shift[member] + torch.arange(num_rows, device=device)                # (N,)
     chunks = torch.arange(num_chunks, device=device)
     owner = torch.searchsorted(chunk_end, chunks, right=True)                   # (C,)
-    return Segments(sizes, index, slot, owner.clamp_max(num_graphs - 1), height)  # unused chunks: zeros, to anyone
+    return Segments(sizes, member, slot, owner.clamp_max(num_graphs - 1), height)   # unused chunks are zero: to anyone
 
 
 def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
@@ -70,7 +70,7 @@ def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
     Parameters: ``rows`` ``(N, *)``. Returns: ``(B, *)`` float64.
     """
     total = rows.new_zeros(segments.sizes.shape[0], *rows.shape[1:], dtype=torch.float64)
-    return total.index_add(0, segments.index, rows.double())
+    return total.index_add(0, segments.member, rows.double())
 
 
 def segment_product(left: Tensor, right: Tensor, segments: Segments) -> Tensor:

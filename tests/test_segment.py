@@ -31,7 +31,7 @@ def test_every_row_has_a_slot_of_its_own_in_a_chunk_of_its_graph(sizes):
     segments = make_segments(sizes, torch.empty(sum(sizes), 1))
     assert segments.slot.unique().numel() == sum(sizes)
     assert segments.slot.max() < segments.owner.numel() * segments.height
-    assert torch.equal(segments.owner[segments.slot // segments.height], segments.index)
+    assert torch.equal(segments.owner[segments.slot // segments.height], segments.member)
 
 
 def test_gradients():

@@ -1,0 +1,52 @@
+"""Say which torch and dgl are here, whether they load together, and what mends them if not.
+
+    python scripts/check_env.py
+
+Exits with 0 if jbpool can be used, with 1 if not.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # works in a checkout that is not installed
+
+
+def main() -> int:
+    print(f"python {platform.python_version()}")
+    for package in ("torch", "dgl", "packaging"):
+        try:
+            print(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            print(f"{package} is not installed")
+    try:
+        import jbpool
+    except ImportError as error:
+        print(f"import dgl fails.\n{error}")
+        return 1
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    print(f"import dgl works; jbpool {jbpool.__version__} is ready on {device}.")
+    if device == "cuda":
+        return check_cuda()
+    return 0
+
+
+def check_cuda() -> int:
+    """PyPI's dgl is built for the CPU alone, whatever torch can do."""
+    import dgl
+
+    try:
+        dgl.graph(([0], [0])).to("cuda")
+    except Exception:
+        print("torch sees a GPU but this dgl was built without CUDA: install a pair from the table in README.md.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

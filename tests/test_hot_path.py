@@ -1,0 +1,141 @@
+"""What a GPU would feel: no host reads, no device changes, no large intermediates. Proven without a GPU."""
+
+import dgl
+import pytest
+import torch
+from conftest import POOLS, random_graph
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from jbpool import DeltaConv, JBPool, objectives, value_checks
+from jbpool.segment import make_segments, segment_gram, segment_product, segment_sum
+
+READS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal", "is_nonzero")
+
+
+class Watch(TorchDispatchMode):
+    """Notes every host read and the largest tensor that any operation makes, forward and backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads, self.largest, self.maker = [], 0, None
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.overloadpacket.__name__ in READS:
+            self.reads.append(str(func))
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, (tuple, list)) else [out]:
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().nbytes() // tensor.itemsize > self.largest:
+                self.largest, self.maker = tensor.untyped_storage().nbytes() // tensor.itemsize, str(func)
+        return out
+
+
+@pytest.fixture
+def host_reads(monkeypatch):
+    """Names of the Tensor methods that hand values to Python, as they are called."""
+    called = []
+    for name in ("item", "tolist", "numpy", "cpu", "__bool__", "__int__", "__float__", "__index__", "__contains__"):
+        method = getattr(torch.Tensor, name)
+
+        def spy(self, *args, _name=name, _method=method, **kwargs):
+            called.append(_name)
+            return _method(self, *args, **kwargs)
+
+        monkeypatch.setattr(torch.Tensor, name, spy)
+    return called
+
+
+def lopsided_batch():
+    """One graph of 5,000 nodes among 127 of 20."""
+    graphs = [random_graph(20, 40, seed=i) for i in range(127)]
+    return dgl.batch([*graphs[:60], random_graph(5000, 15000), *graphs[60:]])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_forward_and_backward_never_read_the_device(make_pool, weighted, host_reads):
+    batch = lopsided_batch()
+    pool, second, conv = make_pool(8, 5), make_pool(8, 2), DeltaConv(8, 8)
+    feat = torch.randn(batch.num_nodes(), 8)
+    weight = torch.rand(batch.num_edges(), requires_grad=True) if weighted else None
+    del host_reads[:]
+    with value_checks("none"), Watch() as watch:
+        one = pool(batch, conv(batch, feat, weight), weight)
+        two = second(one.graph, one.feat, one.edge_weight)
+        loss = one.loss + two.loss
+        loss.backward()
+    assert not host_reads
+    assert not watch.reads
+
+
+def test_the_watch_sees_reads(host_reads):
+    """The test above can fail: each of these is caught."""
+    x = torch.ones(3)
+    with Watch() as watch:
+        x.sum().item()
+        x.nonzero()
+        bool(x[0])
+    assert len(watch.reads) == 3
+    x.tolist()
+    assert set(host_reads) >= {"item", "__bool__", "tolist"}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_no_intermediate_grows_with_the_largest_graph_squared(make_pool, weighted):
+    batch = lopsided_batch()
+    N, B, K, D = batch.num_nodes(), batch.batch_size, 10, 16
+    feat = torch.randn(N, D)
+    weight = torch.rand(batch.num_edges(), requires_grad=True) if weighted else None
+    pool = make_pool(D, K)
+    with Watch() as watch:
+        pool(batch, feat, weight).loss.backward()
+    assert watch.largest <= 2 * (N * (K + D) + B * K * (K + D)), watch.maker
+
+
+def test_the_watch_sees_padding():
+    batch = lopsided_batch()
+    with Watch() as watch:
+        torch.zeros(batch.batch_size, 5000, 10)                 # what padding to the largest graph would take
+    assert watch.largest > 2 * (batch.num_nodes() * 26 + batch.batch_size * 10 * 26)
+
+
+def meta(*shape, dtype=torch.float32):
+    return torch.empty(*shape, dtype=dtype, device="meta", requires_grad=dtype.is_floating_point)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_segments_and_objectives_run_on_the_meta_device(dtype):
+    """The meta device refuses .item(), .tolist(), nonzero and mixed devices, forward and backward."""
+    N, K, D, B = 1000, 6, 3, 17
+    sizes = meta(B, dtype=torch.long)
+    assign, neighbours, feat, degree = meta(N, K, dtype=dtype), meta(N, K), meta(N, D, dtype=dtype), meta(N)
+    segments = make_segments(sizes, assign)
+    outputs = [
+        segment_sum(assign, segments),
+        segment_gram(assign, segments),
+        segment_product(assign, feat, segments),
+        objectives.balance_loss(assign, sizes),
+        objectives.balance_loss(assign, sizes, sqrt="diagonal"),
+        objectives.balance_loss(assign, sizes, cluster_sizes=torch.ones(K) / K),
+        objectives.cut_loss(assign, neighbours, degree, sizes),
+        objectives.ortho_loss(assign, sizes),
+        objectives.modularity_loss(assign, neighbours, degree, sizes),
+        objectives.collapse_loss(assign, sizes),
+        objectives.link_loss(assign, neighbours, degree, sizes),
+        objectives.entropy_loss(assign, sizes),
+    ]
+    for out in outputs:
+        assert out.device.type == "meta"
+        out.sum().backward()
+    assert assign.grad.shape == (N, K)
+    assert assign.grad.dtype == dtype
+
+
+def test_the_pooled_topology_is_built_once_per_shape():
+    batch = lopsided_batch()
+    pool, feat = JBPool(8, 5), torch.randn(batch.num_nodes(), 8)
+    one, two = pool(batch, feat).graph, pool(batch, feat).graph
+    assert one is not two
+    assert one.edges()[0].data_ptr() == two.edges()[0].data_ptr()
+
+
+def test_every_pool_is_watched():
+    assert set(POOLS) == {"jb", "jb diagonal", "jb sizes", "mincut", "dmon", "diffpool"}

@@ -1,0 +1,396 @@
+"""The pools as layers: contract, oracles, batches, stacking, saving, types, bad input."""
+
+import copy
+import io
+import pickle
+
+import dense_reference as dense
+import dgl
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing as mp
+from conftest import POOLS, ZOO, grid, random_graph, symmetric_weights
+from dgl import DGLError
+from torch.nn.parallel import DistributedDataParallel
+
+from jbpool import DeltaConv, DiffPool, JBPool, MinCutPool, Pooled, value_checks
+
+
+def features(graph, width=5, dtype=torch.float64):
+    return torch.randn(graph.num_nodes(), width, dtype=dtype)
+
+
+def test_the_contract(make_pool, batch):
+    pool = make_pool(5, 3, (7,))
+    feat = features(batch, dtype=torch.float32)
+    pooled = pool(batch, feat)
+    B = batch.batch_size
+    assert isinstance(pooled, Pooled)
+    assert pooled._fields == ("graph", "feat", "edge_weight", "assign", "losses")
+    assert pooled.graph.batch_num_nodes().tolist() == [3] * B
+    assert pooled.graph.batch_num_edges().tolist() == [9] * B
+    assert pooled.feat.shape == (B * 3, 5)
+    assert pooled.edge_weight.shape == (B * 9,)
+    assert pooled.assign.shape == (batch.num_nodes(), 3)
+    assert torch.allclose(pooled.assign.sum(1), torch.ones(batch.num_nodes()))
+    assert all(loss.shape == (B,) for loss in pooled.losses.values())
+    assert torch.allclose(pooled.loss, sum(loss.mean() for loss in pooled.losses.values()))
+    assert pooled.adj.shape == (B, 3, 3)
+    assert pooled.adj.data_ptr() == pooled.edge_weight.data_ptr()
+
+
+def test_the_names_of_the_losses():
+    graph = grid(3)
+    names = {name: set(make(5, 3)(graph, features(graph).float()).losses) for name, make in POOLS.items()}
+    assert names["jb"] == names["jb diagonal"] == names["jb sizes"] == {"balance"}
+    assert names["mincut"] == {"cut", "ortho"}
+    assert names["dmon"] == {"modularity", "collapse"}
+    assert names["diffpool"] == {"link", "entropy"}
+
+
+def test_pooled_edges_are_row_major(batch):
+    graph = JBPool(5, 3)(batch, features(batch).float()).graph
+    source, target = dgl.unbatch(graph)[-1].edges(order="eid")
+    assert source.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert target.tolist() == [0, 1, 2] * 3
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_against_dense_oracles(make_pool, odd_graph, weighted):
+    pool = make_pool(5, 4).double()
+    feat = features(odd_graph)
+    weight = symmetric_weights(odd_graph).double() if weighted else None
+    pooled = pool(odd_graph, feat, weight)
+    S, A = pooled.assign.detach().numpy(), dense.adjacency(odd_graph, weight)
+    assert np.allclose(pooled.feat.detach().numpy(), S.T @ feat.numpy())
+    assert np.allclose(pooled.adj[0].detach().numpy(), dense.pooled_adjacency(S, A))
+    share = None if getattr(pool, "cluster_sizes", None) is None else pool.cluster_sizes.numpy()
+    for name, value in pooled.losses.items():
+        expected = dense.balance(S, pool.sqrt, share) if name == "balance" else dense.LOSSES[name](S, A)
+        assert value.item() == pytest.approx(expected, rel=1e-7, abs=1e-7), name
+
+
+def test_pooled_adjacency_of_directed_weights():
+    """A[u, v] is the edge u -> v also where the two directions differ: (S^T A S)[k, l] is on edge k -> l."""
+    graph = random_graph(12, 30)
+    weight = torch.rand(graph.num_edges(), dtype=torch.float64)
+    pooled = JBPool(5, 3).double()(graph, features(graph), weight)
+    S, A = pooled.assign.detach().numpy(), dense.adjacency(graph, weight)
+    assert np.allclose(pooled.adj[0].detach().numpy(), dense.pooled_adjacency(S, A))
+
+
+def test_the_assignments_of_diffpool_come_from_message_passing():
+    graph = random_graph(20, 50)
+    feat = features(graph)
+    weight = symmetric_weights(graph).double()
+    pool = DiffPool(5, 3).double()
+    logits = dense.smoothed(pool.mlp(feat).detach().numpy(), dense.adjacency(graph, weight), 0.85)
+    assert np.allclose(pool(graph, feat, weight).assign.detach().numpy(), torch.from_numpy(logits).softmax(1))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_batch_equals_its_parts(make_pool, batch, weighted):
+    pool = make_pool(5, 4, (6,)).double()
+    feat = features(batch).requires_grad_()
+    weight = torch.rand(batch.num_edges(), dtype=torch.float64) if weighted else None
+    whole = pool(batch, feat, weight)
+    whole.loss.backward()
+    graphs = dgl.unbatch(batch)
+    feats = feat.detach().split(batch.batch_num_nodes().tolist())
+    weights = [None] * len(graphs) if weight is None else weight.split(batch.batch_num_edges().tolist())
+    for i, (graph, part_feat, part_weight) in enumerate(zip(graphs, feats, weights, strict=True)):
+        part_feat = part_feat.clone().requires_grad_()
+        part = pool(graph, part_feat, part_weight)
+        for name, loss in part.losses.items():
+            assert torch.allclose(loss[0], whole.losses[name][i], atol=1e-9), name
+        assert torch.allclose(part.adj[0], whole.adj[i], atol=1e-9)
+        assert torch.allclose(part.feat, whole.feat.view(len(graphs), 4, -1)[i], atol=1e-9)
+        part.loss.backward()
+        start = sum(len(f) for f in feats[:i])
+        gradient = feat.grad[start : start + len(part_feat)]
+        assert torch.allclose(part_feat.grad / len(graphs), gradient, atol=1e-7)
+
+
+def test_an_empty_graph_in_a_batch_changes_nothing_for_the_others(make_pool):
+    pool = make_pool(5, 3).double()
+    full, empty = grid(4), dgl.graph(([], []), num_nodes=0)
+    feat = features(full).requires_grad_()
+    alone, among = pool(full, feat), pool(dgl.batch([empty, full]), feat)
+    for name, loss in among.losses.items():
+        assert torch.allclose(loss[1], alone.losses[name][0])
+        assert loss.isfinite().all()
+    among.loss.backward()
+    assert feat.grad.isfinite().all()
+
+
+def test_permutation_equivariance(make_pool):
+    graph = random_graph(60, 150)
+    order = torch.randperm(60)                                  # new node i is old node order[i]
+    shuffled = dgl.reorder_graph(graph, "custom", permute_config={"nodes_perm": order}, store_ids=False)
+    pool = make_pool(5, 4).double()
+    feat = features(graph)
+    one, two = pool(graph, feat), pool(shuffled, feat[order])
+    assert torch.allclose(one.assign[order], two.assign)
+    assert torch.allclose(one.feat, two.feat)
+    assert torch.allclose(one.edge_weight, two.edge_weight)
+    assert torch.allclose(one.loss, two.loss)
+
+
+def test_no_weights_equal_weights_of_one(make_pool, batch):
+    pool = make_pool(5, 4).double()
+    feat = features(batch)
+    one, two = pool(batch, feat), pool(batch, feat, torch.ones(batch.num_edges(), dtype=torch.float64))
+    assert torch.allclose(one.edge_weight, two.edge_weight)
+    assert torch.allclose(one.loss, two.loss)
+
+
+def test_scaling_the_weights_leaves_the_pooled_graph_alone(batch):
+    pool, feat = JBPool(5, 4), features(batch, dtype=torch.float32)
+    weight = torch.rand(batch.num_edges())
+    expected = pool(batch, feat, weight).edge_weight
+    for scale in (1e-8, 1e8):
+        assert torch.allclose(pool(batch, feat, weight * scale).edge_weight, expected, atol=1e-5)
+
+
+def test_cluster_is_forward_without_the_pooled_graph(make_pool, batch):
+    pool = make_pool(5, 4)
+    feat = features(batch, dtype=torch.float32)
+    weight = torch.rand(batch.num_edges())
+    pooled = pool(batch, feat, weight)
+    assign, losses = pool.cluster(batch, feat, weight)
+    assert torch.equal(assign, pooled.assign)
+    assert all(torch.equal(losses[name], pooled.losses[name]) for name in pooled.losses)
+
+
+def test_clustering_with_just_balance_never_touches_the_adjacency(monkeypatch):
+    graph = grid(4)
+    monkeypatch.setattr("jbpool.adjacency.dgl.ops.copy_u_sum", None)
+    monkeypatch.setattr("jbpool.adjacency.dgl.ops.u_mul_e_sum", None)
+    JBPool(5, 4).cluster(graph, features(graph).float())
+
+
+def test_pools_stack_and_gradients_reach_the_bottom(make_pool, batch):
+    first, second = make_pool(5, 6), make_pool(5, 2)
+    feat = features(batch, dtype=torch.float32).requires_grad_()
+    one = first(batch, feat)
+    two = second(one.graph, one.feat, one.edge_weight)
+    three = dgl.nn.GraphConv(5, 3, norm="none")(two.graph, two.feat, edge_weight=two.edge_weight)
+    (one.loss + two.loss + dgl.mean_nodes(with_feat(two.graph, three), "h").sum()).backward()
+    assert two.graph.batch_size == batch.batch_size
+    for parameter in [feat, *first.parameters(), *second.parameters()]:
+        assert parameter.grad.isfinite().all()
+        assert parameter.grad.abs().sum() > 0
+
+
+def with_feat(graph, h):
+    graph = graph.local_var()
+    graph.ndata["h"] = h
+    return graph
+
+
+def test_the_second_level_trains_the_first_through_the_edge_weights():
+    graph = grid(5)
+    first, second = JBPool(5, 6), MinCutPool(5, 2)
+    one = first(graph, features(graph).float())
+    two = second(one.graph, one.feat.detach(), one.edge_weight)
+    (gradient,) = torch.autograd.grad(two.loss, first.mlp[0].weight)
+    assert gradient.abs().sum() > 0
+
+
+def test_frames_of_the_callers_graph_are_left_alone(make_pool, batch):
+    batch.ndata["mine"] = torch.arange(batch.num_nodes())
+    pooled = make_pool(5, 3)(batch, features(batch).float(), torch.rand(batch.num_edges()))
+    assert list(batch.ndata) == ["mine"]
+    assert not batch.edata
+    pooled.graph.ndata["mine"] = pooled.feat
+    again = make_pool(5, 3)(batch, features(batch).float())     # pooled topologies are shared, frames are not
+    assert not again.graph.ndata
+
+
+@pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_types_of_ids_and_features(make_pool, batch, idtype, dtype):
+    pool = make_pool(5, 3).to(dtype)
+    graph = batch.astype(idtype)
+    pooled = pool(graph, features(batch, dtype=dtype), torch.rand(batch.num_edges()))
+    assert pooled.graph.idtype == idtype
+    assert {pooled.feat.dtype, pooled.edge_weight.dtype, pooled.assign.dtype, pooled.loss.dtype} == {dtype}
+    pooled.loss.backward()
+
+
+def test_under_autocast_losses_stay_float32_and_exact(make_pool, batch):
+    pool = make_pool(5, 3)
+    feat = features(batch, dtype=torch.float32).requires_grad_()
+    weight = torch.cat([symmetric_weights(graph) for graph in dgl.unbatch(batch)])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        pooled = pool(batch, feat.bfloat16(), weight)
+    assert {loss.dtype for loss in pooled.losses.values()} == {torch.float32}
+    pooled.loss.backward()
+    assert feat.grad.isfinite().all()
+    # the losses are those of the assignments, to float32: nothing after the MLP ran in half precision
+    S = pooled.assign.detach().double()
+    for i, (part, w) in enumerate(
+        zip(S.split(batch.batch_num_nodes().tolist()), weight.split(batch.batch_num_edges().tolist()), strict=True)
+    ):
+        graph = dgl.slice_batch(batch, i)
+        A = dense.adjacency(graph, w)
+        assert np.allclose(pooled.adj[i].detach().numpy(), dense.pooled_adjacency(part.numpy(), A), atol=1e-5)
+        for name, loss in pooled.losses.items():
+            if name != "balance":
+                assert loss[i].item() == pytest.approx(dense.LOSSES[name](part.numpy(), A), rel=1e-4, abs=1e-5)
+
+
+def test_delta_conv_under_autocast(batch):
+    conv = DeltaConv(5, 3, activation=torch.relu)
+    feat = features(batch, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = conv(batch, feat)
+    assert torch.allclose(half.float(), conv(batch, feat), atol=0.1)
+
+
+def test_empty_clusters_have_finite_gradients(make_pool):
+    """Logits far apart: clusters of mass 1e-40 and an adjacency to match."""
+    graph = grid(4)
+    pool = make_pool(5, 4)
+    with torch.no_grad():
+        pool.mlp[0].bias.copy_(torch.tensor([0.0, 0.0, -90.0, -200.0]))
+    feat = features(graph).float().requires_grad_()
+    one = pool(graph, feat)
+    two = JBPool(5, 2)(one.graph, one.feat, one.edge_weight)
+    loss = one.loss + two.loss + two.edge_weight.sum() + DeltaConv(5, 2)(one.graph, one.feat, one.edge_weight).sum()
+    loss.backward()
+    assert loss.isfinite()
+    assert feat.grad.isfinite().all()
+
+
+def test_state_dict_round_trip_deepcopy_and_pickle(make_pool, batch):
+    pool, other = make_pool(5, 3, (4,)), make_pool(5, 3, (4,))
+    feat = features(batch, dtype=torch.float32)
+    expected = pool(batch, feat)
+    buffer = io.BytesIO()
+    torch.save(pool.state_dict(), buffer)
+    buffer.seek(0)
+    other.load_state_dict(torch.load(buffer, weights_only=True))
+    for twin in (other, copy.deepcopy(pool), pickle.loads(pickle.dumps(pool))):
+        assert torch.equal(twin(batch, feat).loss, expected.loss)
+
+
+def test_pooled_survives_pickle(batch):
+    with torch.no_grad():
+        pooled = JBPool(5, 3)(batch, features(batch).float())
+    twin = pickle.loads(pickle.dumps(pooled))
+    assert torch.equal(twin.edge_weight, pooled.edge_weight)
+    assert twin.graph.batch_size == pooled.graph.batch_size
+
+
+def test_losses_are_not_kept_on_the_module(make_pool, batch):
+    pool = make_pool(5, 3)
+    before = set(vars(pool))
+    pool(batch, features(batch).float())
+    assert set(vars(pool)) == before
+
+
+def test_repr_tells_the_options():
+    text = repr(JBPool(8, 3, (4,), sqrt="diagonal", cluster_sizes=[0.5, 0.25, 0.25], normalize=False))
+    for word in ("in_feats=8", "num_clusters=3", "'diagonal'", "[0.5, 0.25, 0.25]", "normalize=False"):
+        assert word in text
+    assert "delta=0.85" in repr(DeltaConv(3, 4))
+
+
+def _train_on_rank(rank, address, results):
+    torch.manual_seed(0)
+    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    pool = DistributedDataParallel(JBPool(5, 3))
+    graphs = [random_graph(10 + 5 * rank, 30, seed=rank)]
+    graph = dgl.batch(graphs)
+    pool(graph, torch.randn(graph.num_nodes(), 5, generator=torch.Generator().manual_seed(rank))).loss.backward()
+    results[rank] = pool.module.mlp[0].weight.grad.tolist()
+    torch.distributed.destroy_process_group()
+
+
+def test_distributed_data_parallel_averages_the_ranks(tmp_path):
+    with mp.Manager() as manager:
+        results = manager.dict()
+        mp.spawn(_train_on_rank, args=(f"file://{tmp_path}/rendezvous", results), nprocs=2)
+        first, second = (torch.tensor(results[rank]) for rank in range(2))
+    assert torch.equal(first, second)
+    torch.manual_seed(0)
+    pool = JBPool(5, 3)
+    for rank in range(2):
+        graph = random_graph(10 + 5 * rank, 30, seed=rank)
+        feat = torch.randn(graph.num_nodes(), 5, generator=torch.Generator().manual_seed(rank))
+        (pool(graph, feat).loss / 2).backward()
+    assert torch.allclose(pool.mlp[0].weight.grad, first, atol=1e-6)
+
+
+GRAPH = ZOO["two components"]()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda p: p("graph", torch.rand(5, 4)), "give a DGLGraph"),
+        (lambda p: p(GRAPH, torch.rand(4, 4)), "4 rows but the graph has 5 nodes"),
+        (lambda p: p(GRAPH, torch.rand(5, 3)), "in_feats=3"),
+        (lambda p: p(GRAPH, torch.rand(5)), r"\(N, in_feats\)"),
+        (lambda p: p(GRAPH, torch.ones(5, 4, dtype=torch.long)), r"feat\.float\(\)"),
+        (lambda p: p(GRAPH, np.ones((5, 4))), "ndarray"),
+        (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(6, 1)), r"squeeze\(-1\)"),
+        (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(6, 2)), "1-D"),
+        (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(5)), "5 entries but the graph has 6 edges"),
+        (lambda p: p(GRAPH, torch.rand(5, 4), -torch.rand(6)), "non-negative"),
+        (lambda p: p(GRAPH, torch.rand(5, 4), torch.full((6,), float("nan"))), r"\[nan, nan\]"),
+        (lambda p: p(GRAPH, torch.rand(5, 4), torch.full((6,), float("inf"))), "finite"),
+        (lambda p: p(GRAPH, torch.rand(5, 4), torch.ones(6, dtype=torch.long)), r"edge_weight\.float\(\)"),
+        (lambda p: p(GRAPH, torch.rand(5, 4, device="meta")), "feat is on meta but the graph is on cpu"),
+        (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(6, device="meta")), "edge_weight is on meta"),
+        (lambda p: p(dgl.heterograph({("a", "to", "b"): ([0], [0])}), torch.rand(2, 4)), "to_homogeneous"),
+    ],
+)
+def test_bad_calls_are_refused_with_the_cure(make_pool, call, words):
+    with pytest.raises((DGLError, ValueError), match=words):
+        call(make_pool(4, 2))
+
+
+def test_stale_batch_counts_are_refused():
+    graph = grid(3)
+    graph.set_batch_num_nodes(torch.tensor([4, 4]))
+    graph.set_batch_num_edges(torch.tensor([12, 12]))
+    with pytest.raises(ValueError, match="set_batch_num_nodes"):
+        JBPool(4, 2)(graph, torch.rand(9, 4))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: JBPool(4, 0), "num_clusters=0"),
+        (lambda: JBPool(4, 2.5), "num_clusters=2.5"),
+        (lambda: JBPool(4, True), "num_clusters=True"),
+        (lambda: JBPool(-1, 2), "in_feats=-1"),
+        (lambda: JBPool(4, 2, (0,)), "hidden_feats=0"),
+        (lambda: JBPool(4, 2, sqrt="diagnal"), "Did you mean 'diagonal'"),
+        (lambda: JBPool(4, 2, activation="rulu"), "Did you mean 'relu'"),
+        (lambda: JBPool(4, 2, dropout=1.0), "dropout=1.0"),
+        (lambda: JBPool(4, 2, cluster_sizes=[1.0]), "give 2 proportions"),
+        (lambda: JBPool(4, 2, cluster_sizes=[3, 5]), "divide counts"),
+        (lambda: DeltaConv(4, 2, delta=float("nan")), "delta=nan"),
+        (lambda: DeltaConv(4, 0), "out_feats=0"),
+    ],
+)
+def test_bad_options_are_refused_with_the_cure(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_nan_features_are_found_where_asked():
+    graph, pool = grid(3), JBPool(4, 2)
+    feat = torch.rand(9, 4)
+    feat[7, 2] = float("nan")
+    pool(graph, feat)                                           # not asked: no error
+    with value_checks("all"), pytest.raises(DGLError, match="row 7"):
+        pool(graph, feat)
+    with value_checks("none"):
+        pool(graph, feat.nan_to_num(), -torch.ones(graph.num_edges()))
+    with pytest.raises(ValueError, match="'auto', 'all' or 'none'"), value_checks("some"):
+        pass
