@@ -196,3 +196,12 @@ def test_half_precision_input_gives_a_float32_loss(sqrt, dtype):
 def test_bad_input_is_refused_with_the_cure(call, words):
     with pytest.raises(ValueError, match=words):
         call(soft(10, 3))
+
+
+def test_uniform_assignments_are_a_stationary_point_of_the_logits():
+    logits = torch.zeros(30, 4, requires_grad=True)
+    balance_loss(logits.softmax(1)).sum().backward()
+    assert logits.grad.abs().max() < 1e-7
+    near = (1e-3 * torch.randn(30, 4)).requires_grad_()
+    balance_loss(near.softmax(1)).sum().backward()
+    assert near.grad.norm() > 0.01                              # a hair away it pulls with full strength

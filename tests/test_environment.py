@@ -1,0 +1,72 @@
+"""A dgl that does not load: one sentence with the cure, from ``import jbpool`` and from the script."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jbpool import _environment
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(code_or_script, fake_dgl=None, tmp_path=None):
+    """Run Python with a ``dgl`` of our own in front of the real one."""
+    path = [str(ROOT)]
+    if fake_dgl is not None:
+        (tmp_path / "dgl").mkdir()
+        (tmp_path / "dgl" / "__init__.py").write_text(fake_dgl)
+        path.insert(0, str(tmp_path))
+    boot = f"import sys; sys.path[:0] = {path!r}; "
+    if code_or_script.endswith(".py"):
+        boot += f"import runpy; runpy.run_path({str(ROOT / code_or_script)!r}, run_name='__main__')"
+    else:
+        boot += code_or_script
+    return subprocess.run([sys.executable, "-c", boot], capture_output=True, text=True, cwd=ROOT, check=False)
+
+
+BROKEN = {
+    "raise FileNotFoundError('Cannot find DGL C++ graphbolt library at libgraphbolt_pytorch_2.13.0.so')": "graphbolt",
+    "raise OSError('libtorch_cpu.so: undefined symbol')": "undefined symbol",
+    "import packaging_that_is_missing": "pip install packaging_that_is_missing",
+}
+
+
+@pytest.mark.parametrize(("source", "words"), BROKEN.items())
+def test_import_jbpool_with_a_broken_dgl(source, words, tmp_path):
+    result = run("import jbpool", source, tmp_path)
+    assert result.returncode != 0
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert words in last
+    assert "run `pip install" in last
+    assert "During handling" not in result.stderr
+    assert "libgraphbolt" not in result.stderr.replace(last, "")     # no traceback through dgl
+
+
+def test_the_script_with_a_broken_dgl(tmp_path):
+    result = run("scripts/check_env.py", next(iter(BROKEN)), tmp_path)
+    assert result.returncode == 1
+    assert "import dgl fails" in result.stdout
+    assert f'pip install "torch=={_environment.TORCH}" "dgl=={_environment.DGL}" packaging' in result.stdout
+    assert "Traceback" not in result.stderr
+
+
+def test_the_script_with_a_working_dgl():
+    result = run("scripts/check_env.py")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "import dgl works" in result.stdout
+
+
+@pytest.mark.parametrize(("missing", "words"), [("torch", "torch is not installed"), ("dgl", "dgl is not installed")])
+def test_advice_for_a_missing_package(missing, words, monkeypatch):
+    monkeypatch.setattr(_environment, "installed", lambda package: None if package == missing else "9.9")
+    assert words in _environment.advice(ModuleNotFoundError(name=missing))
+
+
+def test_the_advised_pair_is_the_locked_one():
+    lock = (ROOT / "requirements.lock").read_text().splitlines()
+    assert f"torch=={_environment.TORCH}" in lock
+    assert f"dgl=={_environment.DGL}" in lock
+    assert all("==" in line for line in lock)
