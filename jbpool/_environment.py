@@ -12,6 +12,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 TORCH, DGL = "2.13.0", "1.1.3"          # the pair of requirements.lock
+PACKAGES = {"yaml": "pyyaml", "sklearn": "scikit-learn"}        # where the module is not called like its package
 INSTALL = f'pip install "torch=={TORCH}" "dgl=={DGL}" packaging'
 
 
@@ -39,8 +40,10 @@ def advice(error: Exception) -> str:
         return f"jbpool needs torch and dgl, and torch is not installed: run `{INSTALL}`."
     if dgl is None:
         return f"jbpool needs dgl, and dgl is not installed beside torch {torch}: run `{INSTALL}`."
-    if isinstance(error, ModuleNotFoundError) and error.name not in (None, "dgl", "torch"):
-        return f"dgl {dgl} needs the package {error.name!r}, which is not installed: run `pip install {error.name}`."
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and "." not in missing and installed(PACKAGES.get(missing, missing)) is None:
+        name = PACKAGES.get(missing, missing)
+        return f"dgl {dgl} needs the package {name!r}, which is not installed: run `pip install {name}`."
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     python = "" if sys.version_info < (3, 12) else f" under Python 3.11 (dgl {DGL} has no wheels for a later one)"
     return f"dgl {dgl} does not load with torch {torch} ({reason[:200]}): run `{INSTALL}`{python}."

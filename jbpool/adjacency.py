@@ -48,7 +48,7 @@ def propagate_normalized(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | No
 
 
 def check_graph(graph: DGLGraph) -> None:
-    """A homogeneous graph whose batch counts describe it."""
+    """A homogeneous graph."""
     if not isinstance(graph, DGLGraph):
         raise DGLError(f"graph is a {type(graph).__name__}: give a DGLGraph (several graphs: dgl.batch([...])).")
     if graph.is_block or not graph.is_homogeneous:
@@ -58,8 +58,8 @@ def check_graph(graph: DGLGraph) -> None:
         )
 
 
-def check_feat(graph: DGLGraph, feat: Tensor, in_feats: int) -> None:
-    """A floating ``(N, in_feats)`` matrix beside its graph."""
+def check_feat(graph: DGLGraph, feat: Tensor, weight: Tensor, in_feats: int) -> None:
+    """A floating ``(N, in_feats)`` matrix beside its graph, of the type of the layer's ``weight``."""
     if not isinstance(feat, Tensor) or feat.dim() != 2 or not feat.is_floating_point():
         got = f"{feat.dtype} {tuple(feat.shape)}" if isinstance(feat, Tensor) else type(feat).__name__
         raise DGLError(f"feat is {got}: give a floating-point matrix of shape (N, in_feats), e.g. feat.float().")
@@ -73,6 +73,8 @@ def check_feat(graph: DGLGraph, feat: Tensor, in_feats: int) -> None:
             f"feat has {feat.shape[1]} columns but the layer was built with in_feats={in_feats}: "
             f"build it with in_feats={feat.shape[1]}."
         )
+    if feat.dtype != weight.dtype and not torch.is_autocast_enabled(feat.device.type):
+        raise DGLError(f"feat is {feat.dtype} but the layer is {weight.dtype}: convert one with .to(dtype).")
     if feat.device != graph.device:
         raise DGLError(f"feat is on {feat.device} but the graph is on {graph.device}: move one with .to(device).")
     if may_read(feat, only_if_asked=True) and not bool(feat.isfinite().all()):

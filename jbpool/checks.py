@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
+from numbers import Integral
 from typing import TypeVar
 
 import torch
@@ -63,8 +64,15 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
 
 def check_count(value: int, what: str) -> int:
     """A whole number of at least one."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{what}={value!r}: give a whole number of at least 1.")
+    return int(value)
+
+
+def check_flag(value: bool, what: str) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{what}={value!r}: give True or False.")
     return value
 
 
@@ -98,7 +106,9 @@ def check_sizes(sizes: Tensor, num_rows: int) -> None:
             f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as a 1-D integer tensor, "
             "e.g. graph.batch_num_nodes()."
         )
-    if may_read(sizes) and (int(sizes.sum()) != num_rows or bool((sizes < 0).any())):
+    if may_read(sizes) and bool((sizes < 0).any()):
+        raise ValueError(f"sizes holds {int(sizes.min())}: the nodes of a graph cannot be fewer than 0.")
+    if may_read(sizes) and int(sizes.sum()) != num_rows:
         raise ValueError(
             f"sizes add up to {int(sizes.sum())} but there are {num_rows} rows: they must be the nodes per graph; "
             "if the batch information was lost in a transform, restore it with graph.set_batch_num_nodes(...)."
@@ -107,7 +117,10 @@ def check_sizes(sizes: Tensor, num_rows: int) -> None:
 
 def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: int) -> Tensor:
     """Proportions as a float64 ``(K,)`` tensor: positive, adding up to one (exactly, once rounding is mended)."""
-    share = torch.as_tensor(cluster_sizes, dtype=torch.float64)
+    try:
+        share = torch.as_tensor(cluster_sizes, dtype=torch.float64).detach()
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"cluster_sizes={cluster_sizes!r}: give {num_clusters} proportions, as numbers.") from None
     if share.shape != (num_clusters,):
         raise ValueError(
             f"cluster_sizes has shape {tuple(share.shape)}: give {num_clusters} proportions, one per cluster."

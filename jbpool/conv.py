@@ -68,14 +68,18 @@ class DeltaConv(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """``feat`` ``(N, in_feats)``, ``edge_weight`` ``(E,)`` or ``None``. Returns: ``(N, out_feats)``."""
+        """``feat`` ``(N, in_feats)``, dense or sparse CSR; ``edge_weight`` ``(E,)`` or ``None``.
+
+        Returns: ``(N, out_feats)``.
+        """
         check_graph(graph)
-        check_feat(graph, feat, self.in_feats)
+        check_feat(graph, feat, self.weight, self.in_feats)
         check_edge_weight(graph, edge_weight)
-        if self.in_feats > self.out_feats:          # smooth whichever side is narrower: the product commutes
-            feat = smooth(graph, feat @ self.weight, self.delta, edge_weight)
+        # Smooth whichever side of the product is narrower: the two commute. Sparse features have to go first.
+        if self.in_feats > self.out_feats or feat.layout == torch.sparse_csr:
+            feat = smooth(graph, feat @ self.weight, self.delta, edge_weight).to(feat.dtype)
         else:
-            feat = smooth(graph, feat, self.delta, edge_weight) @ self.weight
+            feat = smooth(graph, feat, self.delta, edge_weight).to(feat.dtype) @ self.weight
         if self.bias is not None:
             feat = feat + self.bias
         return feat if self.activation is None else self.activation(feat)

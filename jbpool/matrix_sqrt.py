@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 EPS = torch.finfo(torch.float64).eps
 TINY = torch.finfo(torch.float64).tiny
-SIGMA_FLOOR = 1e-6      # inverse_sqrt_by_products: singular values of S below this share of the largest fade out
+SIGMA_FLOOR = 3e-7      # inverse_sqrt_by_products: singular values of S below this share of the largest fade out
 
 
 def trace_sqrt(gram: Tensor) -> Tensor:
@@ -46,12 +46,14 @@ def inverse_sqrt_by_eigh(gram: Tensor) -> Tensor:
     """``G^(-1/2)`` with eigenvalues held above rounding noise: ``(B, K, K)`` to ``(B, K, K)``.
 
     In a direction where G is zero the true gradient of the nuclear norm is any matrix of norm up to one;
-    the floor picks the one next to zero, so that rank-deficient S keeps a finite gradient.
+    the floor picks the one next to zero, so that rank-deficient S keeps a finite gradient. A matrix with NaN gives NaN,
+    where eigh would refuse the whole batch.
     """
-    value, vector = torch.linalg.eigh(gram)                                     # (B, K) ascending, (B, K, K)
+    finite = gram.isfinite().all(-1).all(-1)[:, None, None]                     # (B, 1, 1)
+    value, vector = torch.linalg.eigh(torch.where(finite, gram, 0))             # (B, K) ascending, (B, K, K)
     floor = (gram.shape[-1] * EPS * value[:, -1:]).clamp_min(TINY)              # (B, 1)
     scale = value.clamp_min(floor).rsqrt()                                      # (B, K)
-    return (vector * scale.unsqueeze(-2)) @ vector.mT
+    return torch.where(finite, (vector * scale.unsqueeze(-2)) @ vector.mT, torch.nan)
 
 
 def inverse_sqrt_by_products(gram: Tensor) -> Tensor:

@@ -7,15 +7,12 @@ the same shape (a graph, features, edge weights), so pools stack and any DGL lay
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-import dgl
-import numpy as np
-import scipy.sparse
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
@@ -26,11 +23,11 @@ from jbpool.adjacency import (
     check_feat,
     check_graph,
     degree,
-    inverse_sqrt,
     propagate,
     propagate_normalized,
 )
-from jbpool.checks import check_cluster_sizes, check_count, check_fraction, lookup
+from jbpool.checks import check_cluster_sizes, check_count, check_flag, check_fraction, lookup
+from jbpool.coarsen import complete_graphs, normalized_off_diagonal
 from jbpool.conv import smooth
 from jbpool.precision import at_least_float32
 from jbpool.segment import Segments, make_segments, segment_product
@@ -110,15 +107,15 @@ class ClusterPool(nn.Module, ABC):
         super().__init__()
         self.in_feats = check_count(in_feats, "in_feats")
         self.num_clusters = check_count(num_clusters, "num_clusters")
-        hidden_feats = [hidden_feats] if isinstance(hidden_feats, int) else hidden_feats
-        widths = [in_feats, *(check_count(width, "hidden_feats") for width in hidden_feats)]
+        hidden = hidden_feats if isinstance(hidden_feats, Iterable) else [hidden_feats]
+        widths = [self.in_feats, *(check_count(width, "hidden_feats") for width in hidden)]
         nonlinearity = lookup(ACTIVATIONS, activation, "activation")
         check_fraction(dropout, "dropout")
 
         layers: list[nn.Module] = []
         for width, next_width in pairwise(widths):
             layers += [nn.Linear(width, next_width), nonlinearity(), nn.Dropout(dropout)]
-        self.mlp = nn.Sequential(*layers, nn.Linear(widths[-1], num_clusters))
+        self.mlp = nn.Sequential(*layers, nn.Linear(widths[-1], self.num_clusters))
 
     def reset_parameters(self) -> None:
         """Draw the weights of the MLP anew."""
@@ -158,15 +155,15 @@ class ClusterPool(nn.Module, ABC):
         pooled_feat = segment_product(part.assign, feat, part.segments)                 # (B, K, D)  S^T X
         return Pooled(
             graph=complete_graphs(adj.shape[0], self.num_clusters, graph.idtype, graph.device),
-            feat=pooled_feat.flatten(0, 1),
-            edge_weight=_normalized_off_diagonal(adj).flatten(),
+            feat=pooled_feat.flatten(0, 1).to(feat.dtype),
+            edge_weight=normalized_off_diagonal(adj).flatten(),
             assign=part.assign,
             losses=losses,
         )
 
     def _partition(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Partition:
         check_graph(graph)
-        check_feat(graph, feat, self.in_feats)
+        check_feat(graph, feat, next(self.mlp.parameters()), self.in_feats)
         check_edge_weight(graph, edge_weight)
         assign = at_least_float32(self.logits(graph, feat, edge_weight)).softmax(-1)    # (N, K)
         return Partition(graph, assign, make_segments(graph.batch_num_nodes(), assign), edge_weight)
@@ -202,7 +199,7 @@ class JBPool(ClusterPool):
     >>> pooled.loss.backward()
     """
 
-    cluster_sizes: Tensor | None
+    share_bits: Tensor | None
 
     def __init__(
         self,
@@ -219,23 +216,25 @@ class JBPool(ClusterPool):
         super().__init__(in_feats, num_clusters, hidden_feats, activation=activation, dropout=dropout)
         lookup(objectives.TRACES, sqrt, "sqrt")
         self.sqrt = sqrt
-        self.normalize = normalize
-        # An option, not a learned state: it moves with the module but stays out of the state dict.
-        share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, num_clusters)
-        self.register_buffer("cluster_sizes", share, persistent=False)
+        self.normalize = check_flag(normalize, "normalize")
+        share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, self.num_clusters)
+        self.cluster_sizes = None if share is None else tuple(share.tolist())
+        # A buffer, to be on the right device without a copy each step; as whole numbers, so that .half() leaves its
+        # float64 alone; not in the state dict, since it is an option and not learned.
+        self.register_buffer("share_bits", None if share is None else share.view(torch.int64), persistent=False)
 
     def objective(self, part: Partition) -> dict[str, Tensor]:
         balance = objectives.balance_loss(
             part.assign,
             part.segments,
             sqrt=self.sqrt,
-            cluster_sizes=self.cluster_sizes,
+            cluster_sizes=None if self.share_bits is None else self.share_bits.view(torch.float64),
             normalize=self.normalize,
         )
         return {"balance": balance}
 
     def extra_repr(self) -> str:
-        sizes = None if self.cluster_sizes is None else [round(size, 4) for size in self.cluster_sizes.tolist()]
+        sizes = None if self.cluster_sizes is None else [round(size, 4) for size in self.cluster_sizes]
         return f"{super().extra_repr()}, sqrt={self.sqrt!r}, cluster_sizes={sizes}, normalize={self.normalize}"
 
 
@@ -284,31 +283,3 @@ POOLS: dict[str, type[ClusterPool]] = {
     "dmon": DMoNPool,
     "diffpool": DiffPool,
 }
-
-
-def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
-    """A batch of complete graphs with self loops, edges in row-major order, both batch counts set."""
-    return _complete_graphs(num_graphs, num_nodes, idtype, device).local_var()          # shared topology, own frames
-
-
-@lru_cache(maxsize=64)      # a training run meets a handful of batch sizes: build each topology once
-def _complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
-    node = np.arange(num_graphs * num_nodes)
-    first = node // num_nodes * num_nodes                                               # first node of each one's graph
-    source = np.repeat(node, num_nodes)
-    target = np.repeat(first, num_nodes) + np.tile(np.arange(num_nodes), len(node))
-    shape = (len(node), len(node))
-    # from_scipy takes the number of nodes from the shape, where dgl.graph reads the largest id off the tensor
-    matrix = scipy.sparse.coo_matrix((np.ones(len(source)), (source, target)), shape=shape)
-    graph = dgl.from_scipy(matrix, idtype=idtype, device=device)
-    graph.set_batch_num_nodes(torch.full((num_graphs,), num_nodes, device=device))
-    graph.set_batch_num_edges(torch.full((num_graphs,), num_nodes**2, device=device))
-    return graph
-
-
-def _normalized_off_diagonal(adj: Tensor) -> Tensor:
-    """``D^-1/2 A D^-1/2`` of A without its diagonal: ``(B, K, K)`` to ``(B, K, K)``."""
-    keep = 1 - torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
-    adj = adj * keep
-    scale = inverse_sqrt(adj.sum(-1))                                                   # (B, K)
-    return scale.unsqueeze(-1) * adj * scale.unsqueeze(-2)

@@ -44,7 +44,10 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
     num_rows, device = rows.shape[0], rows.device
     if sizes is None:
         sizes = torch.full((1,), num_rows, device=device)
-    sizes = torch.as_tensor(sizes, device=device)
+    try:
+        sizes = torch.as_tensor(sizes, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"sizes={sizes!r}: give the nodes per graph as whole numbers.") from None
     check_sizes(sizes, num_rows)
     sizes = sizes.long()
 

@@ -39,11 +39,16 @@ def main() -> int:
 def check_cuda() -> int:
     """PyPI's dgl is built for the CPU alone, whatever torch can do."""
     import dgl
+    import torch
 
     try:
         dgl.graph(([0], [0])).to("cuda")
     except Exception:
-        print("torch sees a GPU but this dgl was built without CUDA: install a pair from the table in README.md.")
+        torch_minor, cuda = ".".join(torch.__version__.split(".")[:2]), (torch.version.cuda or "").replace(".", "")
+        print(
+            "torch sees a GPU but this dgl was built without CUDA: run `pip install --force-reinstall --no-deps dgl -f "
+            f"https://data.dgl.ai/wheels/torch-{torch_minor}/cu{cuda}/repo.html` (README.md: which pairs exist)."
+        )
         return 1
     return 0
 

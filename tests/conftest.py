@@ -1,58 +1,9 @@
-"""Odd graphs that every pool has to survive, and helpers to draw graphs."""
+"""What every test can ask for: odd graphs, pools, a batch, the same random numbers."""
 
 import dgl
 import pytest
 import torch
-
-from jbpool import DiffPool, DMoNPool, JBPool, MinCutPool
-
-
-def random_graph(num_nodes, num_edges, seed=0):
-    """A simple graph with both directions of every edge and no self loops."""
-    generator = torch.Generator().manual_seed(seed)
-    source, target = torch.randint(0, max(num_nodes, 1), (2, num_edges), generator=generator)
-    keep = source != target
-    graph = dgl.graph((source[keep], target[keep]), num_nodes=num_nodes)
-    return dgl.to_simple(dgl.add_reverse_edges(graph), return_counts=None)
-
-
-def symmetric_weights(graph, seed=0):
-    """Positive weights, the same in both directions of an edge."""
-    source, target = graph.edges()
-    table = torch.rand(graph.num_nodes(), graph.num_nodes(), generator=torch.Generator().manual_seed(seed)) + 0.1
-    return (table + table.T)[source, target]
-
-
-def grid(side):
-    node = torch.arange(side * side).view(side, side)
-    source = torch.cat([node[:, :-1].flatten(), node[:-1].flatten()])
-    target = torch.cat([node[:, 1:].flatten(), node[1:].flatten()])
-    return dgl.add_reverse_edges(dgl.graph((source, target), num_nodes=side * side))
-
-
-ZOO = {
-    "one node": lambda: dgl.graph(([], []), num_nodes=1),
-    "one node with a self loop": lambda: dgl.graph(([0], [0])),
-    "two nodes": lambda: dgl.graph(([0, 1], [1, 0])),
-    "no edges": lambda: dgl.graph(([], []), num_nodes=6),
-    "isolated nodes": lambda: dgl.graph(([0, 1], [1, 0]), num_nodes=5),
-    "star": lambda: dgl.add_reverse_edges(dgl.graph(([0] * 9, list(range(1, 10))))),
-    "path": lambda: dgl.add_reverse_edges(dgl.graph((list(range(7)), list(range(1, 8))))),
-    "two components": lambda: dgl.graph(([0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3])),
-    "grid": lambda: grid(5),
-    "complete": lambda: dgl.graph(tuple(torch.ones(6, 6).fill_diagonal_(0).nonzero(as_tuple=True))),
-    "random": lambda: random_graph(40, 90, seed=3),
-    "several chunks": lambda: random_graph(150, 400, seed=4),
-}
-
-POOLS = {
-    "jb": lambda *args: JBPool(*args),
-    "jb diagonal": lambda *args: JBPool(*args, sqrt="diagonal"),
-    "jb sizes": lambda *args: JBPool(*args, cluster_sizes=torch.arange(1.0, args[1] + 1) / sum(range(1, args[1] + 1))),
-    "mincut": lambda *args: MinCutPool(*args),
-    "dmon": lambda *args: DMoNPool(*args),
-    "diffpool": lambda *args: DiffPool(*args),
-}
+from zoo import POOLS, ZOO
 
 
 @pytest.fixture(autouse=True)

@@ -30,6 +30,8 @@ BROKEN = {
     "raise FileNotFoundError('Cannot find DGL C++ graphbolt library at libgraphbolt_pytorch_2.13.0.so')": "graphbolt",
     "raise OSError('libtorch_cpu.so: undefined symbol')": "undefined symbol",
     "import packaging_that_is_missing": "pip install packaging_that_is_missing",
+    "raise ModuleNotFoundError(name='yaml_')": "pip install yaml_",
+    "import torch.module_of_another_version": _environment.INSTALL,
 }
 
 
@@ -63,6 +65,11 @@ def test_the_script_with_a_working_dgl():
 def test_advice_for_a_missing_package(missing, words, monkeypatch):
     monkeypatch.setattr(_environment, "installed", lambda package: None if package == missing else "9.9")
     assert words in _environment.advice(ModuleNotFoundError(name=missing))
+
+
+def test_advice_names_the_package_not_the_module(monkeypatch):
+    monkeypatch.setattr(_environment, "installed", lambda package: None if package == "pyyaml" else "9.9")
+    assert "`pip install pyyaml`" in _environment.advice(ModuleNotFoundError(name="yaml"))
 
 
 def test_the_advised_pair_is_the_locked_one():

@@ -1,5 +1,7 @@
 """The trace of the matrix square root: values, gradient, precision, for both ways of computing it."""
 
+import math
+
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -44,13 +46,36 @@ def test_full_gradient_next_to_uniform(inverse_sqrt, distance, n, K):
 
 
 @BOTH
+@pytest.mark.parametrize(("smallest", "K"), [(1e-4, 4), (1e-5, 7), (3e-6, 16)])
+def test_gradient_of_a_decaying_spectrum(inverse_sqrt, smallest, K):
+    """Singular values that fall evenly on a log scale down to a share of the largest."""
+    U, _ = torch.linalg.qr(torch.randn(400, K, dtype=torch.float64))
+    V, _ = torch.linalg.qr(torch.randn(K, K, dtype=torch.float64))
+    S = U @ torch.diag(torch.logspace(0, math.log10(smallest), K, dtype=torch.float64)) @ V.T
+    _, gradient = nuclear(S)
+    mine = S @ inverse_sqrt((S.T @ S)[None])[0]
+    assert (mine - gradient).norm() < 0.01 * gradient.norm()
+
+
+@BOTH
+@pytest.mark.parametrize("K", [1, 2, 3, 5, 8, 40])
+def test_a_nan_stays_in_its_own_matrix(inverse_sqrt, K):
+    gram = torch.eye(K, dtype=torch.float64).repeat(3, 1, 1)
+    gram[1, 0, 0] = float("nan")
+    root = inverse_sqrt(gram)
+    assert root[1].isnan().any()
+    assert torch.allclose(root[0], torch.eye(K, dtype=torch.float64))
+    assert torch.allclose(root[2], torch.eye(K, dtype=torch.float64))
+
+
+@BOTH
 @pytest.mark.parametrize(("n", "K"), [(1, 8), (5, 16), (3, 32), (10, 15)])
 def test_fewer_nodes_than_clusters(inverse_sqrt, n, K):
     S = torch.randn(n, K, dtype=torch.float64).softmax(1)
     value, gradient = nuclear(S)
     root = inverse_sqrt((S.T @ S)[None])[0]
     assert torch.allclose((S.T @ S * root).sum(), value, rtol=1e-7)
-    assert (S @ root - gradient).abs().max() < 1e-3
+    assert (S @ root - gradient).abs().max() < 5e-3     # noise of the dead directions, against entries of order one
 
 
 @BOTH

@@ -4,8 +4,8 @@ import dense_reference as dense
 import numpy as np
 import pytest
 import torch
-from conftest import ZOO, random_graph, symmetric_weights
 from torch.autograd import gradcheck
+from zoo import ZOO, random_graph, symmetric_weights
 
 from jbpool import objectives
 from jbpool.adjacency import degree, propagate, propagate_normalized

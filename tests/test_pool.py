@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 import torch.multiprocessing as mp
-from conftest import POOLS, ZOO, grid, random_graph, symmetric_weights
 from dgl import DGLError
 from torch.nn.parallel import DistributedDataParallel
+from zoo import POOLS, ZOO, grid, random_graph, symmetric_weights
 
 from jbpool import DeltaConv, DiffPool, JBPool, MinCutPool, Pooled, value_checks
 
@@ -65,7 +65,7 @@ def test_against_dense_oracles(make_pool, odd_graph, weighted):
     S, A = pooled.assign.detach().numpy(), dense.adjacency(odd_graph, weight)
     assert np.allclose(pooled.feat.detach().numpy(), S.T @ feat.numpy())
     assert np.allclose(pooled.adj[0].detach().numpy(), dense.pooled_adjacency(S, A))
-    share = None if getattr(pool, "cluster_sizes", None) is None else pool.cluster_sizes.numpy()
+    share = getattr(pool, "cluster_sizes", None)
     for name, value in pooled.losses.items():
         expected = dense.balance(S, pool.sqrt, share) if name == "balance" else dense.LOSSES[name](S, A)
         assert value.item() == pytest.approx(expected, rel=1e-7, abs=1e-7), name
@@ -324,6 +324,110 @@ def test_distributed_data_parallel_averages_the_ranks(tmp_path):
     assert torch.allclose(pool.mlp[0].weight.grad, first, atol=1e-6)
 
 
+def test_a_nan_in_one_graph_leaves_the_others_alone():
+    graph = dgl.batch([grid(3), grid(4)])
+    feat = features(graph).float()
+    feat[0, 0] = float("nan")
+    for K in (1, 2, 5, 8):
+        pool = JBPool(5, K)
+        loss = pool(graph, feat).losses["balance"]
+        assert loss[0].isnan()
+        assert torch.allclose(loss[1], pool(grid(4), feat[9:]).losses["balance"][0])
+
+
+def test_normalize_dropout_and_activation_do_what_they_say():
+    graph = grid(5)
+    feat = features(graph).float()
+    pool = JBPool(5, 3, (7,))
+    plain = pool(graph, feat)
+    pool.normalize = False
+    assert torch.allclose(pool(graph, feat).loss, plain.loss * (25 * 3) ** 0.5)
+    dropping = JBPool(5, 3, (7,), dropout=0.9)
+    assert not torch.equal(dropping(graph, feat).assign, dropping(graph, feat).assign)
+    dropping.eval()
+    assert torch.equal(dropping(graph, feat).assign, dropping(graph, feat).assign)
+    tanh = JBPool(5, 3, (7,), activation="tanh")
+    first, last = tanh.mlp[0], tanh.mlp[-1]
+    assert torch.allclose(tanh(graph, feat).assign, last(first(feat).tanh()).softmax(1))
+
+
+@pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
+def test_delta_conv_against_dense_oracle(in_feats, out_feats):
+    graph = random_graph(20, 50)
+    weight = symmetric_weights(graph).double()
+    conv = DeltaConv(in_feats, out_feats, 0.6, activation=torch.relu).double()
+    torch.nn.init.normal_(conv.bias)
+    feat = features(graph, in_feats)
+    smoothed = dense.smoothed(feat.numpy(), dense.adjacency(graph, weight), 0.6)
+    expected = np.maximum(smoothed @ conv.weight.detach().numpy() + conv.bias.detach().numpy(), 0)
+    assert np.allclose(conv(graph, feat, weight).detach().numpy(), expected)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
+def test_delta_conv_takes_sparse_features(in_feats, out_feats):
+    graph = random_graph(20, 50)
+    feat = features(graph, in_feats) * (torch.rand(20, in_feats) < 0.3)
+    conv = DeltaConv(in_feats, out_feats).double()
+    results = []
+    for x in (feat, feat.to_sparse_csr()):
+        conv.zero_grad()
+        out = conv(graph, x)
+        out.square().sum().backward()
+        results.append((out.detach(), conv.weight.grad.clone()))
+    assert torch.allclose(results[0][0], results[1][0])
+    assert torch.allclose(results[0][1], results[1][1])
+
+
+def test_reset_parameters_draws_anew(make_pool):
+    for layer in (make_pool(5, 3, (7,)), DeltaConv(5, 3)):
+        before = [parameter.clone() for parameter in layer.parameters() if parameter.dim() == 2]
+        layer.reset_parameters()
+        after = [parameter for parameter in layer.parameters() if parameter.dim() == 2]
+        assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+def test_cluster_sizes_survive_casts_and_stay_out_of_the_state():
+    shares = [0.37, 0.21, 0.13, 0.11, 0.09, 0.06, 0.03]
+    pool = JBPool(4, 7, cluster_sizes=torch.tensor(shares, requires_grad=True))
+    graph, feat = grid(4), torch.rand(16, 4)
+    expected = pool(graph, feat).loss
+    assert torch.allclose(copy.deepcopy(pool).bfloat16().float()(graph, feat).loss, expected, atol=0.02)
+    before = pool.share_bits.clone()
+    assert torch.equal(pool.half().share_bits, before)
+    assert pool.cluster_sizes == pytest.approx(shares, abs=1e-7)
+    assert set(pool.state_dict()) == {"mlp.0.weight", "mlp.0.bias"}
+    assert "0.37" in repr(pool.to("meta"))
+    assert JBPool(4, 3, cluster_sizes=[0.3334, 0.3333, 0.3334]).cluster_sizes == pytest.approx([1 / 3] * 3, abs=1e-4)
+    assert sum(JBPool(4, 3, cluster_sizes=[0.3334, 0.3333, 0.3334]).cluster_sizes) == pytest.approx(1, abs=1e-15)
+
+
+def test_half_precision_modules(make_pool):
+    """Output type = input type, so that layers in half precision stack."""
+    graph = grid(4)
+    feat = torch.rand(16, 4).half()
+    for width in (3, 8):
+        assert DeltaConv(4, width).half()(graph, feat).dtype == torch.float16
+    one = make_pool(4, 3).half()(graph, feat)
+    two = make_pool(4, 2).half()(one.graph, one.feat, one.edge_weight)
+    assert one.feat.dtype == two.feat.dtype == torch.float16
+    assert two.loss.dtype == torch.float32
+
+
+def test_backward_inside_autocast(make_pool, batch):
+    pool = make_pool(5, 3)
+    feat = features(batch, dtype=torch.float32).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        pool(batch, feat).loss.backward()
+    assert feat.grad.isfinite().all()
+
+
+def test_changing_the_batch_counts_of_a_result_changes_no_other(batch):
+    pool, feat = JBPool(5, 3), features(batch).float()
+    pool(batch, feat).graph.batch_num_nodes().add_(1)
+    assert pool(batch, feat).graph.batch_num_nodes().tolist() == [3] * batch.batch_size
+
+
 GRAPH = ZOO["two components"]()
 
 
@@ -336,6 +440,7 @@ GRAPH = ZOO["two components"]()
         (lambda p: p(GRAPH, torch.rand(5)), r"\(N, in_feats\)"),
         (lambda p: p(GRAPH, torch.ones(5, 4, dtype=torch.long)), r"feat\.float\(\)"),
         (lambda p: p(GRAPH, np.ones((5, 4))), "ndarray"),
+        (lambda p: p(GRAPH, torch.rand(5, 4).double()), r"torch\.float64 but the layer is torch\.float32"),
         (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(6, 1)), r"squeeze\(-1\)"),
         (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(6, 2)), "1-D"),
         (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(5)), "5 entries but the graph has 6 edges"),
@@ -372,6 +477,10 @@ def test_stale_batch_counts_are_refused():
         (lambda: JBPool(4, 2, sqrt="diagnal"), "Did you mean 'diagonal'"),
         (lambda: JBPool(4, 2, activation="rulu"), "Did you mean 'relu'"),
         (lambda: JBPool(4, 2, dropout=1.0), "dropout=1.0"),
+        (lambda: JBPool(4, 2, None), "hidden_feats=None"),
+        (lambda: JBPool(4, 2, normalize="sqrt"), "normalize='sqrt'"),
+        (lambda: JBPool(4, 2, cluster_sizes="equal"), "cluster_sizes='equal'"),
+        (lambda: JBPool(4, 2, cluster_sizes=[0.5, None]), "give 2 proportions"),
         (lambda: JBPool(4, 2, cluster_sizes=[1.0]), "give 2 proportions"),
         (lambda: JBPool(4, 2, cluster_sizes=[3, 5]), "divide counts"),
         (lambda: DeltaConv(4, 2, delta=float("nan")), "delta=nan"),
@@ -381,6 +490,10 @@ def test_stale_batch_counts_are_refused():
 def test_bad_options_are_refused_with_the_cure(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_counts_may_be_numpy_integers():
+    assert JBPool(np.int64(4), np.int32(2), (np.int64(3),)).num_clusters == 2
 
 
 def test_nan_features_are_found_where_asked():

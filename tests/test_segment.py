@@ -64,10 +64,12 @@ def test_gram_is_float64_and_keeps_no_float64_copy_for_backward():
     ("sizes", "words"),
     [
         ([3, 4], "add up to 7"),
-        ([6, -1], "nodes per graph"),
+        ([6, -1], "sizes holds -1"),
         (torch.tensor([5.0]), "1-D integer"),
         (torch.tensor([[5]]), "1-D integer"),
         ([], "1-D integer"),
+        ("ab", "whole numbers"),
+        ([1, None], "whole numbers"),
     ],
 )
 def test_wrong_sizes_are_refused(sizes, words):

@@ -4,7 +4,7 @@ import dense_reference as dense
 import numpy as np
 import pytest
 import torch
-from conftest import grid, random_graph, symmetric_weights
+from zoo import grid, random_graph, symmetric_weights
 
 from jbpool import DeltaConv
 from jbpool.conv import smooth

@@ -1,0 +1,42 @@
+"""The pooled graph: its topology, the same for every batch of B graphs and K clusters, and its edge weights."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import dgl
+import numpy as np
+import scipy.sparse
+import torch
+from dgl import DGLGraph
+from torch import Tensor
+
+from jbpool.adjacency import inverse_sqrt
+
+
+def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
+    """A batch of complete graphs with self loops, edges in row-major order, both batch counts set."""
+    graph = _complete_graphs(num_graphs, num_nodes, idtype, device).local_var()         # shared topology, own frames
+    graph.set_batch_num_nodes(torch.full((num_graphs,), num_nodes, device=device))
+    graph.set_batch_num_edges(torch.full((num_graphs,), num_nodes**2, device=device))
+    return graph
+
+
+@lru_cache(maxsize=16)      # a training run meets a handful of batch sizes: build each topology once
+def _complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
+    node = np.arange(num_graphs * num_nodes)
+    first = node // num_nodes * num_nodes                                               # first node of each one's graph
+    source = np.repeat(node, num_nodes)
+    target = np.repeat(first, num_nodes) + np.tile(np.arange(num_nodes), len(node))
+    shape = (len(node), len(node))
+    # from_scipy takes the number of nodes from the shape, where dgl.graph reads the largest id off the tensor
+    matrix = scipy.sparse.coo_matrix((np.ones(len(source)), (source, target)), shape=shape)
+    return dgl.from_scipy(matrix, idtype=idtype, device=device)
+
+
+def normalized_off_diagonal(adj: Tensor) -> Tensor:
+    """``D^-1/2 A D^-1/2`` of A without its diagonal: ``(B, K, K)`` to ``(B, K, K)``."""
+    keep = 1 - torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
+    adj = adj * keep
+    scale = inverse_sqrt(adj.sum(-1))                                                   # (B, K)
+    return scale.unsqueeze(-1) * adj * scale.unsqueeze(-2)

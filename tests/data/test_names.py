@@ -1,0 +1,51 @@
+"""Names of datasets, and the list of them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jbpool.data import load_graphs, load_nodes
+
+
+@pytest.mark.parametrize(
+    ("load", "name", "words"),
+    [
+        (load_nodes, "corra", "Did you mean 'cora'.*citeseer, pubmed, dblp, sbm"),
+        (load_nodes, "PROTEINS", "Choose one of: cora"),
+        (load_nodes, None, "Choose one of: cora"),
+        (load_graphs, "PROTEIN", "Did you mean 'PROTEINS'"),
+        (load_graphs, "proteins", "Did you mean 'PROTEINS'.*case-sensitive"),
+        (load_graphs, "motif", "Did you mean 'motifs'"),
+        (load_graphs, "ogbg-molhv", "Did you mean 'ogbg-molhiv'"),
+        (load_graphs, "../../etc", "Choose one of"),
+        (load_graphs, 3, "Choose one of"),
+    ],
+)
+def test_unknown_names_get_the_near_miss_and_the_list(load, name, words):
+    with pytest.raises(ValueError, match=words):
+        load(name)
+
+
+def test_options_of_a_set_that_has_none():
+    with pytest.raises(ValueError, match="seed"):
+        load_nodes("cora", seed=3)
+
+
+def test_the_list_of_datasets(tmp_path):
+    root = Path(__file__).parents[2]
+    (tmp_path / "data" / "TU").mkdir(parents=True)
+    (tmp_path / "data" / "TU" / "NCI1.zip").touch()
+    result = subprocess.run(
+        [sys.executable, "-m", "jbpool.data"], cwd=tmp_path, capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": str(root), "HOME": str(tmp_path), "PATH": ""},
+    )  # fmt: skip
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line}
+    for name in ("cora", "dblp", "dblp-sim", "sbm", "file", "motifs", "MUTAG", "ogbg-molhiv"):
+        assert name in lines
+    assert "2,708 nodes, 10,556 edges" in lines["cora"]
+    assert " no " in lines["cora"]
+    assert "data/TU/NCI1.zip" in lines["NCI1"]
+    assert "41,127 graphs" in lines["ogbg-molhiv"]
+    assert "data roots, in order" in result.stdout
