@@ -1,4 +1,4 @@
-# make run    set up, then train on generated data and print the result
+# make run    set up, then cluster a generated graph: progress, scores, a report to open
 # make test   set up, then run every test
 # make lint   set up, then ruff and mypy
 # make env    only set up: .venv with the versions of requirements.lock
@@ -23,7 +23,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $(READY)
 
 run: $(READY)
-	$(BIN)/python scripts/demo.py
+	$(BIN)/python tasks/node_cluster.py
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -1,9 +1,10 @@
-"""Message passing on the paper's operator ``I - delta (I - D^-1/2 A D^-1/2)``."""
+"""Message passing: the paper's operator ``I - delta (I - D^-1/2 A D^-1/2)``, and DGL's own layers under one roof."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import dgl
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
@@ -86,3 +87,26 @@ class DeltaConv(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.in_feats}, {self.out_feats}, delta={self.delta}, bias={self.bias is not None}"
+
+
+class _HeadsConv(nn.Module):
+    """DGL's ``GATConv`` with its heads side by side, ``out_feats`` wide in all."""
+
+    def __init__(self, in_feats: int, out_feats: int, heads: int = 4):
+        super().__init__()
+        heads = heads if out_feats % heads == 0 else 1
+        width = out_feats // heads
+        self.conv = dgl.nn.GATConv(in_feats, width, heads, activation=torch.relu, allow_zero_in_degree=True)
+
+    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        return self.conv(graph, feat, edge_weight=edge_weight).flatten(1)
+
+
+# name -> (in_feats, out_feats, delta) -> a layer called with (graph, feat, edge_weight=...), ReLU included
+BACKBONES: dict[str, Callable[[int, int, float], nn.Module]] = {
+    "delta": lambda i, o, delta: DeltaConv(i, o, delta, activation=torch.relu),
+    "gcn": lambda i, o, _: dgl.nn.GraphConv(i, o, activation=torch.relu, allow_zero_in_degree=True),
+    "gin": lambda i, o, _: dgl.nn.GINConv(nn.Linear(i, o), "sum", activation=torch.relu),
+    "sage": lambda i, o, _: dgl.nn.SAGEConv(i, o, "mean", activation=torch.relu),
+    "gat": lambda i, o, _: _HeadsConv(i, o),
+}

@@ -26,7 +26,7 @@ from jbpool.adjacency import (
     propagate,
     propagate_normalized,
 )
-from jbpool.checks import check_cluster_sizes, check_count, check_flag, check_fraction, lookup
+from jbpool.checks import check_cluster_sizes, check_count, check_flag, check_fraction, check_real, lookup
 from jbpool.coarsen import complete_graphs, normalized_off_diagonal
 from jbpool.conv import smooth
 from jbpool.precision import at_least_float32
@@ -276,6 +276,43 @@ class DiffPool(ClusterPool):
             "entropy": objectives.entropy_loss(part.assign, part.segments),
         }
 
+
+class CombinedPool(JBPool):
+    """Any losses with weights, such as the balance term of Just Balance inside MinCut: ``{"cut": 1, "balance": 1}``.
+
+    Parameters are those of :class:`JBPool` (its options concern the balance term), and
+    objective : loss name -> weight, of balance, cut, ortho, modularity, collapse, link, entropy.
+    """
+
+    def __init__(self, *args, objective: dict[str, float], **kwargs):
+        super().__init__(*args, **kwargs)
+        if not objective:
+            raise ValueError(f"objective={objective!r}: name at least one loss, such as {{'cut': 1, 'balance': 1}}.")
+        self.weights = {name: check_real(weight, f"objective.{name}") for name, weight in objective.items()}
+        for name in self.weights:
+            lookup(LOSSES, name, "objective")
+
+    def objective(self, part: Partition) -> dict[str, Tensor]:
+        values: dict[str, Tensor] = {}
+        for name in self.weights:
+            if name not in values:
+                values |= LOSSES[name].objective(self, part)
+        return {name: weight * values[name] for name, weight in self.weights.items()}
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, objective={self.weights}"
+
+
+# Which pool knows which loss.
+LOSSES: dict[str, type[ClusterPool]] = {
+    "balance": JBPool,
+    "cut": MinCutPool,
+    "ortho": MinCutPool,
+    "modularity": DMoNPool,
+    "collapse": DMoNPool,
+    "link": DiffPool,
+    "entropy": DiffPool,
+}
 
 POOLS: dict[str, type[ClusterPool]] = {
     "jb": JBPool,

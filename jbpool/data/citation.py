@@ -6,6 +6,7 @@ weights are made binary first, as the paper's loader (PyTorch Geometric's) does.
 
 from __future__ import annotations
 
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,10 +49,9 @@ PUBLISHED = {
     "dblp": Published(17716, 105734, 1639, (7920, 5645, 1982, 2169)),
 }
 
+# The parts that are read, in this order; the labelled subset (x, y) is contained in allx and ally.
 _SHA256 = {
     "cora": {
-        "x": "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
-        "y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
         "tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
         "ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
         "allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
@@ -60,8 +60,6 @@ _SHA256 = {
         "test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
     },
     "citeseer": {
-        "x": "d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6",
-        "y": "8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924",
         "tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
         "ty": "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
         "allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
@@ -70,8 +68,6 @@ _SHA256 = {
         "test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
     },
     "pubmed": {
-        "x": "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33",
-        "y": "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
         "tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
         "ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
         "allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
@@ -86,7 +82,7 @@ def sources(name: str) -> list[Source]:
     """The files of a citation set, in the order its parser takes them."""
     if name == "dblp":          # the file served and re-packed copies of it differ in bytes, not in values: no hash
         url = "https://github.com/abojchevski/graph2gauss/raw/master/data/dblp.npz"
-        return [Source("citationfull/dblp.npz", (url,))]
+        return [Source("citationfull/dblp.npz", (url,), check=lambda path: _parse_dblp([path]))]
     files = []
     for part, sha256 in _SHA256[name].items():
         file = f"ind.{name}.{part}"
@@ -140,6 +136,8 @@ def _checked(name: str, folder: Path, arrays: Arrays) -> Arrays:
     got = (len(arrays["label"]), len(arrays["source"]), int(arrays["feat_shape"][1]))
     expected = (published.nodes, published.edges, published.features)
     sizes = tuple(int(size) for size in np.bincount(arrays["label"]))
+    if not np.isfinite(arrays["feat_data"]).all():
+        raise DataError.at(folder, f"the features of {name} hold NaN or infinity; fetch the files again")
     if got != expected or sorted(sizes) != sorted(published.class_sizes):
         raise DataError.at(
             folder,
@@ -164,13 +162,14 @@ def _arrays(source: np.ndarray, target: np.ndarray, feat: scipy.sparse.csr_matri
 
 def _parse_planetoid(files: list[Path]) -> Arrays:
     """Planetoid: a labelled part, all training papers (allx), and test papers in the order of test.index."""
-    tx, ty, allx, ally, graph = (load_pickle(path) for path in files[2:7])
-    order = np.array(_whole_numbers(files[7]))
+    tx, ty, allx, ally, graph = (load_pickle(path) for path in files[:5])
+    order = np.array(_whole_numbers(files[5]))
     try:
         # Citeseer's test.index has gaps: papers without words or class, which the graph and the counts include
         first, last = order.min(), order.max()
         num_nodes = last + 1
-        if first != allx.shape[0] or len(order) != tx.shape[0] or len(ally) != allx.shape[0] or len(ty) != len(order):
+        rows = (allx.shape[0], len(ally), len(order), len(order))
+        if rows != (first, first, tx.shape[0], len(ty)) or num_nodes > 2 * (first + len(order)):
             raise ValueError("the parts do not fit together")
         feat = scipy.sparse.lil_matrix((num_nodes, allx.shape[1]), dtype=np.float32)
         feat[:first] = allx
@@ -187,9 +186,9 @@ def _parse_planetoid(files: list[Path]) -> Arrays:
 
 def _whole_numbers(path: Path) -> list[int]:
     numbers = []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
         if line.strip():
-            if not line.strip().isdigit():
+            if not re.fullmatch(r"[0-9]{1,9}", line.strip()):
                 raise DataError.at(path, f"{line.strip()[:40]!r} is not a node number", number)
             numbers.append(int(line))
     if not numbers:
@@ -200,12 +199,15 @@ def _whole_numbers(path: Path) -> list[int]:
 def _parse_linqs(files: list[Path]) -> Arrays:
     """LINQS: ``paper, word flags ..., class`` and ``cited, citing``, separated by tabs."""
     content, cites = files
-    rows = [line.split("\t") for line in content.read_text().splitlines()]
-    place = {row[0]: number for number, row in enumerate(rows)}
-    words = np.array([row[1:-1] for row in rows], dtype=np.float32)
-    _, label = np.unique([row[-1] for row in rows], return_inverse=True)
-    pairs = [line.split() for line in cites.read_text().splitlines()]
-    ends = np.array([[place[a], place[b]] for a, b in pairs if a in place and b in place])
+    try:
+        rows = [line.split("\t") for line in content.read_text().splitlines()]
+        place = {row[0]: number for number, row in enumerate(rows)}
+        words = np.array([row[1:-1] for row in rows], dtype=np.float32)
+        _, label = np.unique([row[-1] for row in rows], return_inverse=True)
+        pairs = [line.split() for line in cites.read_text().splitlines()]
+        ends = np.array([[place[a], place[b]] for a, b in pairs if a in place and b in place]).reshape(-1, 2)
+    except (ValueError, IndexError) as error:
+        raise DataError.at(content.parent, f"cora.content or cora.cites is damaged: {error}") from None
     return _arrays(ends[:, 0], ends[:, 1], scipy.sparse.csr_matrix(words), label)
 
 
@@ -221,7 +223,9 @@ def _parse_dblp(files: list[Path]) -> Arrays:
                 for part in ("adj", "attr")
             )
             label = stored["labels"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            if len(label) != adjacency.shape[0] or len(label) != words.shape[0]:
+                raise ValueError(f"{len(label)} labels for {adjacency.shape[0]} nodes")
+    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
         raise DataError.at(path, f"not the arrays of CitationFull ({error}); fetch the file again") from None
     present = (words.data > 0).astype(np.float32)
     feat = scipy.sparse.csr_matrix((present, (words.row, words.col)), shape=words.shape)

@@ -21,9 +21,9 @@ from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from jbpool.data.errors import DataError
-from jbpool.data.text import Layout, plain, read_with_ids, shown
-from jbpool.data.tu import degree_features, load_tu_folder
-from jbpool.data.types import GraphData, NodeData, to_csr_tensor
+from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, shown
+from jbpool.data.tu import load_tu_folder
+from jbpool.data.types import GraphData, NodeData, degree_features, to_csr_tensor
 
 STRUCTURAL_FEATURES = 64
 
@@ -36,8 +36,12 @@ def load_node_files(
     features: str | Path | None = None,
     labels: str | Path | None = None,
     graph: str | Path | None = None,
+    separator: str | None = None,
+    header: bool | None = None,
 ) -> NodeData:
     """A graph of your own: ``edges`` with optional ``features`` and ``labels``, or a saved DGL ``graph``.
+
+    ``separator`` and ``header`` (true or false) say how the edge list is written where that is not told rightly.
 
     Without features, nodes get their coordinates in the leading singular vectors of the normalised adjacency matrix.
     """
@@ -49,7 +53,7 @@ def load_node_files(
         return _from_bin(Path(graph))
 
     path = Path(edges)                                      # type: ignore[arg-type]
-    one, other, weight = read_edge_list(path)
+    one, other, weight = read_edge_list(path, separator, header)
     table = None if features is None else _read_features(Path(features))
     ids = _node_ids(one, other, table, path)
     position = pd.Index(ids)
@@ -79,13 +83,15 @@ def _symmetric(
 ) -> scipy.sparse.csr_matrix:
     """The adjacency matrix by the rules at the top of this file."""
     keep = one != other
-    data = np.ones(keep.sum(), dtype=np.float32) if weight is None else weight[keep].astype(np.float32)
+    with np.errstate(over="ignore"):
+        data = np.ones(keep.sum(), dtype=np.float32) if weight is None else weight[keep].astype(np.float32)
     shape = (num_nodes, num_nodes)
     matrix = scipy.sparse.csr_matrix((data, (one[keep], other[keep])), shape=shape)       # adds repeated lines
-    matrix = matrix.maximum(matrix.T).tocsr()
-    matrix.eliminate_zeros()
+    matrix = matrix.maximum(matrix.T).tocsr()                                             # drops zeros
     if weight is None:
         matrix.data[:] = 1
+    if not np.isfinite(matrix.data).all():
+        raise DataError("an edge weight is beyond the range of float32; scale the weights down.")
     return matrix
 
 
@@ -131,35 +137,30 @@ def _node_ids(one: np.ndarray, other: np.ndarray, table: _Table | None, path: Pa
 # ---------------------------------------------------------------- edges, features, labels
 
 
-def read_edge_list(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Ids of both ends, and the weights if there is a third column: ``(E,)`` each."""
-    layout = Layout.of(path)
-    weight_column = None
-    if layout.columns == 3:
-        weight_column = 2
-    elif layout.header is not None:
-        names = [name.lower() for name in layout.header]
-        weight_column = names.index("weight") if "weight" in names[2:] else None
-    elif layout.columns != 2:
-        raise DataError.at(
-            path,
-            f"{layout.columns} columns: expected source, target and optionally weight "
-            "(more columns need a header line that names one of them weight)",
-            layout.skip + 1,
-        )
-    table = read_with_ids(layout, (0, 1), {} if weight_column is None else {weight_column: "float64"})
-    one, other = plain(table[0]), plain(table[1])
-    if one.dtype == object and (np.any(one == "") or np.any(other == "")):
-        raise layout.trouble({0: "str", 1: "str"})
-    if weight_column is None:
-        return one, other, None
-    weight = table[weight_column].to_numpy()
-    bad = ~(np.isfinite(weight) & (weight >= 0))
-    if bad.any():
-        row = int(np.argmax(bad))
-        number = next(number for i, (number, _) in enumerate(layout.rows()) if i == row)
-        raise DataError.at(path, f"weight {weight[row]} must be finite and not negative", number)
-    return one, other, weight
+def read_edge_list(
+    path: Path, separator: str | None = None, header: bool | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Ids of both ends, and the weights if there are any: ``(E,)`` each.
+
+    With a header, source, target and weight are found by name where they have one; a third column counts as the weight
+    only if it is called so. Without a header it is the third of three columns.
+    """
+    table = Table.open(path, separator, header)
+    source, target = table.column(SOURCE_WORDS, 0), table.column(TARGET_WORDS, 1)
+    weight = table.column(WEIGHT_WORDS, None)
+    if table.header is None and table.columns == 3:
+        weight = 2
+    elif table.columns < 2 or (table.header is None and table.columns > 3):
+        expected = "source, target and optionally weight (more columns need a header line that names them)"
+        raise DataError.at(path, f"{table.columns} columns: expected {expected}", table.first + 1)
+    assert source is not None
+    assert target is not None
+    arrays = table.read((source, target), () if weight is None else (weight,))
+    if weight is not None and (arrays[weight] < 0).any():
+        row = int(np.argmax(arrays[weight] < 0))
+        number = next(number for place, (number, _) in enumerate(table.rows()) if place == row)
+        raise DataError.at(path, f"weight {arrays[weight][row]:g} is negative", number)
+    return arrays[source], arrays[target], None if weight is None else arrays[weight]
 
 
 @dataclass(frozen=True)
@@ -184,45 +185,46 @@ class _Table:
 
 def _read_features(path: Path) -> _Table:
     if path.suffix in (".npy", ".npz"):
-        values = _read_array(path)
+        values = _read_array(path, "feat")
         if values.ndim != 2 or values.dtype.kind not in "fiub":
             raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: a table of numbers expected")
         ids = None
     else:
-        layout = Layout.of(path)
-        if layout.columns < 2:
-            raise DataError.at(path, "one column: expected a node id and its features", layout.skip + 1)
-        table = read_with_ids(layout, (0,), dict.fromkeys(range(1, layout.columns), "float64"))
-        ids, values = plain(table[0]), table.iloc[:, 1:].to_numpy()
+        table = Table.open(path)
+        if table.columns < 2:
+            raise DataError.at(path, "one column: expected a node id and its features", table.first + 1)
+        places = tuple(range(1, table.columns))
+        arrays = table.read((0,), places)
+        ids, values = arrays[0], np.column_stack([arrays[place] for place in places])
         _refuse_repeated(ids, path)
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32)
     if not np.isfinite(values.data if scipy.sparse.issparse(values) else values).all():
-        raise DataError.at(path, "features hold NaN or infinity")
+        raise DataError.at(path, "features hold NaN, infinity or numbers beyond float32")
     return _Table(path, values, ids)
 
 
 def _read_labels(path: Path, position: pd.Index) -> tuple[Tensor, list[str]]:
     """Classes as 0, 1, 2, ... in the order of their sorted names."""
     if path.suffix in (".npy", ".npz"):
-        values = _read_array(path)
+        values = _read_array(path, "label")
         if values.shape != (len(position),) or values.dtype.kind not in "iubU":
             raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: {len(position)} labels expected")
         ids, names = np.arange(len(values)), values
         if position.dtype.kind not in "iu" or not np.array_equal(position, ids):
             raise DataError.at(path, "labels by row need node ids 0, 1, 2, ...; use a CSV with node id and label")
     else:
-        layout = Layout.of(path)
-        if layout.columns != 2:
-            raise DataError.at(path, f"{layout.columns} columns: expected node id and label", layout.skip + 1)
-        table = read_with_ids(layout, (0,), {1: "str"})
-        ids, names = plain(table[0]), plain(table[1])
+        table = Table.open(path)
+        if table.columns != 2:
+            raise DataError.at(path, f"{table.columns} columns: expected node id and label", table.first + 1)
+        ids = table.read((0,))[0]
+        names = table.read((1,))[1]
         _refuse_repeated(ids, path)
-        if np.any(names == ""):
-            raise layout.trouble({1: "str"})
     place = pd.Index(ids).get_indexer(position)
     if (place < 0).any():
         raise DataError.at(path, f"has no label for node {shown(position[int(np.argmax(place < 0))])}")
-    class_names, label = np.unique(names[place].astype(str), return_inverse=True)
-    return torch.from_numpy(label), class_names.tolist()
+    class_names, label = np.unique(names[place], return_inverse=True)       # numbers by size, text by the alphabet
+    return torch.from_numpy(label), [str(name) for name in class_names]
 
 
 def _refuse_repeated(ids: np.ndarray, path: Path) -> None:
@@ -231,8 +233,8 @@ def _refuse_repeated(ids: np.ndarray, path: Path) -> None:
         raise DataError.at(path, f"node {shown(ids[int(repeated.argmax())])} has more than one row")
 
 
-def _read_array(path: Path) -> np.ndarray | scipy.sparse.csr_matrix:
-    """The array of a ``.npy``, the only (or the one called feat, x, label or y) of a ``.npz``, or a scipy matrix."""
+def _read_array(path: Path, wanted: str) -> np.ndarray | scipy.sparse.csr_matrix:
+    """The array of a ``.npy``, the only one of a ``.npz`` or the one called ``wanted``, or a scipy matrix."""
     if not path.is_file():
         raise DataError.at(path, "no such file")
     try:
@@ -242,13 +244,15 @@ def _read_array(path: Path) -> np.ndarray | scipy.sparse.csr_matrix:
                 return stored
             if "format" in stored.files:
                 return scipy.sparse.csr_matrix(scipy.sparse.load_npz(path))
-            names = [name for name in ("feat", "x", "label", "y") if name in stored.files] or stored.files
-            if len(names) != 1:
-                raise DataError.at(path, f"has the arrays {stored.files}: name the one to use feat or label")
-            return stored[names[0]]
+            name = next((name for name in (wanted,) if name in stored.files), None)
+            if name is None and len(stored.files) == 1:
+                (name,) = stored.files
+            if name is None:
+                raise DataError.at(path, f"has the arrays {stored.files}: call the one to use {wanted}")
+            return stored[name]
     except DataError:
         raise
-    except (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
         raise DataError.at(path, f"not an array file without objects ({error})") from None
 
 
@@ -262,37 +266,38 @@ def _load_bin(path: Path) -> tuple[list[dgl.DGLGraph], dict[str, Tensor]]:
         graphs, labels = dgl.load_graphs(str(path))
     except Exception as error:                                  # dgl raises its C++ errors under several names
         raise DataError.at(path, f"not a file of dgl.save_graphs ({str(error).splitlines()[-1][:120]})") from None
-    if not graphs:
-        raise DataError.at(path, "there is no graph in the file")
+    if not graphs or not all(graph.is_homogeneous and graph.num_nodes() for graph in graphs):
+        raise DataError.at(path, "homogeneous graphs with at least one node each are expected")
     return graphs, labels
 
 
 def _from_bin(path: Path) -> NodeData:
     graphs, _ = _load_bin(path)
-    if len(graphs) != 1 or not graphs[0].is_homogeneous:
-        raise DataError.at(path, f"{len(graphs)} graphs: one homogeneous graph is expected for node clustering")
+    if len(graphs) != 1:
+        raise DataError.at(path, f"{len(graphs)} graphs: one is expected for node clustering")
     (graph,) = graphs
     source, target = (end.numpy() for end in graph.edges())
     feat, weight, label = graph.ndata.get("feat"), graph.edata.get("weight"), graph.ndata.get("label")
     _check_frames(feat, weight, path)
-    adjacency = _symmetric(source, target, None if weight is None else weight.numpy(), graph.num_nodes())
+    adjacency = _symmetric(source, target, None if weight is None else weight.float().numpy(), graph.num_nodes())
     label = None if label is None else _classes(label, graph.num_nodes(), path)
     feat = structural_features(adjacency) if feat is None else feat.float()
     return _node_data(path.stem, adjacency, weight is not None, feat, label, None, None)
 
 
 def _check_frames(feat: Tensor | None, weight: Tensor | None, path: Path) -> None:
-    if feat is not None and (feat.dim() != 2 or not bool(feat.isfinite().all())):
+    if feat is not None and (feat.dim() != 2 or not bool(feat.float().isfinite().all())):
         raise DataError.at(path, f"ndata 'feat' of shape {tuple(feat.shape)} must be a finite (nodes, features) table")
     if weight is not None and (weight.dim() != 1 or not bool((weight >= 0).all() & weight.isfinite().all())):
         raise DataError.at(path, "edata 'weight' must be one finite non-negative number per edge")
 
 
 def _classes(label: Tensor, count: int, path: Path) -> Tensor:
+    """Classes as 0, 1, 2, ... without gaps."""
     label = label.squeeze(-1) if label.dim() == 2 and label.shape[1] == 1 else label
-    if label.shape != (count,) or label.is_floating_point() or int(label.min()) < 0:
+    if label.shape != (count,) or label.is_floating_point() or count == 0 or int(label.min()) < 0:
         raise DataError.at(path, f"label ({label.dtype}, {tuple(label.shape)}) must be {count} classes 0, 1, 2, ...")
-    return label.long()
+    return label.unique(return_inverse=True)[1]
 
 
 def load_graph_files(folder: str | Path | None = None, graphs: str | Path | None = None) -> GraphData:
@@ -312,22 +317,27 @@ def load_graph_files(folder: str | Path | None = None, graphs: str | Path | None
         cure = "save them with dgl.save_graphs(path, graphs, {'label': classes})"
         raise DataError.at(path, f"has the labels {list(labels)}: {cure}")
     label = _classes(label, len(stored), path)
-    sizes = torch.tensor([graph.num_nodes() for graph in stored])
-    num_edges = torch.tensor([graph.num_edges() for graph in stored])
-    ends = [graph.edges() for graph in stored]
-    source = torch.cat([one for one, _ in ends]).long()
     feat, weight = _all_or_none(stored, "ndata", "feat", path), _all_or_none(stored, "edata", "weight", path)
     _check_frames(feat, weight, path)
+    sizes = torch.tensor([graph.num_nodes() for graph in stored])
+    # One matrix of all graphs: its rules (symmetric, simple) are those of every other source.
+    batch = dgl.batch(stored, ndata=None, edata=None)
+    one, other = (end.numpy() for end in batch.edges())
+    coo = _symmetric(one, other, None if weight is None else weight.float().numpy(), int(sizes.sum())).tocoo()
+    member = torch.arange(len(sizes)).repeat_interleave(sizes)                      # graph of each node
+    source, target = (torch.from_numpy(end.astype(np.int64)) for end in (coo.row, coo.col))
+    first = (sizes.cumsum(0) - sizes)[member[source]]
+    num_edges = member[source].bincount(minlength=len(sizes))
     return GraphData(
         name=path.stem,
         sizes=sizes,
         num_edges=num_edges,
-        source=source,
-        target=torch.cat([other for _, other in ends]).long(),
-        feat=degree_features(sizes, num_edges, source) if feat is None else feat.float(),
+        source=source - first,
+        target=target - first,
+        feat=degree_features(sizes, num_edges, source - first) if feat is None else feat.float(),
         label=label,
         num_classes=int(label.max()) + 1,
-        edge_weight=None if weight is None else weight.float(),
+        edge_weight=None if weight is None else torch.from_numpy(coo.data.astype(np.float32)),
     )
 
 

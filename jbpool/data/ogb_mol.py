@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from dgl import DGLError
 
 from jbpool.checks import lookup
-from jbpool.data.archive import extract
+from jbpool.data.archive import extract, open_archive
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.errors import DataError
 from jbpool.data.sources import Source, fetch, find
@@ -70,20 +71,20 @@ def evaluator(name: str):
     return import_ogb().Evaluator(name)
 
 
-def source(name: str) -> Source:
-    """The archive of a set; ``ogb`` publishes no hash, its reader and the counts stand for one."""
-    info = lookup({column: catalogue()[column] for column in catalogue()}, name, "dataset.name")
+def source(name: str, info: pd.Series) -> Source:
+    """The archive of a set; ``ogb`` publishes no hash, its reader and the checks here stand for one."""
     url = str(info["url"]).replace("http://", "https://", 1)
-    return Source(f"ogb/{info['download_name']}.zip", (url,))
+    return Source(f"ogb/{info['download_name']}.zip", (url,), check=lambda path: open_archive(path).close())
 
 
 def load_ogb(name: str, root: str | Path | None = None) -> GraphData:
     """A molecule set from a data root (the folder ``ogb/ogbg_molhiv``), else fetched."""
-    info = lookup({column: catalogue()[column] for column in catalogue()}, name, "dataset.name")
+    molecules = catalogue()
+    info = lookup({column: molecules[column] for column in molecules}, name, "dataset.name")
     folder = find(f"ogb/{name.replace('-', '_')}", root)
     with contextlib.ExitStack() as stack:
         if folder is None:
-            archive = fetch(source(name), root, offline="python tasks/graph_classify.py (generated graphs)")
+            archive = fetch(source(name, info), root, offline="python tasks/graph_classify.py (generated graphs)")
             files = [archive]
 
             def parse() -> Arrays:
@@ -135,21 +136,50 @@ def _read(name: str, folder: Path, info: pd.Series) -> Arrays:
         try:
             with open(os.devnull, "w") as silence, contextlib.redirect_stdout(silence):
                 dataset = import_ogb().DglGraphPropPredDataset(name, root=staging)
-        except (OSError, ValueError, KeyError, IndexError, EOFError) as error:
+        except (OSError, ValueError, KeyError, IndexError, EOFError, DGLError) as error:
             raise DataError.at(folder, f"ogb cannot read it ({type(error).__name__}: {error})") from None
         graphs, split = dataset.graphs, dataset.get_idx_split()
         labels = dataset.labels
 
-    if len(labels) != len(graphs) or sum(len(split[part]) for part in PARTS) > len(graphs):
-        raise DataError.at(folder, f"{len(labels)} labels and a split that do not fit {len(graphs)} graphs")
+    arrays = _pack(graphs, labels, split)
+    problem = _first_problem(arrays, int(info["num tasks"]))
+    if problem is not None:
+        raise DataError.at(folder, problem)
+    small = {"source": np.int32, "target": np.int32, "feat": np.int16, "edge_feat": np.int16}
+    return {key: value.astype(small.get(key, value.dtype)) for key, value in arrays.items()}
+
+
+def _first_problem(arrays: Arrays, num_tasks: int) -> str | None:
+    """What in a set does not fit together; ``ogb`` itself does not look."""
+    num_graphs = len(arrays["sizes"])
+    if arrays["label"].shape != (num_graphs, num_tasks):
+        return f"labels of shape {arrays['label'].shape} for {num_graphs} graphs and {num_tasks} tasks"
+    node_limit = arrays["sizes"].repeat(arrays["num_edges"])
+    for end in ("source", "target"):
+        if ((arrays[end] < 0) | (arrays[end] >= node_limit)).any():
+            return "an edge leads to a node that its graph does not have"
+    import_ogb()
+    from ogb.utils.features import get_atom_feature_dims, get_bond_feature_dims
+
+    for kind, limits in (("feat", get_atom_feature_dims()), ("edge_feat", get_bond_feature_dims())):
+        codes = arrays[kind]
+        if codes.shape[1] != len(limits) or (codes < 0).any() or (codes >= np.array(limits)).any():
+            return f"{'atom' if kind == 'feat' else 'bond'} features are outside the range that ogb's encoders know"
+    chosen = np.concatenate([arrays[part] for part in PARTS])
+    if chosen.min(initial=0) < 0 or chosen.max(initial=0) >= num_graphs or len(np.unique(chosen)) != len(chosen):
+        return f"the split names a graph twice or one outside 0..{num_graphs - 1}"
+    return None
+
+
+def _pack(graphs: list, labels: torch.Tensor, split: dict[str, torch.Tensor]) -> Arrays:
     ends = [graph.edges() for graph in graphs]
     return {
         "sizes": np.array([graph.num_nodes() for graph in graphs]),
         "num_edges": np.array([graph.num_edges() for graph in graphs]),
-        "source": torch.cat([source for source, _ in ends]).numpy().astype(np.int32),
-        "target": torch.cat([target for _, target in ends]).numpy().astype(np.int32),
-        "feat": torch.cat([graph.ndata["feat"] for graph in graphs]).numpy().astype(np.int16),
-        "edge_feat": torch.cat([graph.edata["feat"] for graph in graphs]).numpy().astype(np.int16),
+        "source": torch.cat([source for source, _ in ends]).numpy(),
+        "target": torch.cat([target for _, target in ends]).numpy(),
+        "feat": torch.cat([graph.ndata["feat"] for graph in graphs]).numpy(),
+        "edge_feat": torch.cat([graph.edata["feat"] for graph in graphs]).numpy(),
         "label": labels.numpy(),
         **{part: split[part].numpy() for part in PARTS},
     }

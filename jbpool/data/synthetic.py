@@ -50,7 +50,10 @@ def sbm(
     for value, what in ((mixing, "mixing"), (feature_noise, "feature_noise")):
         if value != 1:
             check_fraction(value, what)
-    share = check_cluster_sizes(cluster_sizes or [1 / num_clusters] * num_clusters, num_clusters).numpy()
+    if not (isinstance(avg_degree, (int, float)) and avg_degree >= 0 and isinstance(words, (int, float)) and words > 0):
+        raise ValueError(f"avg_degree={avg_degree!r} and words={words!r}: give numbers above 0.")
+    equal = [1 / num_clusters] * num_clusters
+    share = check_cluster_sizes(equal if cluster_sizes is None else cluster_sizes, num_clusters).numpy()
     if num_nodes < num_clusters:
         raise ValueError(f"num_nodes={num_nodes} is less than num_clusters={num_clusters}.")
     rng = np.random.default_rng(seed)
@@ -100,12 +103,12 @@ def _block_edges(
 ) -> tuple[np.ndarray, np.ndarray]:
     """``count`` undirected edges: ends drawn by a heavy-tailed propensity, mostly within a cluster."""
     num_nodes = len(label)
-    if count > num_nodes * (num_nodes - 1) // 4:
-        raise ValueError(f"{count} edges among {num_nodes} nodes are too many for a sparse graph; lower avg_degree.")
+    sizes = np.bincount(label)
+    if count > num_nodes * (num_nodes - 1) // 4 or (1 - mixing) * count > (sizes * (sizes - 1)).sum() / 4:
+        raise ValueError(f"{count} edges are too many for clusters of these sizes; lower avg_degree or raise mixing.")
     propensity = rng.random(num_nodes) ** -0.4                      # Pareto with exponent 2.5: few hubs, many leaves
     by_cluster = np.argsort(label, kind="stable")
     weight = np.cumsum(propensity[by_cluster])
-    sizes = np.bincount(label)
     end = weight[np.cumsum(sizes) - 1]
     start = np.concatenate([[0.0], end[:-1]])
 
@@ -115,7 +118,7 @@ def _block_edges(
         return by_cluster[np.minimum(np.searchsorted(weight, point, side="right"), num_nodes - 1)]
 
     codes = np.empty(0, dtype=np.int64)
-    while len(codes) < count:
+    for _ in range(200):                    # a handful of rounds as a rule; hubs can exhaust a small, dense cluster
         size = 2 * (count - len(codes)) + 16
         one = draw(0.0, weight[-1], size)
         anywhere = rng.random(size) < mixing
@@ -124,9 +127,11 @@ def _block_edges(
         code = (np.minimum(one, other) * num_nodes + np.maximum(one, other))[one != other]
         codes = np.concatenate([codes, code])
         _, first = np.unique(codes, return_index=True)
-        before, codes = len(codes), codes[np.sort(first)]
-        if before > 50 * count + 1000:
-            raise ValueError("the clusters are too small for so many edges inside; lower avg_degree or raise mixing.")
+        codes = codes[np.sort(first)]
+        if len(codes) >= count:
+            break
+    else:
+        raise ValueError("the clusters are too small for so many edges inside; lower avg_degree or raise mixing.")
     return undirected(*np.divmod(codes[:count], num_nodes), num_nodes)
 
 

@@ -1,143 +1,204 @@
 """Reading text tables (CSV, TSV, spaces, ``.gz``) fast, and saying which line is wrong where one is.
 
-pandas reads the file; only if it fails is the file read again, slowly, to find the line to name.
+pandas reads the table; only if it fails are the lines gone through one by one to find the one to name. How a table is
+written is told from its first rows, and can be said where the guess is wrong:
+
+- lines that start with ``#`` or ``%`` are comments, a ``#`` further on is not;
+- the separator is a tab, else whichever of comma and semicolon gives more fields, else white space;
+- the first row is a header if it starts with ``id`` or the like or with nothing, if it names a source and a target, or
+  if it is text over columns of numbers.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
+import logging
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from jbpool.data.errors import DataError
 
-# First lines that are titles although nothing below them is a number.
-HEADER_WORDS = {"source", "target", "src", "dst", "from", "to", "u", "v", "node", "node1", "node2", "id", "label"}
+SPACES = r"\s+"
+SAMPLE = 20                     # rows looked at to tell how a table is written
+SOURCE_WORDS = {"source", "src", "from", "node1", "source_id", "from_id", "id1"}
+TARGET_WORDS = {"target", "dst", "to", "node2", "target_id", "to_id", "id2"}
+ID_WORDS = {"", "id", "node", "node_id", "nodeid", "name"}
+WEIGHT_WORDS = {"weight", "weights", "w"}
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How a text table is written, told from its first lines."""
+class Table:
+    """The text of a table and how it is written."""
 
     path: Path
-    separator: str              # a character, or r"\s+"
-    comment: str | None
-    header: list[str] | None
-    skip: int                   # lines before the first row of data
+    content: bytes              # comments blanked out, so that line numbers stay
+    separator: str              # a character, or SPACES
+    header: list[str] | None    # in lower case
+    first: int                  # number of the first line of data, from 0
     columns: int
 
     @classmethod
-    def of(cls, path: Path) -> Layout:
-        if not path.is_file():
-            raise DataError.at(path, "no such file")
-        comment, rows = None, []
-        for number, line in _lines(path):
-            if line.lstrip().startswith(("#", "%")):
-                comment = line.lstrip()[0]
-            elif line.strip():
-                rows.append((number, line))
-            if len(rows) == 2:
-                break
-        if not rows:
+    def open(cls, path: Path, separator: str | None = None, header: bool | None = None) -> Table:
+        """Read a file and tell how it is written, but for what the caller knows."""
+        content = _read(path)
+        sample = [(number, line) for number, line in _lines(content, 200 * SAMPLE) if line.strip()][:SAMPLE]
+        if not sample:
             raise DataError.at(path, "the file is empty")
-        first_number, first = rows[0]
-        separator = next((mark for mark in ("\t", ",", ";") if mark in first), r"\s+")
-        fields = _fields(first, separator)
-        second = _fields(rows[1][1], separator) if len(rows) > 1 else []
-        words = all(not _is_number(field) for field in fields)
-        is_header = words and (
-            any(_is_number(field) for field in second) or {field.lower() for field in fields[:2]} <= HEADER_WORDS
-        )
-        skip = first_number if is_header else first_number - 1
-        return cls(path, separator, comment, fields if is_header else None, skip, len(fields))
+        separator = separator or _separator([line for _, line in sample])
+        rows = [_fields(line, separator) for _, line in sample]
+        has_header = _is_header(rows) if header is None else header
+        names = [name.lower() for name in rows[0]] if has_header else None
+        table = cls(path, content, separator, names, sample[0][0] + has_header, len(rows[0]))
+        kind = {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
+        log.info("%s: separated by %s, %s header line, %d columns", path, kind, "a" if names else "no", table.columns)
+        return table
 
-    def read(self, kinds: dict[int, object]) -> pd.DataFrame:
-        """All columns, those of ``kinds`` as their type, the rest as text; an error names the line."""
+    def column(self, words: set[str], default: int | None) -> int | None:
+        """The column with one of these names, or the default."""
+        return next((place for place, name in enumerate(self.header or ()) if name in words), default)
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Line number (from 1) and fields of every row of data."""
+        for number, line in _lines(self.content):
+            if number >= self.first and line.strip():
+                yield number + 1, _fields(line, self.separator)
+
+    def read(self, ids: tuple[int, ...], numbers: tuple[int, ...] = ()) -> dict[int, np.ndarray]:
+        """Columns of node ids (int64 if all are plain whole numbers, else text) and of finite numbers (float64)."""
+        if not ids or max(*ids, *numbers, 0) >= self.columns:
+            raise DataError.at(self.path, f"{self.columns} columns, {max(*ids, *numbers) + 1} expected", self.first + 1)
+        texts = dict.fromkeys(ids, "str")
+        kinds: dict[int, Any] = {**texts, **dict.fromkeys(numbers, "float64")}
+        if self._plain_whole_numbers(ids):
+            try:
+                return self._finish(self._parse({**kinds, **dict.fromkeys(ids, "int64")}), ids, numbers)
+            except (ValueError, OverflowError):
+                pass                        # text ids further down, or a bad line: the next reading tells
         try:
-            return pd.read_csv(
-                self.path,
-                sep=self.separator,
-                header=None,
-                skiprows=self.skip,
-                comment=self.comment,
-                dtype={column: kinds.get(column, "str") for column in range(self.columns)},
-                keep_default_na=False,
-                na_values=[],
-                skipinitialspace=True,
-                encoding="utf-8-sig",
-                compression="infer",
-            )
+            return self._finish(self._parse(kinds), ids, numbers)
         except pd.errors.EmptyDataError:
             raise DataError.at(self.path, "there is nothing below the header line") from None
-        except (ValueError, OverflowError, EOFError, OSError, zlib.error) as error:
-            raise self.trouble(kinds, error) from None
+        except (ValueError, OverflowError) as error:
+            raise self._trouble(ids, numbers, error) from None
 
-    def trouble(self, kinds: dict[int, object], error: Exception | None = None) -> DataError:
-        """The first line that does not fit, found by reading the file again, slowly."""
+    def _plain_whole_numbers(self, ids: tuple[int, ...]) -> bool:
+        """Ids such as 7 and -7 in the first rows, and nowhere one such as 007 or +7, which as a number would be 7."""
+        for (_, fields), _ in zip(self.rows(), range(SAMPLE), strict=False):
+            if not all(place < len(fields) and re.fullmatch(r"-?\d+", fields[place]) for place in ids):
+                return False
+        return not re.search(rb'(?:^|[\s,;"])(?:\+|-?0\d)', self.content)
+
+    def _parse(self, kinds: dict[int, Any]) -> pd.DataFrame:
+        return pd.read_csv(
+            io.BytesIO(self.content),
+            sep=self.separator,
+            header=None,
+            skiprows=self.first,
+            dtype={place: kinds.get(place, "str") for place in range(self.columns)},
+            keep_default_na=False,
+            na_values=[],
+            skipinitialspace=True,
+            quoting=csv.QUOTE_NONE if self.separator == SPACES else csv.QUOTE_MINIMAL,
+            encoding="utf-8",
+        )
+
+    def _finish(self, frame: pd.DataFrame, ids: tuple[int, ...], numbers: tuple[int, ...]) -> dict[int, np.ndarray]:
+        """Arrays by column; ValueError where a field is empty or a number not finite."""
+        arrays = {}
+        if frame.shape[1] != self.columns:
+            raise ValueError("ragged rows")
+        for place in ids:
+            if frame[place].dtype == np.int64:
+                arrays[place] = frame[place].to_numpy()
+                continue
+            arrays[place] = frame[place].str.strip().to_numpy(dtype=object)
+            if (arrays[place] == "").any():
+                raise ValueError("an empty field")
+        for place in numbers:
+            arrays[place] = frame[place].to_numpy()
+            if not np.isfinite(arrays[place]).all():
+                raise ValueError("a number that is not finite")
+        return arrays
+
+    def _trouble(self, ids: tuple[int, ...], numbers: tuple[int, ...], error: Exception) -> DataError:
+        """The first line that does not fit."""
         for number, fields in self.rows():
             if len(fields) != self.columns:
                 return DataError.at(self.path, f"{len(fields)} fields, {self.columns} expected", number)
-            for column, kind in kinds.items():
-                if fields[column] == "":
-                    return DataError.at(self.path, f"field {column + 1} is empty", number)
-                if kind != "str" and not _is_number(fields[column], whole=kind == "int64"):
-                    return DataError.at(self.path, f"{fields[column][:40]!r} is not a finite number", number)
+            for place in (*ids, *numbers):
+                if fields[place] == "":
+                    return DataError.at(self.path, f"field {place + 1} is empty", number)
+                if place in numbers and not is_number(fields[place]):
+                    return DataError.at(self.path, f"{fields[place][:40]!r} is not a finite number", number)
         return DataError.at(self.path, f"cannot be read ({error})")
 
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
-        for number, line in _lines(self.path):
-            if number > self.skip and line.strip() and not (self.comment and line.lstrip().startswith(self.comment)):
-                yield number, _fields(line, self.separator)
 
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    opener = gzip.open if path.suffix == ".gz" else open
+def _read(path: Path) -> bytes:
+    """The text of a file without byte-order mark, its comment lines blank."""
+    if not path.is_file():
+        raise DataError.at(path, "no such file")
     try:
-        with opener(path, "rb") as file, io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace") as text:
-            yield from enumerate((line.rstrip("\r\n") for line in text), 1)
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            content = file.read().removeprefix(b"\xef\xbb\xbf")
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError.at(path, f"not UTF-8 text ({error.reason})", line) from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError.at(path, f"cannot be read ({error})") from None
+    return re.sub(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
+
+
+def _lines(content: bytes, limit: int | None = None) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(io.BytesIO(content)):
+        if number == limit:
+            return
+        yield number, line.decode("utf-8").rstrip("\r\n")
 
 
 def _fields(line: str, separator: str) -> list[str]:
-    return line.split() if separator == r"\s+" else [field.strip().strip('"') for field in line.split(separator)]
+    if separator == SPACES:
+        return line.split()
+    return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
 
 
-def _is_number(text: str, whole: bool = False) -> bool:
+def _separator(lines: list[str]) -> str:
+    if any("\t" in line.strip() for line in lines):
+        return "\t"
+    counts = {mark: len(_fields(lines[0], mark)) for mark in (",", ";")}
+    best = max(counts, key=lambda mark: counts[mark])
+    return best if counts[best] > 1 else SPACES
+
+
+def _is_header(rows: list[list[str]]) -> bool:
+    first, rest = rows[0], rows[1:]
+    names = {field.lower() for field in first}
+    if first[0].lower() in ID_WORDS or (names & SOURCE_WORDS and names & TARGET_WORDS):
+        return True
+    texts = [place for place, field in enumerate(first) if not is_number(field)]
+    over_numbers = [
+        place for place in texts if rest and all(place < len(row) and is_number(row[place]) for row in rest)
+    ]
+    return bool(texts) and texts == over_numbers
+
+
+def is_number(text: str) -> bool:
+    """Whether a field is a finite number."""
     try:
-        return text.lstrip("+-").isdigit() if whole else bool(np.isfinite(float(text)))
+        return bool(np.isfinite(float(text)))
     except ValueError:
         return False
-
-
-def _id_kind(layout: Layout, columns: tuple[int, ...]) -> str:
-    """``int64`` if the ids of the first rows are whole numbers, else ``str``."""
-    for (_, fields), _ in zip(layout.rows(), range(1000), strict=False):
-        if any(column >= len(fields) or not _is_number(fields[column], whole=True) for column in columns):
-            return "str"
-    return "int64"
-
-
-def read_with_ids(layout: Layout, id_columns: tuple[int, ...], kinds: dict[int, object]) -> pd.DataFrame:
-    """Read ids as whole numbers if all are, else as text."""
-    kind = _id_kind(layout, id_columns)
-    try:
-        return layout.read({**dict.fromkeys(id_columns, kind), **kinds})
-    except DataError:
-        if kind == "str":
-            raise
-        return layout.read({**dict.fromkeys(id_columns, "str"), **kinds})      # text ids further down
-
-
-def plain(column: pd.Series) -> np.ndarray:
-    """Whole numbers as int64, text as Python strings."""
-    return column.to_numpy() if column.dtype == np.int64 else column.to_numpy(dtype=object)
 
 
 def shown(value: object) -> str:

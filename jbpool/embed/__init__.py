@@ -1,0 +1,21 @@
+"""Methods that embed nodes and leave the clusters to k-means: ``embed(data, seed) -> (N, d)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from jbpool.data import NodeData
+from jbpool.embed.autoencoder import gae, vgae
+from jbpool.embed.spectral import netmf, sc
+from jbpool.embed.walks import deepwalk, node2vec
+
+EMBEDDINGS: dict[str, Callable[[NodeData, int, int], np.ndarray]] = {
+    "sc": sc,
+    "deepwalk": deepwalk,
+    "node2vec": node2vec,
+    "netmf": netmf,
+    "gae": gae,
+    "vgae": vgae,
+}

@@ -1,0 +1,67 @@
+"""Graph autoencoders (Kipf and Welling, 2016): a two-layer GCN trained to predict edges, plain and variational."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+from tqdm import trange
+
+from jbpool.adjacency import propagate_normalized
+from jbpool.data import NodeData
+
+HIDDEN, DIM, EPOCHS, LR = 32, 16, 200, 0.01
+
+
+def gae(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
+    """The plain autoencoder: the embedding is the encoder's output."""
+    return _train(data, seed, variational=False)
+
+
+def vgae(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
+    """The variational one: the embedding is the mean of the posterior."""
+    return _train(data, seed, variational=True)
+
+
+class _Encoder(nn.Module):
+    """Two convolutions on ``D^-1/2 (A + I) D^-1/2``; the second has an output for the mean and one for the spread."""
+
+    def __init__(self, in_feats: int, outputs: int):
+        super().__init__()
+        self.first = nn.Linear(in_feats, HIDDEN, bias=False)
+        self.second = nn.Linear(HIDDEN, DIM * outputs, bias=False)
+        nn.init.xavier_uniform_(self.first.weight)
+        nn.init.xavier_uniform_(self.second.weight)
+
+    def forward(self, graph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
+        hidden = propagate_normalized(graph, feat @ self.first.weight.T, edge_weight).relu()
+        return propagate_normalized(graph, self.second(hidden), edge_weight)
+
+
+def _train(data: NodeData, seed: int, variational: bool) -> np.ndarray:
+    """As many random pairs as edges stand for the pairs without an edge, drawn anew each epoch: no N x N matrix."""
+    torch.manual_seed(seed)
+    source, target = data.graph.edges()
+    num_nodes = data.graph.num_nodes()
+    graph, weight = data.graph.clone(), data.edge_weight
+    graph.add_edges(torch.arange(num_nodes), torch.arange(num_nodes))
+    weight = None if weight is None else torch.cat([weight, torch.ones(num_nodes)])
+    encoder = _Encoder(data.feat.shape[1], outputs=2 if variational else 1)
+    optimiser = torch.optim.Adam(encoder.parameters(), lr=LR)
+    truth = torch.cat([torch.ones(len(source)), torch.zeros(len(source))])
+    for _ in trange(EPOCHS, desc="vgae" if variational else "gae", leave=False):
+        out = encoder(graph, data.feat, weight)
+        mean, log_spread = (out[:, :DIM], out[:, DIM:]) if variational else (out, None)
+        code = mean if log_spread is None else mean + torch.randn_like(mean) * log_spread.exp()
+        random = torch.randint(num_nodes, (2, len(source)))
+        one, other = torch.cat([source, random[0]]), torch.cat([target, random[1]])
+        loss = binary_cross_entropy_with_logits((code[one] * code[other]).sum(1), truth)
+        if log_spread is not None:
+            divergence = -0.5 * (1 + 2 * log_spread - mean.square() - (2 * log_spread).exp()).sum(1).mean()
+            loss = loss + divergence / num_nodes
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    with torch.no_grad():
+        return encoder(graph, data.feat, weight)[:, :DIM].numpy()

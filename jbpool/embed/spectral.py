@@ -1,0 +1,68 @@
+"""Embeddings from the spectrum of the adjacency matrix: spectral clustering and NetMF."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse
+from scipy.sparse.linalg import eigsh
+from sklearn.utils.extmath import randomized_svd
+
+from jbpool.data import NodeData
+
+DIM, RANK, WINDOW = 128, 256, 10
+
+
+def adjacency(data: NodeData) -> scipy.sparse.csr_matrix:
+    """A of a loaded graph, float64."""
+    source, target = (end.numpy() for end in data.graph.edges())
+    weight = np.ones(len(source)) if data.edge_weight is None else data.edge_weight.double().numpy()
+    num_nodes = data.graph.num_nodes()
+    return scipy.sparse.csr_matrix((weight, (source, target)), shape=(num_nodes, num_nodes))
+
+
+def _normalized(A: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
+    """``D^-1/2 A D^-1/2`` and the degrees (1 for a node without edges)."""
+    degree = np.asarray(A.sum(1)).ravel()
+    degree = np.where(degree > 0, degree, 1)
+    scale = scipy.sparse.diags_array(degree**-0.5)
+    return scipy.sparse.csr_matrix(scale @ A @ scale), degree
+
+
+def _top_eigenvectors(matrix: scipy.sparse.csr_matrix, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ``count`` largest eigenvalues, descending, and their vectors ``(N, count)``."""
+    num_nodes = matrix.shape[0]
+    count = min(count, num_nodes - 1)
+    if num_nodes <= 400:                                # small: the dense solver is exact and quick
+        values, vectors = np.linalg.eigh(matrix.toarray())
+    else:
+        start = np.random.default_rng(seed).standard_normal(num_nodes)
+        values, vectors = eigsh(matrix, k=count, which="LA", v0=start, maxiter=5000)
+    order = np.argsort(-values)[:count]
+    return values[order], vectors[:, order]
+
+
+def sc(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
+    """Spectral clustering (Ng, Jordan, Weiss): K leading eigenvectors of ``D^-1/2 A D^-1/2``, rows of unit length."""
+    normalized, _ = _normalized(adjacency(data))
+    _, vectors = _top_eigenvectors(normalized, num_clusters, seed)
+    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(norm > 0, norm, 1)
+
+
+def netmf(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
+    """NetMF for large windows (Qiu et al., WSDM 2018): factorises the matrix that DeepWalk implicitly factorises.
+
+    That matrix is approximated by RANK eigenpairs; its rows are made in blocks, of which the positive logarithms stay.
+    """
+    A = adjacency(data)
+    normalized, degree = _normalized(A)
+    values, vectors = _top_eigenvectors(normalized, RANK, seed)
+    filtered = np.mean([np.clip(values, 0, 1) ** power for power in range(1, WINDOW + 1)], axis=0)
+    left = vectors * (degree**-0.5)[:, None]                                        # (N, RANK)
+    blocks = []
+    for start in range(0, len(left), 2048):
+        block = (left[start : start + 2048] * filtered) @ left.T * A.sum()          # (block, N)
+        blocks.append(scipy.sparse.csr_matrix(np.log(np.maximum(block, 1)).astype(np.float32)))
+    matrix = scipy.sparse.vstack(blocks).tocsr()
+    U, sigma, _ = randomized_svd(matrix, min(DIM, matrix.shape[0] - 1), n_iter=4, random_state=seed)
+    return U * np.sqrt(sigma)

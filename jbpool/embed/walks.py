@@ -1,0 +1,70 @@
+"""Embeddings from random walks: DeepWalk and node2vec, both with skip-gram and negative sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dgl
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+from tqdm import trange
+
+from jbpool.data import NodeData
+
+DIM, WALK_LENGTH, WINDOW = 128, 40, 5
+NEGATIVES, POOL = 5, 64                     # negatives per pair, and the shared pool they are averaged over
+EPOCHS, BATCH, LR = 10, 64, 0.01            # walks from every node so often; walks per step
+
+
+def deepwalk(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
+    """DeepWalk (Perozzi et al., KDD 2014): uniform random walks."""
+
+    def walk(graph: dgl.DGLGraph, nodes: Tensor) -> Tensor:
+        return dgl.sampling.random_walk(graph, nodes, length=WALK_LENGTH - 1)[0]
+
+    return _skip_gram(data, walk, seed, "deepwalk")
+
+
+def node2vec(data: NodeData, num_clusters: int, seed: int, p: float = 1.0, q: float = 0.5) -> np.ndarray:
+    """node2vec (Grover and Leskovec, KDD 2016): walks that return with weight 1/p and go outwards with 1/q."""
+
+    def walk(graph: dgl.DGLGraph, nodes: Tensor) -> Tensor:
+        return dgl.sampling.node2vec_random_walk(graph, nodes, p=p, q=q, walk_length=WALK_LENGTH - 1)
+
+    return _skip_gram(data, walk, seed, "node2vec")
+
+
+def _skip_gram(data: NodeData, walk: Callable, seed: int, name: str) -> np.ndarray:
+    """Train node and context vectors on pairs of nodes within a window of the same walk."""
+    torch.manual_seed(seed)
+    dgl.seed(seed)
+    num_nodes = data.graph.num_nodes()
+    node, context = nn.Embedding(num_nodes, DIM), nn.Embedding(num_nodes, DIM)
+    nn.init.uniform_(node.weight, -0.5 / DIM, 0.5 / DIM)
+    nn.init.zeros_(context.weight)
+    optimiser = torch.optim.Adam([*node.parameters(), *context.parameters()], lr=LR)
+    starts = (data.graph.in_degrees() > 0).nonzero().squeeze(1)             # a walk needs an edge to go along
+    shifts = [shift for shift in range(-WINDOW, WINDOW + 1) if shift]
+    for _ in trange(EPOCHS, desc=name, leave=False):
+        for nodes in starts[torch.randperm(len(starts))].split(BATCH):
+            walks = walk(data.graph, nodes)                                 # (walks, length), -1 past a dead end
+            pairs = torch.cat([_pairs(walks, shift) for shift in shifts])   # (P, 2)
+            other = torch.randint(num_nodes, (POOL,))                       # the same negatives for the whole step
+            centre = node(pairs[:, 0])                                      # (P, DIM)
+            near = (centre * context(pairs[:, 1])).sum(1)                   # (P,)
+            far = centre @ context(other).T                                 # (P, POOL)
+            loss = -(logsigmoid(near) + NEGATIVES * logsigmoid(-far).mean(1)).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    return node.weight.detach().numpy()
+
+
+def _pairs(walks: Tensor, shift: int) -> Tensor:
+    """(node, node ``shift`` places on) for every place of every walk, ``(P, 2)``."""
+    length = walks.shape[1]
+    one, other = (walks[:, : length - shift], walks[:, shift:]) if shift > 0 else (walks[:, -shift:], walks[:, :shift])
+    pairs = torch.stack([one.flatten(), other.flatten()], dim=1)
+    return pairs[(pairs >= 0).all(1)]

@@ -1,0 +1,119 @@
+"""The run folder: config.yaml, result.json, history.csv, model.pt, assign.npz, each replaced in one step."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import platform
+import statistics
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from jbpool.atomic import atomic_file, write_text
+
+PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
+
+
+def versions() -> dict[str, str]:
+    """What the run ran on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Mean and standard deviation over runs of every number but the seed."""
+    keys = [key for key, value in (runs[0] if runs else {}).items() if _is_score(key, value)]
+    columns = {key: [run[key] for run in runs if _is_score(key, run.get(key))] for key in keys}
+    mean = {key: statistics.fmean(values) for key, values in columns.items()}
+    std = {key: statistics.stdev(values) if len(values) > 1 else 0.0 for key, values in columns.items()}
+    return mean, std
+
+
+def _is_score(key: str, value: Any) -> bool:
+    return key not in ("seed", "fold") and isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+@dataclass
+class RunFolder:
+    """Results of a run as they come in; every method leaves a readable folder behind."""
+
+    path: Path
+    task: str
+    dataset: str
+    method: str
+    config: dict[str, Any]
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        mean, std = summary(self.runs)
+        return {
+            "task": self.task,
+            "dataset": self.dataset,
+            "method": self.method,
+            "runs": self.runs,
+            "mean": mean,
+            "std": std,
+            "notes": self.notes,
+            "versions": versions(),
+            "config": self.config,
+        }
+
+    def start(self) -> None:
+        write_text(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
+
+    def save(self) -> None:
+        """Write result.json and history.csv."""
+        write_text(self.path / "result.json", json.dumps(_without_nan(self.result), indent=2) + "\n")
+        table = io.StringIO()
+        columns = list(dict.fromkeys(key for row in self.history for key in row))
+        writer = csv.DictWriter(table, columns)
+        writer.writeheader()
+        writer.writerows(self.history)
+        write_text(self.path / "history.csv", table.getvalue())
+
+    def save_assign(self, ids: np.ndarray, seeds: list[int], clusters: list[Tensor], confidence: list[Tensor]) -> None:
+        """Hard clusters and their confidence for every seed, ``(seeds, N)``, beside the user's node ids."""
+        with atomic_file(self.path / "assign.npz") as file:
+            np.savez_compressed(
+                file,
+                ids=ids.astype(str) if ids.dtype == object else ids,
+                seeds=np.array(seeds),
+                cluster=torch.stack(clusters).numpy().astype(np.int32),
+                confidence=torch.stack(confidence).numpy().astype(np.float32),
+            )
+
+
+def save_state(path: Path, state: dict[str, Any]) -> None:
+    """Tensors and plain values, in a form that loads without running code."""
+    with atomic_file(path) as file:
+        torch.save(state, file)
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    return torch.load(path, weights_only=True, map_location="cpu")
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no NaN: such a number becomes null."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,157 @@
+"""Small charts as SVG text: lines, bars, a heat map, points, and a graph drawn on a circle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+COLOURS = (
+    "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0",
+    "#1b7f79", "#b5179e",
+)  # fmt: skip
+
+
+def colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
+def _svg(width: int, height: int, body: Sequence[str], label: str) -> str:
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return f'<svg {size} role="img" aria-label="{escape(label)}">{"".join(body)}</svg>'
+
+
+def _text(x: float, y: float, words: str, anchor: str = "middle", extra: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {extra}>{escape(words)}</text>'
+
+
+def _ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers that cover a range."""
+    if high <= low:
+        high = low + 1
+    step = 10 ** math.floor(math.log10((high - low) / count))
+    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= count)
+    return [round(step * i, 12) for i in range(math.floor(low / step), math.ceil(high / step) + 1)]
+
+
+def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x_label: str, label: str) -> str:
+    """Curves by name: name -> (x, y)."""
+    width, height, left, right, top, bottom = 460, 260, 48, 12, 26, 36
+    xs = [x for x_values, _ in series.values() for x in x_values]
+    ys = [y for _, y_values in series.values() for y in y_values if math.isfinite(y)]
+    if not xs or not ys:
+        return _svg(width, height, [_text(width / 2, height / 2, "nothing recorded")], label)
+    y_ticks, x_ticks = _ticks(min(ys), max(ys)), _ticks(0, max(xs), 6)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        across = left + (width - left - right) * x / (x_ticks[-1] or 1)
+        return across, height - bottom - (height - top - bottom) * (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
+
+    body = []
+    for tick in y_ticks:
+        _, y = at(0, tick)
+        body.append(f'<line x1="{left}" x2="{width - right}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
+        body.append(_text(left - 6, y + 4, f"{tick:g}", "end"))
+    for tick in x_ticks:
+        body.append(_text(at(tick, 0)[0], height - bottom + 16, f"{tick:g}"))
+    body.append(_text((left + width - right) / 2, height - 4, x_label))
+    place = float(left)
+    for number, (name, (x_values, y_values)) in enumerate(series.items()):
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, x_values, y_values) if math.isfinite(y))
+        body.append(f'<polyline points="{points}" fill="none" stroke="{colour(number)}" stroke-width="1.8"/>')
+        body.append(f'<rect x="{place:.0f}" y="8" width="10" height="10" fill="{colour(number)}"/>')
+        body.append(_text(place + 14, 17, name, "start"))
+        place += 26 + 7 * len(name)
+    return _svg(width, height, body, label)
+
+
+def bars(groups: Mapping[str, Sequence[float]], label: str) -> str:
+    """Bars side by side: name -> heights, each sorted from the largest; the n-th of every group stand together."""
+    width, height, left, bottom, top = 460, 240, 48, 30, 28
+    count = max((len(values) for values in groups.values()), default=1)
+    ticks = _ticks(0, max((max(values, default=0) for values in groups.values()), default=1))
+    slot = (width - left - 10) / max(count, 1)
+    body = []
+    for tick in ticks:
+        y = height - bottom - (height - top - bottom) * tick / ticks[-1]
+        body.append(f'<line x1="{left}" x2="{width - 10}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
+        body.append(_text(left - 6, y + 4, f"{tick:g}", "end"))
+    place = float(left)
+    for number, (name, values) in enumerate(groups.items()):
+        for rank, value in enumerate(values):
+            tall = (height - top - bottom) * value / ticks[-1]
+            wide = slot * 0.8 / len(groups)
+            x = left + slot * rank + slot * 0.1 + wide * number
+            body.append(
+                f'<rect x="{x:.1f}" y="{height - bottom - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}" '
+                f'fill="{colour(number)}"><title>{escape(name)}: {value:g}</title></rect>'
+            )
+        body.append(f'<rect x="{place:.0f}" y="8" width="10" height="10" fill="{colour(number)}"/>')
+        body.append(_text(place + 14, 17, name, "start"))
+        place += 26 + 7 * len(name)
+    body.append(_text((left + width) / 2, height - 8, "from the largest to the smallest"))
+    return _svg(width, height, body, label)
+
+
+def heat_map(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], label: str) -> str:
+    """Counts in cells, shaded by their share of the row."""
+    cell = max(26, min(56, 400 // max(table.shape[1], 1)))
+    left, top = 110, 28
+    width, height = left + cell * table.shape[1] + 10, top + cell * table.shape[0] + 10
+    share = table / np.maximum(table.sum(1, keepdims=True), 1)
+    body = []
+    for j, name in enumerate(columns):
+        body.append(_text(left + cell * (j + 0.5), top - 8, name))
+    for i, name in enumerate(rows):
+        body.append(_text(left - 8, top + cell * (i + 0.5) + 4, name[:16], "end"))
+        for j in range(table.shape[1]):
+            x, y = left + cell * j, top + cell * i
+            ink = "#fff" if share[i, j] > 0.55 else "currentColor"
+            body.append(
+                f'<rect x="{x}" y="{y}" width="{cell - 2}" height="{cell - 2}" fill="#4269d0" '
+                f'fill-opacity="{0.06 + 0.94 * share[i, j]:.3f}"/>'
+            )
+            style = f'style="fill:{ink};font-size:10px"'
+            body.append(_text(x + cell / 2 - 1, y + cell / 2 + 4, str(int(table[i, j])), extra=style))
+    return _svg(width, height, body, label)
+
+
+def points(xy: np.ndarray, group: np.ndarray, label: str) -> str:
+    """Points in the plane, ``(N, 2)``, coloured by group."""
+    width, height, edge = 460, 360, 12
+    low, high = np.quantile(xy, 0.005, axis=0), np.quantile(xy, 0.995, axis=0)
+    place = np.clip((xy - low) / np.maximum(high - low, 1e-12), -0.02, 1.02)
+    body = []
+    for number in np.unique(group):
+        dots = "".join(
+            f"M{edge + (width - 2 * edge) * x:.1f} {height - edge - (height - 2 * edge) * y:.1f}h0"
+            for x, y in place[group == number]
+        )
+        ink = f'stroke="{colour(int(number))}" stroke-width="3.6" stroke-linecap="round" stroke-opacity=".6"'
+        body.append(f'<path d="{dots}" {ink}/>')
+    return _svg(width, height, body, label)
+
+
+def circle_graph(weight: np.ndarray, size: np.ndarray, label: str) -> str:
+    """A small graph on a circle: discs by size, lines by weight."""
+    side, radius = 360, 130
+    count = len(size)
+    angle = 2 * np.pi * np.arange(count) / max(count, 1) - np.pi / 2
+    x, y = side / 2 + radius * np.cos(angle), side / 2 + radius * np.sin(angle)
+    strongest = max(float(weight.max(initial=0)), 1e-12)
+    body = []
+    for i in range(count):
+        for j in range(i):
+            if weight[i, j] > 0.02 * strongest:
+                thick = 9 * weight[i, j] / strongest
+                ends = f'x1="{x[i]:.1f}" y1="{y[i]:.1f}" x2="{x[j]:.1f}" y2="{y[j]:.1f}"'
+                ink = f'stroke="#8a8f98" stroke-opacity=".55" stroke-width="{thick:.2f}"'
+                body.append(f"<line {ends} {ink}><title>{i} - {j}: {weight[i, j]:.3f}</title></line>")
+    for i in range(count):
+        r = 5 + 27 * math.sqrt(size[i] / max(size.max(), 1))
+        title = f"<title>cluster {i}: {int(size[i])} nodes</title>"
+        body.append(f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="{r:.1f}" fill="{colour(i)}">{title}</circle>')
+        body.append(_text(x[i], y[i] + 4, str(i), extra='style="fill:#fff;font-weight:600"'))
+    return _svg(side, side, body, label)

@@ -1,0 +1,122 @@
+"""Configurations: every file loads, the traps of YAML are closed, all problems are told at once."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jbpool.config import CONFIGS, DEFAULTS, ConfigError, load_config, read_yaml
+from jbpool.node_cluster import check_choices
+
+FILES = sorted((CONFIGS / "node_cluster").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_file_loads_and_opens_with_its_command(path):
+    config = load_config("node_cluster", path.name)
+    check_choices(config)
+    assert path.read_text().startswith(f"# python tasks/node_cluster.py --cfg {path.name}\n")
+    assert load_config("node_cluster", path.stem) == config == load_config("node_cluster", str(path))
+
+
+def test_the_paper_s_sets_have_the_paper_s_network():
+    for name in ("cora", "citeseer", "pubmed", "dblp"):
+        model, train = (getattr(load_config("node_cluster", name), part) for part in ("model", "train"))
+        assert (model.backbone, model.delta, model.layers, model.hidden, model.mlp) == ("delta", 0.85, 10, 64, [16])
+        assert (train.epochs, len(train.seeds)) == (2000, 10)
+
+
+def test_the_embedded_default_is_sbm_yaml():
+    assert load_config("node_cluster") == load_config("node_cluster", "sbm.yaml")
+
+
+def test_a_config_survives_its_file(tmp_path):
+    config = load_config("node_cluster", "file.yaml", ["method.objective={cut: 1, balance: 0.5}"])
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config.as_dict()))
+    assert load_config("node_cluster", str(tmp_path / "config.yaml")) == config
+    assert config.dataset.options["edges"] == "edges.csv"
+
+
+def test_the_traps_of_yaml():
+    assert read_yaml("a: 1e-4\nb: off\nc: yes\nd: true\ne: 5E3\nf: .5\ng: 10\nh: 1e4x", "") == {
+        "a": 1e-4, "b": "off", "c": "yes", "d": True, "e": 5000.0, "f": 0.5, "g": 10, "h": "1e4x"
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="'a' on line 3 was given on line 1"):
+        read_yaml("a: 1\nb: 2\na: 3", "file")
+    with pytest.raises(ConfigError, match="line 2"):
+        read_yaml("a: 1\n  b: 2", "file")
+    with pytest.raises(ConfigError):
+        read_yaml("a: !!python/object/apply:os.system ['true']", "file")
+
+
+def test_all_problems_at_once(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "task: node_cluster\nmodle: {}\nmodel: {hiden: 3, layers: many}\ntrain: {lr: fast, seeds: [a]}\nmethod: 3\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config("node_cluster", str(path), ["train.epochs=1.5", "nonsense"])
+    message = str(caught.value)
+    for words in (
+        "'modle' is unknown. Did you mean 'model'?", "'model.hiden' is unknown. Did you mean 'model.hidden'?",
+        "model.layers='many' should be whole number", "train.lr='fast' should be number", "train.seeds=['a']",
+        "'method' is a section, not 3", "train.epochs=1.5", "--set nonsense: write it as", str(path),
+    ):  # fmt: skip
+        assert words in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["train.epochs=0"], "train.epochs=0 should be at least 1"),
+        (["train.lr=0"], "train.lr=0.0 should be above 0"),
+        (["train.seeds=[]"], "at least one"),
+        (["train.seeds=[1, 1]"], "names a seed twice"),
+        (["task=graph_classify"], "this is the task 'node_cluster'"),
+        (["model.layers=true"], "should be whole number"),
+    ],
+)
+def test_values_out_of_range(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        load_config("node_cluster", None, changes)
+
+
+def test_unknown_choices_are_told_together():
+    changes = ["model.backbone=gccn", "method.name=mincutt", "method.objective={cutt: 1}"]
+    config = load_config("node_cluster", None, changes)
+    with pytest.raises(ConfigError) as caught:
+        check_choices(config)
+    for words in ("Did you mean 'gcn'", "Did you mean 'mincut'", "Did you mean 'cut'"):
+        assert words in str(caught.value)
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(ConfigError, match=r"Did you mean 'dblp\.yaml'.*cora\.yaml"):
+        load_config("node_cluster", "dblpp.yaml")
+
+
+def test_a_file_without_its_task(tmp_path):
+    (tmp_path / "a.yaml").write_text("train: {epochs: 3}\n")
+    with pytest.raises(ConfigError, match="'task: node_cluster' is missing"):
+        load_config("node_cluster", str(tmp_path / "a.yaml"))
+
+
+def test_changes_reach_lists_numbers_and_options():
+    changes = ["train.seeds=3", "model.mlp=[8, 4]", "train.lr=1e-3", "dataset.mixing=0.1"]
+    config = load_config("node_cluster", None, changes)
+    assert config.train.seeds == [3]
+    assert config.model.mlp == [8, 4]
+    assert config.train.lr == 1e-3
+    assert config.dataset.options["mixing"] == 0.1
+    assert DEFAULTS["node_cluster"]["model"]["mlp"] == [64]                 # the default itself is not changed
+
+
+def test_every_setting_has_a_line_of_explanation():
+    source = Path(__file__).parent.parent.joinpath("jbpool", "config.py").read_text()
+    for section in ("ModelConfig", "MethodConfig", "TrainConfig"):
+        body = source.split(f"class {section}:")[1].split("\n\n\n")[0]
+        config = load_config("node_cluster")
+        for field in dataclasses.fields(getattr(config, section.removesuffix("Config").lower())):
+            line = next(line for line in body.splitlines() if line.strip().startswith(f"{field.name}:"))
+            assert "#" in line or field.name in ("epochs", "lr", "seeds"), line

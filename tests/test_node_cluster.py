@@ -1,0 +1,309 @@
+"""The node-clustering task from outside, as a user runs it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dgl
+import numpy as np
+import pytest
+import torch
+
+from jbpool.config import load_config
+from jbpool.embed import EMBEDDINGS
+from jbpool.models import ClusterNet
+from jbpool.node_cluster import METHODS, make_model, run
+from jbpool.pool import POOLS, CombinedPool, JBPool
+from jbpool.train import TrainingError, collapse_warning, fit
+
+ROOT = Path(__file__).parent.parent
+TASK = [sys.executable, str(ROOT / "tasks" / "node_cluster.py")]
+SHARED = ROOT.parent / "shared" / "data"
+SMALL = ["dataset.num_nodes=300", "train.epochs=150", "train.lr=5e-3", "train.seeds=[0]", "train.restarts=1"]
+
+
+def settings(*changes):
+    return [word for change in changes for word in ("--set", change)]
+
+
+def task(*args, cwd, check=True, **environment):
+    env = {**os.environ, "XDG_CACHE_HOME": str(cwd / "cache"), "OMP_NUM_THREADS": "1", **environment}
+    result = subprocess.run([*TASK, *map(str, args)], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    assert not check or result.returncode == 0, result.stdout + result.stderr
+    return result
+
+
+def scores(folder):
+    result = json.loads((folder / "result.json").read_text())
+    timed = {"seconds", "seconds_per_step"}
+    return [{key: value for key, value in run.items() if key not in timed} for run in result["runs"]]
+
+
+def test_the_embedded_default(tmp_path):
+    out = task(cwd=tmp_path)
+    (folder,) = (tmp_path / "runs" / "node_cluster").iterdir()
+    files = {"config.yaml", "result.json", "history.csv", "model.pt", "assign.npz", "report.html"}
+    assert files <= {path.name for path in folder.iterdir()}
+    result = json.loads((folder / "result.json").read_text())
+    assert result["mean"]["nmi"] > 0.9
+    assert {"task", "dataset", "method", "runs", "mean", "std", "versions", "config"} <= set(result)
+    keys = {"seed", "acc", "nmi", "ari", "modularity", "loss", "used_clusters", "seconds", "seconds_per_step"}
+    assert all(keys <= set(run) for run in result["runs"])
+    assert [run["seed"] for run in result["runs"]] == [0, 1, 2]
+    stored = np.load(folder / "assign.npz", allow_pickle=False)
+    assert stored["cluster"].shape == (3, 1000)
+    assert "nmi" in out.stdout
+    assert "report.html" in out.stdout
+    page = (folder / "report.html").read_text()
+    assert "http" not in page.replace("http-equiv", "")             # one file, nothing fetched
+
+
+def test_help_needs_no_torch(tmp_path):
+    code = f"import sys, runpy; sys.argv = ['x', '--help']; sys.path.insert(0, {str(ROOT)!r})\ntry:\n    "
+    code += f"runpy.run_path({TASK[1]!r}, run_name='__main__')\n"
+    code += "except SystemExit:\n    assert 'torch' not in sys.modules"
+    assert "--cfg" in subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_list(tmp_path):
+    out = task("--list", cwd=tmp_path).stdout
+    for words in ("dblp.yaml", "node2vec", "2,708 nodes"):
+        assert words in out
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_beats_chance(method, tmp_path):
+    walks = {"deepwalk", "node2vec"}
+    changes = [*SMALL, f"method.name={method}", f"dataset.num_nodes={150 if method in walks else 300}"]
+    config = load_config("node_cluster", None, changes)
+    out = run(config, tmp_path / "run", torch.device("cpu"))
+    assert out.runs[0]["nmi"] > (0.1 if method == "diffpool" else 0.3)
+    assert out.method == method
+
+
+@pytest.mark.parametrize("backbone", ["delta", "gcn", "gin", "sage", "gat", "sgc"])
+def test_every_backbone_trains(backbone, tmp_path):
+    changes = [*SMALL, f"model.backbone={backbone}", "model.layers=2", "model.hidden=16", "train.epochs=20"]
+    out = run(load_config("node_cluster", None, changes), tmp_path / "run", torch.device("cpu"))
+    assert out.history[-1]["loss"] < out.history[0]["loss"] or len(out.history) == 1
+    assert out.runs[0]["epochs"] == 20
+
+
+def test_seeds_are_repeatable_bit_for_bit(tmp_path):
+    for name in ("one", "two"):
+        run(load_config("node_cluster", None, [*SMALL, "train.seeds=[0, 1]"]), tmp_path / name, torch.device("cpu"))
+    assert scores(tmp_path / "one") == scores(tmp_path / "two")
+    assert scores(tmp_path / "one")[0] != scores(tmp_path / "one")[1]
+    one, two = (torch.load(tmp_path / name / "model.pt", weights_only=True)["state"] for name in ("one", "two"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkeypatch):
+    losses = {}
+    real = run.__globals__["_Job"].train_once
+
+    def spy(self, seed, restart, best):
+        result = real(self, seed, restart, best)
+        losses[restart] = result["loss"]
+        return result
+
+    monkeypatch.setattr(run.__globals__["_Job"], "train_once", spy)
+    config = load_config("node_cluster", None, [*SMALL, "train.restarts=4", "train.epochs=40"])
+    out = run(config, tmp_path / "r", torch.device("cpu"))
+    assert len(losses) == 4
+    assert out.runs[0]["loss"] == min(losses.values())
+    assert out.runs[0]["restart"] == min(losses, key=losses.get)
+
+
+def test_kill_and_resume_equals_an_unbroken_run(tmp_path):
+    changes = settings(*SMALL, "train.epochs=1500", "train.eval_every=50", "train.seeds=[0, 1]", "train.restarts=2")
+    task(*changes, "--out", "whole", cwd=tmp_path)
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    for _ in range(2):                                              # killed twice, at whatever point it is
+        resume = ["--resume"] if (tmp_path / "broken").exists() else []
+        with subprocess.Popen([*TASK, *changes, "--out", "broken", *resume], cwd=tmp_path, env=env,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:  # fmt: skip
+            before = stamp(tmp_path / "broken" / "checkpoint.pt")
+            deadline = time.monotonic() + 60
+            while process.poll() is None and stamp(tmp_path / "broken" / "checkpoint.pt") == before:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "broken" / "report.html").exists()
+    task(*changes, "--out", "broken", "--resume", cwd=tmp_path)
+    assert scores(tmp_path / "broken") == scores(tmp_path / "whole")
+    history = [(tmp_path / name / "history.csv").read_text() for name in ("broken", "whole")]
+    assert history[0] == history[1]
+
+
+def stamp(path):
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
+def test_resume_refuses_another_configuration(tmp_path):
+    task(*settings(*SMALL), "--out", "r", cwd=tmp_path)
+    result = task(*settings(*SMALL, "train.lr=1e-2"), "--out", "r", "--resume", cwd=tmp_path, check=False)
+    assert result.returncode == 2
+    assert "another configuration" in result.stderr
+    again = task(*settings(*SMALL), "--out", "r", cwd=tmp_path, check=False)
+    assert "holds a run already" in again.stderr
+    nowhere = task("--cfg", "cora", "--resume", cwd=tmp_path, check=False)
+    assert "there is no run of cora" in nowhere.stderr
+
+
+def test_ctrl_c_leaves_a_readable_folder(tmp_path):
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    changes = settings(*SMALL, "train.epochs=100", "train.seeds=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "train.restarts=20")
+    with subprocess.Popen([*TASK, *changes, "--out", "r"], cwd=tmp_path, env=env,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # fmt: skip
+        deadline = time.monotonic() + 90
+        while not (tmp_path / "r" / "result.json").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume continues" in error
+    assert "Traceback" not in error
+    assert 1 <= len(scores(tmp_path / "r")) < 10
+
+
+def own_graph(folder, seed=0):
+    """Two groups of people, as a CSV of friendships."""
+    rng = np.random.default_rng(seed)
+    lines = ["person,friend"]
+    for group in "xy":
+        lines += [f"{group}{a},{group}{b}" for a in range(30) for b in rng.integers(0, 30, 4) if a != b]
+    lines += ["x1,y1"]
+    (folder / "friends.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_a_csv_of_one_s_own_and_a_second_one_by_the_same_model(tmp_path):
+    own_graph(tmp_path)
+    changes = ["dataset.edges=friends.csv", "dataset.header=true", "method.num_clusters=2"]
+    task("--cfg", "file", *settings(*changes), "--out", "r", cwd=tmp_path)
+    stored = np.load(tmp_path / "r" / "assign.npz", allow_pickle=False)
+    group = np.array([name[0] for name in stored["ids"]])
+    assert len(set(zip(group, stored["cluster"][0], strict=True))) == 2         # each group is one cluster
+    result = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert "nmi" not in result["mean"]
+    assert result["mean"]["modularity"] > 0.4
+
+    out = task("--predict", "r", "--out", "new", cwd=tmp_path).stdout
+    assert "assign.csv" in out
+    rows = [line.split(",") for line in (tmp_path / "new" / "assign.csv").read_text().splitlines()]
+    assert rows[0] == ["node", "cluster", "confidence"]
+    assert [int(row[1]) for row in rows[1:]] == stored["cluster"][0].tolist()
+    assert [row[0] for row in rows[1:]] == stored["ids"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--cfg", "corra"], "Did you mean 'cora"),
+        (["--set", "train.epoch=3"], "Did you mean 'train.epochs'"),
+        (["--set", "dataset.mixin=0.3"], "Did you mean 'mixing'"),
+        (["--cfg", "file"], "edges.csv: no such file"),
+        (["--seeds", "a"], "train.seeds"),
+        (["--predict", "nowhere"], "no model.pt"),
+        (["--device", "cuda"], "torch sees no GPU"),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(tmp_path, args, words):
+    if "cuda" in args and torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    result = task(*args, cwd=tmp_path, check=False)
+    assert result.returncode != 0
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_loss_that_is_no_number_stops_before_the_step():
+    graph = dgl.rand_graph(20, 60)
+    feat = torch.rand(20, 4)
+    feat[3, 1] = float("nan")
+    model = ClusterNet(4, lambda width: JBPool(width, 2), layers=1, hidden=8)
+    before = [parameter.clone() for parameter in model.parameters()]
+    with pytest.raises(TrainingError, match=r"epoch 1 .*features hold NaN"):
+        fit(model, graph, feat, None, load_config("node_cluster").train, score=lambda assign: {})
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_patience_stops_early(tmp_path):
+    changes = [*SMALL, "train.epochs=5000", "train.lr=0.05", "train.patience=20"]
+    out = run(load_config("node_cluster", None, changes), tmp_path / "r", torch.device("cpu"))
+    assert out.runs[0]["epochs"] < 5000
+
+
+@pytest.mark.parametrize(
+    ("loss", "used", "only_balance", "words"),
+    [
+        (-0.9, 4, True, None),
+        (-0.9, 1, False, "one cluster holds"),
+        (-0.25, 3, True, "uniform"),
+        (-0.5, 3, True, "one cluster"),
+    ],
+)
+def test_collapse_is_told(loss, used, only_balance, words):
+    warning = collapse_warning(loss, used, 4, only_balance)
+    assert warning is None if words is None else words in warning
+
+
+def test_objectives_combine(tmp_path):
+    config = load_config("node_cluster", None, [*SMALL, "method.objective={cut: 1, balance: 0.5, modularity: 2}"])
+    out = run(config, tmp_path / "r", torch.device("cpu"))
+    last = out.history[-1]
+    assert last["loss"] == pytest.approx(last["cut_loss"] + last["balance_loss"] + last["modularity_loss"], abs=1e-5)
+    graph, feat = dgl.add_reverse_edges(dgl.rand_graph(30, 60)), torch.rand(30, 4)
+    pool = CombinedPool(4, 3, objective={"cut": 2.0, "balance": 1.0, "entropy": 0.5})
+    _, losses = pool.cluster(graph, feat)
+    parts = {}
+    for single in (JBPool(4, 3), POOLS["mincut"](4, 3), POOLS["diffpool"](4, 3)):
+        single.load_state_dict(pool.state_dict())
+        single.logits = lambda graph, feat, weight, pool=pool: pool.mlp(feat)
+        parts |= single.cluster(graph, feat)[1]
+    assert torch.allclose(losses["cut"], 2 * parts["cut"])
+    assert torch.allclose(losses["entropy"], 0.5 * parts["entropy"])
+    assert torch.allclose(losses["balance"], parts["balance"])
+    for wrong in ({}, {"cutt": 1.0}, {"cut": float("nan")}):
+        with pytest.raises(ValueError, match="objective"):
+            CombinedPool(4, 3, objective=wrong)
+
+
+def test_the_pools_have_the_same_capacity():
+    counts = set()
+    for name in POOLS:
+        model = make_model(load_config("node_cluster", "cora", [f"method.name={name}"]), 1433, 7)
+        counts.add(sum(parameter.numel() for parameter in model.parameters()))
+    assert len(counts) == 1
+
+
+@pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "dblp"])
+def test_a_short_run_on_the_real_sets(name, tmp_path):
+    if not SHARED.is_dir():
+        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
+    changes = [f"dataset.root={SHARED}", "train.epochs=10", "train.seeds=[0]", "train.eval_every=5"]
+    out = run(load_config("node_cluster", name, changes), tmp_path / "r", torch.device("cpu"))
+    assert out.history[-1]["loss"] < out.history[0]["loss"]
+    assert set(EMBEDDINGS) & set(METHODS) == set(EMBEDDINGS)
+
+
+def test_the_report_in_a_browser(tmp_path):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium on this machine")
+    task(*settings(*SMALL), "--out", "r", cwd=tmp_path)
+    page = (tmp_path / "r" / "report.html").as_uri()
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--dump-dom"]
+    dom = subprocess.run([browser, *flags, page], capture_output=True, text=True, timeout=120, check=True).stdout
+    assert dom.count("<svg") == 5
+    for words in ("Losses and NMI", "Cluster sizes", "coarsened graph", "in the plane"):
+        assert words in dom
