@@ -1,0 +1,60 @@
+"""How long an edge list takes to load, and how much memory at most.
+
+    python scripts/bench_load.py [--edges 10000000] [--nodes 1000000]
+
+Writes two random lists to a temporary folder, one with numbers for ids and one with text, and loads each in a process
+of its own. Prints a Markdown table. Features made from the edges are timed apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LOAD = """
+import resource, sys, time
+from jbpool.data.files import load_node_files, structural_features
+import jbpool.data.files as files, torch
+made = []
+def timed(adjacency):
+    began = time.perf_counter()
+    feat = structural_features(adjacency) if sys.argv[2] == "yes" else torch.zeros(adjacency.shape[0], 1)
+    made.append(time.perf_counter() - began)
+    return feat
+files.structural_features = timed
+began = time.perf_counter()
+load_node_files(edges=sys.argv[1])
+total = time.perf_counter() - began
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+print(f"{total - made[0]:.1f} {made[0]:.1f} {peak:.2f}")
+"""
+
+
+def main() -> None:
+    import numpy as np
+    import pandas as pd
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--edges", type=int, default=10_000_000)
+    parser.add_argument("--nodes", type=int, default=1_000_000)
+    args = parser.parse_args()
+    ends = np.random.default_rng(0).integers(0, args.nodes, (args.edges, 2))
+    print(f"{args.edges:,} edges among {args.nodes:,} nodes\n")
+    print("| ids | read, s | features from the edges, s | peak memory, GB |\n|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in ("numbers", "text"):
+            path = Path(folder, f"{kind}.csv")
+            frame = pd.DataFrame(ends) if kind == "numbers" else "user-" + pd.DataFrame(ends).astype(str)
+            frame.to_csv(path, header=False, index=False)
+            del frame
+            with_features = "yes" if kind == "numbers" else "no"
+            command = [sys.executable, "-c", LOAD, str(path), with_features]
+            read, made, peak = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+            print(f"| {kind} | {read} | {made if with_features == 'yes' else '-'} | {peak} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The paper's tables, ours beside the published figures, as Markdown.
+
+    python scripts/table.py runs/reproduce          Table 2 (ACC and NMI) from run folders
+    python scripts/table.py --times                 Table 3 (seconds per training step), all pools timed in one run
+    python scripts/table.py --times --datasets cora dblp
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+DATASETS = ("cora", "citeseer", "pubmed", "dblp")
+
+
+def clustering_table(folder: Path) -> str:
+    """Table 2 from every ``result.json`` below a folder: mean and deviation over seeds, the paper's mean beside it."""
+    from jbpool.published import CLUSTERING
+
+    rows: dict[str, dict[str, dict]] = {}
+    for path in sorted(folder.glob("*/result.json")):
+        result = json.loads(path.read_text())
+        method = result["method"]
+        if method == "jb" and result["config"]["method"]["sqrt"] == "diagonal":
+            method = "jb, diagonal"
+        rows.setdefault(method, {})[result["dataset"]] = result
+    if not rows:
+        sys.exit(f"{folder} holds no run folders; make them with python scripts/reproduce.py.")
+    head = "| method | seeds |" + "".join(f" {name} ACC | paper | {name} NMI | paper |" for name in DATASETS)
+    lines = [head, "|---|---|" + "---|---|---|---|" * len(DATASETS)]
+    order = [*CLUSTERING, "jb, diagonal"]
+    for method in sorted(rows, key=order.index):
+        seeds = "/".join(str(len(rows[method][name]["runs"])) if name in rows[method] else "-" for name in DATASETS)
+        cells = [method, seeds]
+        for name in DATASETS:
+            result = rows[method].get(name)
+            paper = CLUSTERING[method.split(",")[0]][name]
+            for key, published in (("acc", paper[0]), ("nmi", paper[2])):
+                ours = "-" if result is None else f"{result['mean'][key]:.3f} ± {result['std'][key]:.3f}"
+                cells += [ours, f"{published:.3f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def time_table(datasets: list[str], steps: int) -> str:
+    """Table 3: a step of each pool in turn, again and again, in one process; medians."""
+    import torch
+
+    from jbpool.config import load_config
+    from jbpool.data import load_nodes
+    from jbpool.node_cluster import make_model
+    from jbpool.pool import POOLS
+    from jbpool.published import SECONDS_PER_STEP
+
+    variants = {name: [f"method.name={name}"] for name in POOLS}
+    variants["jb, diagonal"] = ["method.name=jb", "method.sqrt=diagonal"]
+    lines = ["| method |" + "".join(f" {name}, s | over jb | paper over jb |" for name in datasets)]
+    lines.append("|---|" + "---|---|---|" * len(datasets))
+    medians: dict[str, dict[str, float]] = {name: {} for name in variants}
+    for dataset in datasets:
+        data = load_nodes(dataset)
+        runs: dict[str, tuple] = {}
+        for name, changes in variants.items():
+            torch.manual_seed(0)
+            model = make_model(load_config("node_cluster", dataset, changes), data.feat.shape[1], data.num_classes or 1)
+            runs[name] = (model, torch.optim.Adam(model.parameters(), lr=1e-4), [])
+        for step in range(steps + 3):
+            for model, optimiser, seconds in runs.values():
+                began = time.perf_counter()
+                _, losses = model(data.graph, data.feat)
+                optimiser.zero_grad()
+                sum(loss.mean() for loss in losses.values()).backward()
+                optimiser.step()
+                if step >= 3:                                                   # the first steps warm up
+                    seconds.append(time.perf_counter() - began)
+        for name, (_, _, seconds) in runs.items():
+            medians[name][dataset] = statistics.median(seconds)
+    for name in variants:
+        cells = [name]
+        for dataset in datasets:
+            own = SECONDS_PER_STEP.get(name, {}).get(dataset)
+            ratio = medians[name][dataset] / medians["jb"][dataset]
+            published = "-" if own is None else f"{own / SECONDS_PER_STEP['jb'][dataset] - 1:+.0%}"
+            cells += [f"{medians[name][dataset]:.4f}", f"{ratio - 1:+.0%}", published]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/reproduce"))
+    parser.add_argument("--times", action="store_true", help="Table 3 instead of Table 2")
+    parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
+    parser.add_argument("--steps", type=int, default=20)
+    args = parser.parse_args()
+    print(time_table(list(args.datasets), args.steps) if args.times else clustering_table(args.folder))
+
+
+if __name__ == "__main__":
+    main()
