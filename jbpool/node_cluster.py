@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import time
@@ -108,15 +109,20 @@ class _Job:
     def load(self) -> None:
         done, unfinished = self.out.path / "seeds.pt", self.out.path / "checkpoint.pt"
         if done.is_file():
-            state = load_state(done)
-            if state["config"] != self.out.config:
-                raise ConfigError(f"{self.out.path} was run with another configuration: resume with its config.yaml.")
+            state = self.matching(load_state(done))
             self.out.runs, self.out.history, self.out.notes = state["runs"], state["history"], state["notes"]
             self.clusters, self.confidence, self.best_loss = state["clusters"], state["confidence"], state["best_loss"]
         if unfinished.is_file():
-            self.unfinished = load_state(unfinished)
-            if self.unfinished["config"] != self.out.config:
-                raise ConfigError(f"{self.out.path} was run with another configuration: resume with its config.yaml.")
+            self.unfinished = self.matching(load_state(unfinished))
+
+    def matching(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The state, if it is of the same run; more seeds may be asked for than before."""
+        before, now = copy.deepcopy(state["config"]), copy.deepcopy(self.out.config)
+        for config in (before, now):
+            del config["train"]["seeds"]
+        if before != now:
+            raise ConfigError(f"{self.out.path} was run with another configuration: resume with its config.yaml.")
+        return state
 
     def keep(self) -> None:
         """Everything about the finished seeds, then the readable files."""

@@ -155,6 +155,10 @@ def test_resume_refuses_another_configuration(tmp_path):
     assert "another configuration" in result.stderr
     again = task(*settings(*SMALL), "--out", "r", cwd=tmp_path, check=False)
     assert "holds a run already" in again.stderr
+    first = scores(tmp_path / "r")
+    task(*settings(*SMALL), "--seeds", "0,1", "--out", "r", "--resume", cwd=tmp_path)      # more seeds are welcome
+    assert scores(tmp_path / "r")[0] == first[0]
+    assert [run["seed"] for run in scores(tmp_path / "r")] == [0, 1]
     nowhere = task("--cfg", "cora", "--resume", cwd=tmp_path, check=False)
     assert "there is no run of cora" in nowhere.stderr
 
