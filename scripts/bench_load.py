@@ -16,8 +16,9 @@ from pathlib import Path
 
 LOAD = """
 import resource, sys, time
+import torch
+import jbpool.data.files as files
 from jbpool.data.files import load_node_files, structural_features
-import jbpool.data.files as files, torch
 made = []
 def timed(adjacency):
     began = time.perf_counter()

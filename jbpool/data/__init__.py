@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jbpool.checks import lookup
-from jbpool.data import citation, files, ogb_mol, synthetic, tu
+from jbpool.data import bins, citation, files, ogb_mol, synthetic, tu
 from jbpool.data.errors import DataError
 from jbpool.data.sources import find
 from jbpool.data.types import GraphBatch, GraphData, NodeData, Split
@@ -30,7 +30,7 @@ NODE_SETS: dict[str, Callable[..., NodeData]] = {
     "file": files.load_node_files,
 }
 
-OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {"motifs": synthetic.motifs, "file": files.load_graph_files}
+OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {"motifs": synthetic.motifs, "file": bins.load_graph_files}
 
 
 def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> NodeData:
