@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 EPS = torch.finfo(torch.float64).eps
 TINY = torch.finfo(torch.float64).tiny
-SIGMA_FLOOR = 3e-7      # inverse_sqrt_by_products: singular values of S below this share of the largest fade out
+SIGMA_FLOOR = 1e-6      # inverse_sqrt_by_products: singular values of S below this share of the largest fade out
 
 
 def trace_sqrt(gram: Tensor) -> Tensor:

@@ -75,7 +75,8 @@ def test_fewer_nodes_than_clusters(inverse_sqrt, n, K):
     value, gradient = nuclear(S)
     root = inverse_sqrt((S.T @ S)[None])[0]
     assert torch.allclose((S.T @ S * root).sum(), value, rtol=1e-7)
-    assert (S @ root - gradient).abs().max() < 5e-3     # noise of the dead directions, against entries of order one
+    noise = 1e-6 if inverse_sqrt is inverse_sqrt_by_eigh else 1e-3      # of the dead directions
+    assert (S @ root - gradient).abs().max() < noise
 
 
 @BOTH

@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from jbpool.config import load_config
-from jbpool.embed import EMBEDDINGS
 from jbpool.models import ClusterNet
 from jbpool.node_cluster import METHODS, make_model, run
 from jbpool.pool import POOLS, CombinedPool, JBPool
@@ -88,9 +87,11 @@ def test_every_method_beats_chance(method, tmp_path):
 
 @pytest.mark.parametrize("backbone", ["delta", "gcn", "gin", "sage", "gat", "sgc"])
 def test_every_backbone_trains(backbone, tmp_path):
-    changes = [*SMALL, f"model.backbone={backbone}", "model.layers=2", "model.hidden=16", "train.epochs=20"]
+    changes = [*SMALL, f"model.backbone={backbone}", "model.layers=2", "model.hidden=16"]
+    changes += ["train.epochs=20", "train.eval_every=5"]
     out = run(load_config("node_cluster", None, changes), tmp_path / "run", torch.device("cpu"))
-    assert out.history[-1]["loss"] < out.history[0]["loss"] or len(out.history) == 1
+    assert [row["epoch"] for row in out.history] == [5, 10, 15, 20]
+    assert out.history[-1]["loss"] < out.history[0]["loss"]
     assert out.runs[0]["epochs"] == 20
 
 
@@ -297,7 +298,6 @@ def test_a_short_run_on_the_real_sets(name, tmp_path):
     changes = [f"dataset.root={SHARED}", "train.epochs=10", "train.seeds=[0]", "train.eval_every=5"]
     out = run(load_config("node_cluster", name, changes), tmp_path / "r", torch.device("cpu"))
     assert out.history[-1]["loss"] < out.history[0]["loss"]
-    assert set(EMBEDDINGS) & set(METHODS) == set(EMBEDDINGS)
 
 
 def test_the_report_in_a_browser(tmp_path):

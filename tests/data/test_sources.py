@@ -195,9 +195,9 @@ def test_data_roots_in_order(tmp_path, monkeypatch, cache):
         Path("mine"), Path("from-env"), Path("data"), Path("../shared/data"), cache / "data"
     ]  # fmt: skip
     for root in ("mine", "from-env", "data"):
-        assert find("a/b.txt", "mine") is None or root == "mine"
         (tmp_path / root / "a").mkdir(parents=True)
-    for root in ("data", "from-env", "mine"):
+    assert find("a/b.txt", "mine") is None
+    for root in ("data", "from-env", "mine"):                   # each one goes before those written so far
         (tmp_path / root / "a" / "b.txt").write_text(root)
         assert find("a/b.txt", "mine").read_text() == root
 
