@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+from weakref import WeakKeyDictionary, ref
+
 import dgl
 import torch
 from dgl import DGLError, DGLGraph
@@ -13,6 +17,7 @@ from torch import Tensor
 
 from jbpool.checks import may_read
 from jbpool.precision import at_least_float32, full_precision
+from jbpool.sparse import Sparse, csr, multiply
 
 
 def propagate(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
@@ -40,11 +45,72 @@ def inverse_sqrt(degree: Tensor) -> Tensor:
     return torch.where(degree > floor, degree.clamp_min(floor).rsqrt(), 0)
 
 
+class _Operator(NamedTuple):
+    """A smoothing operator and what it was made from."""
+
+    sparse: Sparse
+    topology: object                            # DGL puts another one in place when edges are added or removed
+    weight: Callable[[], Tensor | None]         # a weak reference
+    settings: tuple
+
+
+_operators: WeakKeyDictionary[DGLGraph, _Operator] = WeakKeyDictionary()     # for as long as the graph lives
+
+
+def smoothing_operator(graph: DGLGraph, delta: float, edge_weight: Tensor | None, dtype: torch.dtype) -> Sparse:
+    """``(1 - delta) I + delta D^-1/2 A D^-1/2`` for weights that are not learned.
+
+    Kept with the graph, and made anew only if the graph or the weights have changed.
+    """
+    settings = (delta, dtype, None if edge_weight is None else edge_weight._version)
+    known = _operators.get(graph)
+    if not (
+        known and known.topology is graph._graph and known.weight() is edge_weight and known.settings == settings
+    ):
+        num_nodes = graph.num_nodes()
+        node = torch.arange(num_nodes, device=graph.device)
+        scale = inverse_sqrt(degree(graph, edge_weight, dtype))                         # (N,)
+
+        def rows(layout: str) -> Tensor:
+            pointers, columns, edges = graph.adj_tensors(layout)
+            row = torch.repeat_interleave(node, pointers.diff(), output_size=len(columns))
+            values = delta * scale[row] * scale[columns]
+            if edge_weight is not None:
+                values = values * edge_weight.to(dtype)[edges]
+            # The diagonal goes to the end of each row: every entry moves down by the number of rows above it.
+            pointers = pointers + torch.arange(num_nodes + 1, device=graph.device)
+            diagonal, moved = pointers[1:] - 1, torch.arange(len(columns), device=graph.device) + row
+            all_columns = columns.new_empty(len(columns) + num_nodes)
+            all_values = values.new_full((len(columns) + num_nodes,), 1 - delta)
+            all_columns[moved], all_columns[diagonal] = columns, node.to(columns.dtype)
+            all_values[moved] = values
+            return csr(pointers, all_columns, all_values, (num_nodes, num_nodes))
+
+        # A row of A X sums over the edges that arrive at a node, which DGL calls "csc".
+        sparse = Sparse(rows("csc"), rows("csr"))
+        weight = ref(edge_weight) if edge_weight is not None else lambda: None
+        known = _operators[graph] = _Operator(sparse, graph._graph, weight, settings)
+    return known.sparse
+
+
+def smooth(graph: DGLGraph, feat: Tensor, delta: float = 0.85, edge_weight: Tensor | None = None) -> Tensor:
+    """One step of Laplacian smoothing, ``X - delta (I - D^-1/2 A D^-1/2) X`` (paper Eq. 9 without weights).
+
+    It is a gradient step of length ``delta`` on the local quadratic variation of the features (paper Theorem 1).
+    A node without edges keeps ``(1 - delta)`` of its features.
+
+    Parameters: ``feat`` ``(N, D)``; ``edge_weight`` ``(E,)`` or ``None``. Returns: ``(N, D)``, float32 at least.
+    """
+    feat = at_least_float32(feat)
+    if edge_weight is None or not edge_weight.requires_grad:
+        return multiply(smoothing_operator(graph, delta, edge_weight, feat.dtype), feat)
+    scale = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).unsqueeze(-1)          # (N, 1)
+    return torch.lerp(feat, scale * propagate(graph, scale * feat, edge_weight), delta)
+
+
 def propagate_normalized(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
     """``D^-1/2 A D^-1/2 X``: ``(N, D)`` to ``(N, D)``, float32 at least."""
-    feat = at_least_float32(feat)
-    scale = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).unsqueeze(-1)      # (N, 1)
-    return scale * propagate(graph, scale * feat, edge_weight)
+    return smooth(graph, feat, 1.0, edge_weight)
 
 
 def check_graph(graph: DGLGraph) -> None:

@@ -9,19 +9,9 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 
-from jbpool.adjacency import check_edge_weight, check_feat, check_graph, propagate_normalized
+from jbpool.adjacency import check_edge_weight, check_feat, check_graph, smooth
 from jbpool.checks import check_count, check_real
-
-
-def smooth(graph: DGLGraph, feat: Tensor, delta: float = 0.85, edge_weight: Tensor | None = None) -> Tensor:
-    """One step of Laplacian smoothing, ``X - delta (I - D^-1/2 A D^-1/2) X`` (paper Eq. 9 without weights).
-
-    It is a gradient step of length ``delta`` on the local quadratic variation of the features (paper Theorem 1).
-    A node without edges keeps ``(1 - delta)`` of its features.
-
-    Parameters: ``feat`` ``(N, D)``; ``edge_weight`` ``(E,)`` or ``None``. Returns: ``(N, D)``, float32 at least.
-    """
-    return (1 - delta) * feat + delta * propagate_normalized(graph, feat, edge_weight)
+from jbpool.sparse import multiply, sparse_features
 
 
 class DeltaConv(nn.Module):
@@ -77,12 +67,14 @@ class DeltaConv(nn.Module):
         check_feat(graph, feat, self.weight, self.in_feats)
         check_edge_weight(graph, edge_weight)
         # Smooth whichever side of the product is narrower: the two commute. Sparse features have to go first.
-        if self.in_feats > self.out_feats or feat.layout == torch.sparse_csr:
+        if feat.layout == torch.sparse_csr:
+            feat = smooth(graph, multiply(sparse_features(feat), self.weight), self.delta, edge_weight)
+        elif self.in_feats > self.out_feats:
             feat = smooth(graph, feat @ self.weight, self.delta, edge_weight).to(feat.dtype)
         else:
             feat = smooth(graph, feat, self.delta, edge_weight).to(feat.dtype) @ self.weight
         if self.bias is not None:
-            feat = feat + self.bias
+            feat += self.bias               # in place: nothing keeps the product for its gradient
         return feat if self.activation is None else self.activation(feat)
 
     def extra_repr(self) -> str:
@@ -104,7 +96,7 @@ class _HeadsConv(nn.Module):
 
 # name -> (in_feats, out_feats, delta) -> a layer called with (graph, feat, edge_weight=...), ReLU included
 BACKBONES: dict[str, Callable[[int, int, float], nn.Module]] = {
-    "delta": lambda i, o, delta: DeltaConv(i, o, delta, activation=torch.relu),
+    "delta": lambda i, o, delta: DeltaConv(i, o, delta, activation=torch.relu_),
     "gcn": lambda i, o, _: dgl.nn.GraphConv(i, o, activation=torch.relu, allow_zero_in_degree=True),
     "gin": lambda i, o, _: dgl.nn.GINConv(nn.Linear(i, o), "sum", activation=torch.relu),
     "sage": lambda i, o, _: dgl.nn.SAGEConv(i, o, "mean", activation=torch.relu),

@@ -10,8 +10,9 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from jbpool.adjacency import smooth
 from jbpool.checks import lookup
-from jbpool.conv import BACKBONES, smooth
+from jbpool.conv import BACKBONES
 from jbpool.pool import ClusterPool
 
 

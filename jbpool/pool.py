@@ -25,10 +25,10 @@ from jbpool.adjacency import (
     degree,
     propagate,
     propagate_normalized,
+    smooth,
 )
 from jbpool.checks import check_cluster_sizes, check_count, check_flag, check_fraction, check_real, lookup
 from jbpool.coarsen import complete_graphs, normalized_off_diagonal
-from jbpool.conv import smooth
 from jbpool.precision import at_least_float32
 from jbpool.segment import Segments, make_segments, segment_product
 

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 
 from jbpool import svg
-from jbpool.adjacency import propagate
+from jbpool.adjacency import propagate, smooth
 from jbpool.atomic import write_text
 from jbpool.coarsen import normalized_off_diagonal
 from jbpool.config import load_config
-from jbpool.conv import smooth
 from jbpool.data import NodeData, load_nodes
 from jbpool.metrics import confusion
 from jbpool.published import CLUSTERING

@@ -57,7 +57,7 @@ def fit(
 
     Returns: the assignments ``(N, K)``, the loss, and the progress, after the last epoch.
     """
-    optimiser = torch.optim.Adam(model.parameters(), lr=config.lr)
+    optimiser = torch.optim.Adam(model.parameters(), lr=config.lr, fused=True)
     progress = Progress()
     if resume is not None:
         model.load_state_dict(resume["model"])

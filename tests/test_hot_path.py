@@ -37,8 +37,11 @@ class Watch(TorchDispatchMode):
             self.reads.append(str(func))
         out = func(*args, **(kwargs or {}))
         for tensor in out if isinstance(out, (tuple, list)) else [out]:
-            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().nbytes() // tensor.itemsize > self.largest:
-                self.largest, self.maker = tensor.untyped_storage().nbytes() // tensor.itemsize, str(func)
+            if isinstance(tensor, torch.Tensor):
+                parts = [tensor.values(), tensor.col_indices()] if tensor.layout == torch.sparse_csr else [tensor]
+                size = max(part.untyped_storage().nbytes() // part.itemsize for part in parts)
+                if size > self.largest:
+                    self.largest, self.maker = size, str(func)
         return out
 
 
