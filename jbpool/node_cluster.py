@@ -6,7 +6,6 @@ import copy
 import csv
 import io
 import time
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from jbpool.models import ClusterNet
 from jbpool.objectives import TRACES
 from jbpool.pool import LOSSES, POOLS, ClusterPool, CombinedPool, JBPool
 from jbpool.results import RunFolder, load_state, save_state
+from jbpool.starts import Starts, starts_at_once
 from jbpool.train import Progress, collapse_warning, fit
 
 METHODS = (*POOLS, *EMBEDDINGS)
@@ -171,14 +171,15 @@ class _Job:
     def train(self, seed: int) -> dict[str, Any]:
         """All restarts of a seed; the one with the lowest loss counts, and labels have no say in it."""
         best: dict[str, Any] | None = None
-        restarts = self.config.train.restarts
-        first = 0
+        restarts, first = self.config.train.restarts, 0
+        together = starts_at_once(restarts, self.data.graph.num_nodes())
         if self.unfinished is not None and self.unfinished["seed"] == seed:
-            first, best = self.unfinished["restart"], self.unfinished["best"]
-        for restart in range(first, restarts):
-            result = self.train_once(seed, restart, best)
-            if best is None or result["loss"] < best["loss"]:
-                best = result
+            first, best = self.unfinished["first"], self.unfinished["best"]
+        for start in range(first, restarts, together):
+            result = self.train_together(seed, range(start, min(start + together, restarts)), best)
+            if best is not None:
+                result["seconds"] += best["seconds"]
+            best = result if best is None or result["loss"] < best["loss"] else best | {"seconds": result["seconds"]}
         assert best is not None
         cluster = best["assign"].argmax(1)
         self.clusters[seed], self.confidence[seed] = cluster, best["assign"].amax(1)
@@ -197,18 +198,26 @@ class _Job:
             tqdm.write(f"seed {seed}: {warning}")
         return scores | {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")}
 
-    def train_once(self, seed: int, restart: int, best: dict[str, Any] | None) -> dict[str, Any]:
-        torch.manual_seed(seed + 1_000_003 * restart)
+    def train_together(self, seed: int, starts: range, best: dict[str, Any] | None) -> dict[str, Any]:
+        """Some starts of a seed trained as one model; the result of the one with the lowest loss."""
         data, device = self.data, self.device
-        model = make_model(self.config, data.feat.shape[1], self.num_clusters).to(device)
         graph = data.graph.to(device)
         weight = None if data.edge_weight is None else data.edge_weight.to(device)
-        feat = model.prepare(graph, data.feat.to(device), weight)
+        nets = []
+        for start in starts:
+            torch.manual_seed(seed + 1_000_003 * start)
+            nets.append(make_model(self.config, data.feat.shape[1], self.num_clusters).to(device))
+        feat = nets[0].prepare(graph, data.feat.to(device), weight)
+        for net in nets[1:]:
+            net.centre = nets[0].centre
+        model = Starts(nets, graph, weight)
         resume = None
-        if self.unfinished is not None and (self.unfinished["seed"], self.unfinished["restart"]) == (seed, restart):
+        if self.unfinished is not None and (self.unfinished["seed"], self.unfinished["first"]) == (seed, starts[0]):
             resume, self.unfinished = self.unfinished["training"], None
 
-        name = f"seed {seed}" + (f" start {restart + 1}/{self.config.train.restarts}" if restart else "")
+        name = f"seed {seed}"
+        if self.config.train.restarts > 1:
+            name += f" starts {starts[0] + 1}-{starts[-1] + 1} of {self.config.train.restarts}"
         with tqdm(total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5) as bar:
 
             def report(progress: Progress, row: dict[str, Any]) -> None:
@@ -219,25 +228,25 @@ class _Job:
                 )
 
             def checkpoint(training: dict[str, Any]) -> None:
-                save_state(
-                    self.out.path / "checkpoint.pt",
-                    {"config": self.out.config, "seed": seed, "restart": restart, "best": best, "training": training},
-                )
+                state = {"config": self.out.config, "seed": seed, "first": starts[0], "best": best}
+                save_state(self.out.path / "checkpoint.pt", state | {"training": training})
 
-            assign, loss, progress = fit(
-                model, graph, feat, weight, self.config.train,
+            assign, losses, progress = fit(
+                model, feat, self.config.train,
                 score=lambda assign: self.scores(assign.argmax(1).cpu()),
                 report=report, checkpoint=checkpoint, resume=resume,
             )  # fmt: skip
+        lowest = int(losses.argmin())
+        history = [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
         return {
-            "assign": assign.cpu(),
-            "loss": loss,
+            "assign": assign[lowest].cpu(),
+            "loss": losses[lowest].item(),
             "epochs": progress.epoch,
-            "restart": restart,
+            "restart": starts[lowest],
             "seconds": progress.seconds,
             "seconds_per_step": progress.seconds_per_step,
-            "history": [{"seed": seed, "restart": restart, **row} for row in asdict(progress)["history"]],
-            "state": {key: value.cpu() for key, value in model.state_dict().items()},
+            "history": history,
+            "state": {key: value.cpu() for key, value in nets[lowest].state_dict().items()},
         }
 
 

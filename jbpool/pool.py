@@ -123,9 +123,9 @@ class ClusterPool(nn.Module, ABC):
             if isinstance(layer, nn.Linear):
                 layer.reset_parameters()
 
-    def logits(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
-        """Scores whose row softmax are the assignments, ``(N, K)``."""
-        return self.mlp(feat)
+    def logits(self, graph: DGLGraph, scores: Tensor, edge_weight: Tensor | None) -> Tensor:
+        """From the scores of the MLP to those whose row softmax are the assignments: ``(N, K)`` to ``(N, K)``."""
+        return scores
 
     @abstractmethod
     def objective(self, part: Partition) -> dict[str, Tensor]:
@@ -138,7 +138,7 @@ class ClusterPool(nn.Module, ABC):
 
         Returns: ``assign`` ``(N, K)`` and the losses, name -> ``(B,)``.
         """
-        part = self._partition(graph, feat, edge_weight)
+        part = self._checked_partition(graph, feat, edge_weight)
         return part.assign, self.objective(part)
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled:
@@ -149,7 +149,7 @@ class ClusterPool(nn.Module, ABC):
         graph : a graph or a batch of graphs, both directions of every edge.
         feat : ``(N, in_feats)``.        edge_weight : ``(E,)``, finite and non-negative; ``None`` for ones.
         """
-        part = self._partition(graph, feat, edge_weight)
+        part = self._checked_partition(graph, feat, edge_weight)
         losses = self.objective(part)
         adj = segment_product(part.neighbours, part.assign, part.segments)              # (B, K, K)  S^T A S
         pooled_feat = segment_product(part.assign, feat, part.segments)                 # (B, K, D)  S^T X
@@ -161,11 +161,15 @@ class ClusterPool(nn.Module, ABC):
             losses=losses,
         )
 
-    def _partition(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Partition:
+    def _checked_partition(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Partition:
         check_graph(graph)
         check_feat(graph, feat, next(self.mlp.parameters()), self.in_feats)
         check_edge_weight(graph, edge_weight)
-        assign = at_least_float32(self.logits(graph, feat, edge_weight)).softmax(-1)    # (N, K)
+        return self.partition(graph, self.mlp(feat), edge_weight)
+
+    def partition(self, graph: DGLGraph, scores: Tensor, edge_weight: Tensor | None) -> Partition:
+        """The soft partition of the scores of the MLP, ``(N, K)``."""
+        assign = at_least_float32(self.logits(graph, scores, edge_weight)).softmax(-1)  # (N, K)
         return Partition(graph, assign, make_segments(graph.batch_num_nodes(), assign), edge_weight)
 
     def extra_repr(self) -> str:
@@ -264,9 +268,9 @@ class DMoNPool(ClusterPool):
 class DiffPool(ClusterPool):
     """DiffPool (Ying et al., NeurIPS 2018): link prediction and entropy; assignments from a message-passing layer."""
 
-    def logits(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
+    def logits(self, graph: DGLGraph, scores: Tensor, edge_weight: Tensor | None) -> Tensor:
         # A DeltaConv in place of the last dense layer: the same weights, then one smoothing step.
-        return smooth(graph, self.mlp(feat), edge_weight=edge_weight)
+        return smooth(graph, scores, edge_weight=edge_weight)
 
     def objective(self, part: Partition) -> dict[str, Tensor]:
         weight = part.edge_weight

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor
 
 from jbpool.config import TrainConfig
-from jbpool.models import ClusterNet
+from jbpool.starts import Starts
 
 
 class TrainingError(RuntimeError):
@@ -24,8 +24,8 @@ class Progress:
     """Where a training run is; with the weights and the optimiser, all that a checkpoint needs."""
 
     epoch: int = 0
-    best_loss: float = float("inf")
-    best_epoch: int = 0
+    best_loss: list[float] = field(default_factory=list)      # of each start
+    best_epoch: int = 0                                       # the last in which a start improved
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -35,30 +35,29 @@ class Progress:
 
 
 def fit(
-    model: ClusterNet,
-    graph: DGLGraph,
+    model: Starts,
     feat: Tensor,
-    edge_weight: Tensor | None,
     config: TrainConfig,
     *,
     score: Callable[[Tensor], dict[str, float]],
     report: Callable[[Progress, dict[str, Any]], None] = lambda progress, row: None,
     checkpoint: Callable[[dict[str, Any]], None] = lambda state: None,
     resume: dict[str, Any] | None = None,
-) -> tuple[Tensor, float, Progress]:
-    """Minimise the losses of the model; no label is looked at.
+) -> tuple[Tensor, Tensor, Progress]:
+    """Minimise the losses of every start; no label is looked at.
 
     Parameters
     ----------
-    feat : as ``model.prepare`` gives it.
-    score : assign -> numbers for the history, called every ``eval_every`` epochs on the assignments of that step.
+    feat : as ``prepare`` gives it.
+    score : assign ``(N, K)`` -> numbers for the history, called every ``eval_every`` epochs on the assignments that the
+        start with the lowest loss has made in that step.
     report : called after each of these with the progress and the row of the history.
     checkpoint : called with the state to keep at the same moments; ``resume`` is such a state.
 
-    Returns: the assignments ``(N, K)``, the loss, and the progress, after the last epoch.
+    Returns: the assignments ``(R, N, K)``, the losses ``(R,)``, and the progress, after the last epoch.
     """
     optimiser = torch.optim.Adam(model.parameters(), lr=config.lr, fused=True)
-    progress = Progress()
+    progress = Progress(best_loss=[float("inf")] * len(model.nets))
     if resume is not None:
         model.load_state_dict(resume["model"])
         optimiser.load_state_dict(resume["optimiser"])
@@ -68,24 +67,26 @@ def fit(
     model.train()
     while progress.epoch < config.epochs:
         began = time.perf_counter()
-        assign, losses = model(graph, feat, edge_weight)
-        loss = torch.stack([value.mean() for value in losses.values()]).sum()
+        assign, losses = model(feat)
+        loss = _total(losses)                                                       # (R,)
         optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        value = loss.item()
-        if not torch.isfinite(loss):
+        loss.sum().backward()
+        values = loss.tolist()
+        if not all(map(math.isfinite, values)):
             raise TrainingError(_diagnosis(model, feat, losses, progress.epoch))
         optimiser.step()
         progress.seconds += time.perf_counter() - began
         progress.epoch += 1
 
-        if value < progress.best_loss:
-            progress.best_loss, progress.best_epoch = value, progress.epoch
+        if any(value < best for value, best in zip(values, progress.best_loss, strict=True)):
+            progress.best_loss = [min(pair) for pair in zip(values, progress.best_loss, strict=True)]
+            progress.best_epoch = progress.epoch
         stop = config.patience is not None and progress.epoch - progress.best_epoch >= config.patience
         if progress.epoch % config.eval_every == 0 or progress.epoch == config.epochs or stop:
-            row = {"epoch": progress.epoch, "loss": value}
-            row |= {f"{name}_loss": loss.mean().item() for name, loss in losses.items()}
-            row |= score(assign.detach())
+            best = values.index(min(values))
+            row = {"epoch": progress.epoch, "restart": best, "loss": values[best]}
+            row |= {f"{name}_loss": value[best].item() for name, value in losses.items()}
+            row |= score(assign[best].detach())
             progress.history.append(row)
             report(progress, row)
             checkpoint(
@@ -101,11 +102,16 @@ def fit(
 
     model.eval()
     with torch.no_grad():
-        assign, losses = model(graph, feat, edge_weight)
-    return assign, sum(value.mean().item() for value in losses.values()), progress
+        assign, losses = model(feat)
+    return assign, _total(losses), progress
 
 
-def _diagnosis(model: ClusterNet, feat: Tensor, losses: dict[str, Tensor], epoch: int) -> str:
+def _total(losses: dict[str, Tensor]) -> Tensor:
+    """The losses of each start added up: ``(R,)``."""
+    return torch.stack(list(losses.values())).sum(0)
+
+
+def _diagnosis(model: Starts, feat: Tensor, losses: dict[str, Tensor], epoch: int) -> str:
     """Why a loss may not be a number, from what is at hand."""
     values = feat.values() if feat.layout == torch.sparse_csr else feat
     if not bool(values.isfinite().all()):
@@ -114,7 +120,7 @@ def _diagnosis(model: ClusterNet, feat: Tensor, losses: dict[str, Tensor], epoch
         cause = "the weights have grown out of bounds: lower train.lr"
     else:
         cause = "the features grew out of bounds inside the network: lower train.lr or use fewer model.layers"
-    named = ", ".join(f"{name}={value.mean().item():g}" for name, value in losses.items())
+    named = ", ".join(f"{name}={value.sum().item():g}" for name, value in losses.items())
     return f"the loss is not a number at epoch {epoch + 1} ({named}); {cause}."
 
 

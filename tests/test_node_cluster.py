@@ -13,11 +13,14 @@ import dgl
 import numpy as np
 import pytest
 import torch
+from zoo import symmetric_weights
 
 from jbpool.config import load_config
+from jbpool.data import load_nodes
 from jbpool.models import ClusterNet
 from jbpool.node_cluster import METHODS, make_model, run
 from jbpool.pool import POOLS, CombinedPool, JBPool
+from jbpool.starts import Starts
 from jbpool.train import TrainingError, collapse_warning, fit
 
 ROOT = Path(__file__).parent.parent
@@ -104,21 +107,59 @@ def test_seeds_are_repeatable_bit_for_bit(tmp_path):
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
-def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkeypatch):
-    losses = {}
-    real = run.__globals__["_Job"].train_once
+@pytest.mark.parametrize("max_nodes", [0, 600, 10_000], ids=["one by one", "two at a time", "all at once"])
+def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkeypatch, max_nodes):
+    losses, groups = {}, []
+    real = fit
 
-    def spy(self, seed, restart, best):
-        result = real(self, seed, restart, best)
-        losses[restart] = result["loss"]
-        return result
+    def spy(model, *args, **kwargs):
+        assign, loss, progress = real(model, *args, **kwargs)
+        groups.append(len(loss))
+        losses.update({len(losses) + index: value for index, value in enumerate(loss.tolist())})
+        return assign, loss, progress
 
-    monkeypatch.setattr(run.__globals__["_Job"], "train_once", spy)
+    monkeypatch.setattr("jbpool.node_cluster.fit", spy)
+    monkeypatch.setattr("jbpool.starts.MAX_NODES", max_nodes)
     config = load_config("node_cluster", None, [*SMALL, "train.restarts=4", "train.epochs=40"])
     out = run(config, tmp_path / "r", torch.device("cpu"))
-    assert len(losses) == 4
+    assert groups == {0: [1, 1, 1, 1], 600: [2, 2], 10_000: [4]}[max_nodes]
     assert out.runs[0]["loss"] == min(losses.values())
     assert out.runs[0]["restart"] == min(losses, key=losses.get)
+    stored = torch.load(tmp_path / "r" / "model.pt", weights_only=True)
+    model = make_model(config, stored["in_feats"], stored["num_clusters"])
+    model.load_state_dict(stored["state"])
+    data = load_nodes("sbm", **config.dataset.options)
+    _, again = model.eval()(data.graph, model.prepare(data.graph, data.feat), None)
+    assert again["balance"].item() == pytest.approx(out.runs[0]["loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize("method", POOLS)
+@pytest.mark.parametrize("backbone", ["delta", "sgc", "gcn"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_starts_train_together_as_they_would_alone(backbone, method, weighted):
+    """The same losses and the same gradients, for shared sparse features and weighted edges too."""
+    data = load_nodes("sbm", num_nodes=60, num_clusters=3)
+    graph = data.graph
+    weight = symmetric_weights(graph) if weighted else None
+    changes = [f"model.backbone={backbone}", f"method.name={method}", "model.layers=3", "model.mlp=[8]"]
+    config = load_config("node_cluster", None, changes)
+    torch.manual_seed(0)
+    nets = [make_model(config, data.feat.shape[1], 3) for _ in range(3)]
+    feat = nets[0].prepare(graph, data.feat, weight)
+    together = Starts(nets, graph, weight)
+    assert together.stacked == (backbone != "gcn")
+    assign, losses = together(feat)
+    sum(value.sum() for value in losses.values()).backward()
+    grads = [[parameter.grad.clone() for parameter in net.parameters()] for net in nets]
+    for index, net in enumerate(nets):
+        net.zero_grad()
+        alone, its = net(graph, feat, weight)
+        sum(value.sum() for value in its.values()).backward()
+        torch.testing.assert_close(assign[index], alone, rtol=1e-5, atol=1e-6)
+        for name in its:
+            torch.testing.assert_close(losses[name][index], its[name][0])
+        for grad, parameter in zip(grads[index], net.parameters(), strict=True):
+            torch.testing.assert_close(grad, parameter.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_kill_and_resume_equals_an_unbroken_run(tmp_path):
@@ -238,7 +279,7 @@ def test_a_loss_that_is_no_number_stops_before_the_step():
     model = ClusterNet(4, lambda width: JBPool(width, 2), layers=1, hidden=8)
     before = [parameter.clone() for parameter in model.parameters()]
     with pytest.raises(TrainingError, match=r"epoch 1 .*features hold NaN"):
-        fit(model, graph, feat, None, load_config("node_cluster").train, score=lambda assign: {})
+        fit(Starts([model], graph), feat, load_config("node_cluster").train, score=lambda assign: {})
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
@@ -273,7 +314,7 @@ def test_objectives_combine(tmp_path):
     parts = {}
     for single in (JBPool(4, 3), POOLS["mincut"](4, 3), POOLS["diffpool"](4, 3)):
         single.load_state_dict(pool.state_dict())
-        single.logits = lambda graph, feat, weight, pool=pool: pool.mlp(feat)
+        single.logits = lambda graph, scores, weight: scores                   # DiffPool without its smoothing
         parts |= single.cluster(graph, feat)[1]
     assert torch.allclose(losses["cut"], 2 * parts["cut"])
     assert torch.allclose(losses["entropy"], 0.5 * parts["entropy"])
