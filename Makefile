@@ -1,5 +1,6 @@
 # make run    set up, then cluster a generated graph: progress, scores, a report to open
-# make test   set up, then run every test
+# make test   set up, then run every test but the slow ones
+# make test-slow   the slow ones: large datasets
 # make lint   set up, then ruff and mypy
 # make env    only set up: .venv with the versions of requirements.lock
 # make lock   refresh requirements.lock from what is installed in .venv
@@ -8,7 +9,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test lint env lock clean
+.PHONY: run test test-slow lint env lock clean
 .DEFAULT_GOAL := test
 
 env: $(READY)
@@ -27,6 +28,9 @@ run: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .

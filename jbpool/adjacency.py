@@ -19,11 +19,29 @@ from jbpool.checks import may_read
 from jbpool.precision import at_least_float32, full_precision
 from jbpool.sparse import Sparse, csr, multiply
 
+# Pooled graph -> its topology and the nodes K of each of its complete graphs.
+_complete: WeakKeyDictionary[DGLGraph, tuple[object, int]] = WeakKeyDictionary()
+
+
+def mark_complete(graph: DGLGraph, num_nodes: int) -> None:
+    """Note that the graph is a batch of complete graphs of so many nodes each, edges in row-major order."""
+    _complete[graph] = (graph._graph, num_nodes)
+
+
+def complete_size(graph: DGLGraph) -> int | None:
+    """K if the graph was marked by :func:`mark_complete` and has the same edges still, else ``None``."""
+    topology, num_nodes = _complete.get(graph, (None, 0))
+    return num_nodes if topology is graph._graph else None
+
 
 def propagate(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
     """``A X``: for each node the weighted sum over its neighbours. ``(N, D)`` to ``(N, D)``, float32 at least."""
     feat = at_least_float32(feat)
     with full_precision(feat):
+        size = complete_size(graph)
+        if size is not None and edge_weight is not None:                    # a dense product per pooled graph
+            adj = edge_weight.to(feat.dtype).view(-1, size, size)           # (B, K, K)
+            return torch.bmm(adj.mT, feat.view(len(adj), size, -1)).flatten(0, 1)
         if edge_weight is None:
             return dgl.ops.copy_u_sum(graph, feat)
         return dgl.ops.u_mul_e_sum(graph, feat, edge_weight.to(feat.dtype).unsqueeze(-1))
@@ -102,7 +120,7 @@ def smooth(graph: DGLGraph, feat: Tensor, delta: float = 0.85, edge_weight: Tens
     Parameters: ``feat`` ``(N, D)``; ``edge_weight`` ``(E,)`` or ``None``. Returns: ``(N, D)``, float32 at least.
     """
     feat = at_least_float32(feat)
-    if edge_weight is None or not edge_weight.requires_grad:
+    if edge_weight is None or not (edge_weight.requires_grad or complete_size(graph)):
         return multiply(smoothing_operator(graph, delta, edge_weight, feat.dtype), feat)
     scale = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).unsqueeze(-1)          # (N, 1)
     return torch.lerp(feat, scale * propagate(graph, scale * feat, edge_weight), delta)

@@ -11,7 +11,7 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.adjacency import inverse_sqrt
+from jbpool.adjacency import inverse_sqrt, mark_complete
 
 
 def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
@@ -19,6 +19,7 @@ def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device
     graph = _complete_graphs(num_graphs, num_nodes, idtype, device).local_var()         # shared topology, own frames
     graph.set_batch_num_nodes(torch.full((num_graphs,), num_nodes, device=device))
     graph.set_batch_num_edges(torch.full((num_graphs,), num_nodes**2, device=device))
+    mark_complete(graph, num_nodes)
     return graph
 
 

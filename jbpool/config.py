@@ -1,29 +1,18 @@
-"""Typed configurations from YAML: every problem of a file reported at once, with the near miss and the choices.
-
-PyYAML alone reads ``1e-4`` as text, ``off`` as False, and keeps the last of two equal keys in silence; the loader here
-does none of the three. ``--set a.b=v`` goes through the same door as the file.
-"""
+"""The configurations of both tasks: typed sections, a line for every key; ``--set a.b=v`` as if in the file."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import re
-import types
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
-import yaml
+from jbpool.strict import ConfigError, build, read_yaml
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-
-
-class ConfigError(ValueError):
-    """All problems of a configuration, one a line."""
 
 
 @dataclass
@@ -81,12 +70,80 @@ class Config:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dicts and lists, as a file would hold them."""
-        plain = dataclasses.asdict(self)
-        plain["dataset"].update(plain["dataset"].pop("options"))
-        return plain
+        return _plain(self)
 
 
-# What runs without --cfg: no download, under a minute. The same as configs/node_cluster/sbm.yaml.
+# ---------------------------------------------------------------- graph classification
+
+
+@dataclass
+class ClassifierConfig:
+    """encoder -> [layers -> pool] x levels -> layers -> readout -> head."""
+
+    backbone: str = "gin"                           # gin, gcn, sage, gat, delta
+    layers: int = 2                                 # message-passing layers before each pool and after the last
+    hidden: int = 64                                # their width
+    delta: float = 0.85                             # backbone delta: step of the smoothing
+    pool: str = "jb"                                # jb, mincut, dmon, diffpool, or none: the same layers without pools
+    compare: list[str] = field(default_factory=list)    # further pools to run on the same folds, side by side
+    levels: int = 1                                 # pools one after another
+    ratio: float = 0.5                              # K of each level: this share of the mean size of training graphs
+    num_clusters: list[int] | None = None           # K of each level as a number, in place of ratio
+    mlp: list[int] = field(default_factory=list)    # hidden layers between the features and the clusters
+    readout: str = "mean+max"                       # mean, sum, max, or several joined by +
+    readout_of: str = "all"                         # all: what is read out before each pool counts too; last
+    norm: str = "batch"                             # batch, layer, none: after every layer
+    dropout: float = 0.0                            # in the head and after every layer
+    aux_weight: float = 1.0                         # weight of the losses of the pools
+
+
+@dataclass
+class PoolConfig:
+    """Options of the pool."""
+
+    sqrt: str = "matrix"                            # jb: matrix (the paper's) or diagonal (element-wise)
+    cluster_sizes: list[float] | None = None        # jb: known proportions, for one level
+
+
+@dataclass
+class EpochsConfig:
+    """How to train a classifier."""
+
+    epochs: int = 200
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    batch_size: int = 128                           # graphs per step, over all processes
+    seeds: list[int] = field(default_factory=lambda: [0])
+    folds: int = 10                                 # stratified folds, for sets without an official split
+    eval_every: int = 1                             # epochs between looks at the validation graphs
+    patience: int | None = 50                       # stop after so many epochs without a better validation score
+    class_weight: bool = False                      # weigh classes by the inverse of their frequency
+
+
+@dataclass
+class ClassifyConfig:
+    """One run of graph classification."""
+
+    task: str = "graph_classify"
+    dataset: DatasetConfig = field(default_factory=lambda: DatasetConfig("motifs"))
+    model: ClassifierConfig = field(default_factory=ClassifierConfig)
+    method: PoolConfig = field(default_factory=PoolConfig)
+    train: EpochsConfig = field(default_factory=EpochsConfig)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dicts and lists, as a file would hold them."""
+        return _plain(self)
+
+
+def _plain(config: Config | ClassifyConfig) -> dict[str, Any]:
+    plain = dataclasses.asdict(config)
+    plain["dataset"].update(plain["dataset"].pop("options"))
+    return plain
+
+
+TASKS: dict[str, type[Config] | type[ClassifyConfig]] = {"node_cluster": Config, "graph_classify": ClassifyConfig}
+
+# What runs without --cfg: no download, under a minute. The same as node_cluster/sbm.yaml, graph_classify/motifs.yaml.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "node_cluster": {
         "dataset": {"name": "sbm", "num_nodes": 1000, "num_clusters": 4},
@@ -94,55 +151,21 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "method": {"name": "jb"},
         "train": {"epochs": 300, "lr": 1e-3, "seeds": [0, 1, 2], "restarts": 2, "eval_every": 25},
     },
-}
-
-AT_LEAST = {
-    "model.layers": 0, "model.hidden": 1, "method.num_clusters": 1,
-    "train.epochs": 1, "train.restarts": 1, "train.eval_every": 1, "train.patience": 1,
+    "graph_classify": {
+        "dataset": {"name": "motifs"},
+        "model": {
+            "backbone": "delta", "layers": 2, "pool": "jb", "compare": ["none"], "num_clusters": [6],
+            "readout_of": "last",
+        },
+        "train": {"epochs": 40, "lr": 3e-3, "batch_size": 64, "folds": 3},
+    },
 }  # fmt: skip
 
-
-# ---------------------------------------------------------------- reading YAML
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as its 1.2 version has it: only true and false are booleans, 1e-4 is a number, keys are unique."""
-
-    def construct_mapping(self, node, deep=False):
-        seen: dict[Any, int] = {}
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                line = key_node.start_mark.line + 1
-                raise yaml.MarkedYAMLError(problem=f"key {key!r} on line {line} was given on line {seen[key]} already")
-            seen[key] = key_node.start_mark.line + 1
-        return super().construct_mapping(node, deep)
-
-
-_REPLACED = ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")
-_Loader.yaml_implicit_resolvers = {
-    first: [resolver for resolver in resolvers if resolver[0] not in _REPLACED]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$", re.IGNORECASE), list("tTfF"))
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?$|^[-+]?\.(?:inf|nan)$", re.IGNORECASE),
-    list("-+.0123456789"),
-)
-
-
-def read_yaml(text: str, where: str) -> Any:
-    """The plain Python value of a YAML text."""
-    try:
-        return yaml.load(text, Loader=_Loader)      # a subclass of SafeLoader: builds no objects
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{where}{line}: {getattr(error, 'problem', None) or error}") from None
-
-
-# ---------------------------------------------------------------- from values to a Config
+AT_LEAST = {
+    "model.layers": 0, "model.hidden": 1, "model.levels": 1, "model.num_clusters": 1, "model.aux_weight": 0,
+    "method.num_clusters": 1, "train.epochs": 1, "train.restarts": 1, "train.eval_every": 1, "train.patience": 1,
+    "train.batch_size": 1, "train.folds": 2, "train.weight_decay": 0,
+}  # fmt: skip
 
 
 def find_config(name: str, task: str) -> Path:
@@ -156,7 +179,15 @@ def find_config(name: str, task: str) -> Path:
     raise ConfigError(f"--cfg {name}: no such file.{hint} Under configs/{task}: {', '.join(known)}.")
 
 
-def load_config(task: str, name: str | None = None, changes: Sequence[str] = ()) -> Config:
+@overload
+def load_config(
+    task: Literal["node_cluster"], name: str | None = None, changes: Sequence[str] = ()
+) -> Config: ...
+@overload
+def load_config(
+    task: Literal["graph_classify"], name: str | None = None, changes: Sequence[str] = ()
+) -> ClassifyConfig: ...
+def load_config(task: str, name: str | None = None, changes: Sequence[str] = ()) -> Config | ClassifyConfig:
     """The configuration of a file (by default the embedded one) with ``--set`` changes."""
     path = None if name is None else find_config(name, task)
     where = "the default" if path is None else str(path)
@@ -178,7 +209,7 @@ def load_config(task: str, name: str | None = None, changes: Sequence[str] = ())
         for section in sections:
             inner = inner.setdefault(section, {}) if isinstance(inner.setdefault(section, {}), dict) else {}
         inner[last] = read_yaml(text, f"--set {change}")
-    config = _section(Config, values, "", where, problems)
+    config = build(TASKS[task], values, "", where, problems)
     if values.get("task", task) != task:
         problems.append(f"{where}: task is {values['task']!r}, but this is the task {task!r}")
     problems += [f"{where}: {problem}" for problem in _out_of_range(config)] if not problems else []
@@ -187,70 +218,23 @@ def load_config(task: str, name: str | None = None, changes: Sequence[str] = ())
     return config
 
 
-def _section(kind: type, values: dict, prefix: str, where: str, problems: list[str]) -> Any:
-    """A dataclass from a mapping; what does not fit is added to ``problems``."""
-    hints, known = typing.get_type_hints(kind), {item.name for item in dataclasses.fields(kind)}
-    fitting: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if kind is DatasetConfig and key not in ("name", "root"):
-            fitting.setdefault("options", {})[str(key)] = value
-        elif key not in known:
-            near = get_close_matches(str(key), known, n=1)
-            hint = f" Did you mean {prefix + near[0]!r}?" if near else ""
-            problems.append(f"{where}: {name!r} is unknown.{hint} Choose one of: {', '.join(sorted(known))}.")
-        elif dataclasses.is_dataclass(hints[key]):
-            if isinstance(value, dict):
-                fitting[key] = _section(hints[key], value, f"{name}.", where, problems)
-            else:
-                problems.append(f"{where}: {name!r} is a section, not {value!r}")
-        else:
-            try:
-                fitting[key] = _convert(value, hints[key])
-            except TypeError:
-                problems.append(f"{where}: {name}={value!r} should be {_readable(hints[key])}")
-    return kind(**fitting)
-
-
-def _convert(value: Any, kind: Any) -> Any:
-    """``value`` as the annotated type, or a ``TypeError``; a single number will do for a list of them."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in inner:
-            return None
-        return _convert(value, next(option for option in inner if option is not type(None)))
-    if origin is list:
-        return [_convert(item, inner[0]) for item in (value if isinstance(value, list) else [value])]
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise TypeError
-        return {_convert(key, inner[0]): _convert(item, inner[1]) for key, item in value.items()}
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise TypeError
-    return value
-
-
-def _readable(kind: Any) -> str:
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return " or ".join("nothing" if option is type(None) else _readable(option) for option in typing.get_args(kind))
-    if typing.get_origin(kind) is list:
-        return f"a list of {_readable(typing.get_args(kind)[0])}s"
-    if typing.get_origin(kind) is dict:
-        return "a mapping of names to numbers"
-    return {int: "whole number", float: "number", str: "text", bool: "true or false"}[kind]
-
-
-def _out_of_range(config: Config) -> list[str]:
+def _out_of_range(config: Config | ClassifyConfig) -> list[str]:
     problems = []
     for key, low in AT_LEAST.items():
         section, name = key.split(".")
-        value = getattr(getattr(config, section), name)
-        if value is not None and value < low:
+        value = getattr(getattr(config, section), name, None)
+        if value is not None and min(value if isinstance(value, list) else [value], default=low) < low:
             problems.append(f"{key}={value} should be at least {low}")
     if not config.train.lr > 0:
         problems.append(f"train.lr={config.train.lr} should be above 0")
+    if isinstance(config, ClassifyConfig):
+        if not 0 < config.model.ratio <= 1:
+            problems.append(f"model.ratio={config.model.ratio} should be above 0 and at most 1")
+        if not 0 <= config.model.dropout < 1:
+            problems.append(f"model.dropout={config.model.dropout} should be at least 0 and below 1")
+        given = config.model.num_clusters
+        if given is not None and len(given) not in (1, config.model.levels):
+            problems.append(f"model.num_clusters={given} should hold one number, or one for each of the levels")
     if not config.train.seeds:
         problems.append("train.seeds is empty: give at least one")
     if len(set(config.train.seeds)) != len(config.train.seeds):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import time
@@ -18,7 +17,8 @@ from tqdm import tqdm
 
 from jbpool.atomic import write_text
 from jbpool.checks import lookup
-from jbpool.config import Config, ConfigError, load_config
+from jbpool.clustering import ClusterProblem, collapse_warning
+from jbpool.config import Config, load_config
 from jbpool.conv import BACKBONES
 from jbpool.data import NodeData, load_nodes
 from jbpool.embed import EMBEDDINGS
@@ -28,7 +28,8 @@ from jbpool.objectives import TRACES
 from jbpool.pool import LOSSES, POOLS, ClusterPool, CombinedPool, JBPool
 from jbpool.results import RunFolder, load_state, save_state
 from jbpool.starts import Starts, starts_at_once
-from jbpool.train import Progress, collapse_warning, fit
+from jbpool.strict import ConfigError
+from jbpool.train import Progress, fit
 
 METHODS = (*POOLS, *EMBEDDINGS)
 
@@ -95,53 +96,26 @@ def run(config: Config, folder: Path, device: torch.device, resume: bool = False
 
 
 class _Job:
-    """The seeds of a run, one after another; ``seeds.pt`` keeps the finished ones, ``checkpoint.pt`` the current."""
+    """The seeds of a run, one after another."""
 
     def __init__(self, config: Config, data: NodeData, num_clusters: int, out: RunFolder, device: torch.device):
         self.config, self.data, self.num_clusters, self.out, self.device = config, data, num_clusters, out, device
         self.clusters: dict[int, Tensor] = {}
         self.confidence: dict[int, Tensor] = {}
         self.best_loss = float("inf")
-        self.unfinished: dict[str, Any] | None = None
-
-    # ------------------------------------------------------------ resuming
+        self.unfinished: dict[str, Any] = {}
 
     def load(self) -> None:
-        done, unfinished = self.out.path / "seeds.pt", self.out.path / "checkpoint.pt"
-        if done.is_file():
-            state = self.matching(load_state(done))
-            self.out.runs, self.out.history, self.out.notes = state["runs"], state["history"], state["notes"]
+        state = self.out.finished()
+        if state:
             self.clusters, self.confidence, self.best_loss = state["clusters"], state["confidence"], state["best_loss"]
-        if unfinished.is_file():
-            self.unfinished = self.matching(load_state(unfinished))
-
-    def matching(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The state, if it is of the same run; more seeds may be asked for than before."""
-        before, now = copy.deepcopy(state["config"]), copy.deepcopy(self.out.config)
-        for config in (before, now):
-            del config["train"]["seeds"]
-        if before != now:
-            raise ConfigError(f"{self.out.path} was run with another configuration: resume with its config.yaml.")
-        return state
+        self.unfinished = self.out.unfinished()
 
     def keep(self) -> None:
-        """Everything about the finished seeds, then the readable files."""
-        state = {
-            "config": self.out.config, "runs": self.out.runs, "history": self.out.history, "notes": self.out.notes,
-            "clusters": self.clusters, "confidence": self.confidence, "best_loss": self.best_loss,
-        }  # fmt: skip
-        save_state(self.out.path / "seeds.pt", state)
-        (self.out.path / "checkpoint.pt").unlink(missing_ok=True)
-        self.write()
-
-    def write(self) -> None:
-        self.out.save()
-        if self.clusters:
-            ids = np.arange(self.data.graph.num_nodes()) if self.data.ids is None else self.data.ids
-            seeds = list(self.clusters)
-            self.out.save_assign(ids, seeds, list(self.clusters.values()), list(self.confidence.values()))
-
-    # ------------------------------------------------------------ running
+        """Everything about the finished seeds, and the readable files."""
+        self.out.keep(clusters=self.clusters, confidence=self.confidence, best_loss=self.best_loss)
+        ids = np.arange(self.data.graph.num_nodes()) if self.data.ids is None else self.data.ids
+        self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
 
     def run(self) -> None:
         for seed in self.config.train.seeds:
@@ -173,7 +147,7 @@ class _Job:
         best: dict[str, Any] | None = None
         restarts, first = self.config.train.restarts, 0
         together = starts_at_once(restarts, self.data.graph.num_nodes())
-        if self.unfinished is not None and self.unfinished["seed"] == seed:
+        if self.unfinished.get("seed") == seed:
             first, best = self.unfinished["first"], self.unfinished["best"]
         for start in range(first, restarts, together):
             result = self.train_together(seed, range(start, min(start + together, restarts)), best)
@@ -210,10 +184,9 @@ class _Job:
         feat = nets[0].prepare(graph, data.feat.to(device), weight)
         for net in nets[1:]:
             net.centre = nets[0].centre
-        model = Starts(nets, graph, weight)
         resume = None
-        if self.unfinished is not None and (self.unfinished["seed"], self.unfinished["first"]) == (seed, starts[0]):
-            resume, self.unfinished = self.unfinished["training"], None
+        if (self.unfinished.get("seed"), self.unfinished.get("first")) == (seed, starts[0]):
+            resume, self.unfinished = self.unfinished["training"], {}
 
         name = f"seed {seed}"
         if self.config.train.restarts > 1:
@@ -227,15 +200,15 @@ class _Job:
                     **shown, used=row["used_clusters"], s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False
                 )
 
-            def checkpoint(training: dict[str, Any]) -> None:
-                state = {"config": self.out.config, "seed": seed, "first": starts[0], "best": best}
-                save_state(self.out.path / "checkpoint.pt", state | {"training": training})
-
-            assign, losses, progress = fit(
-                model, feat, self.config.train,
-                score=lambda assign: self.scores(assign.argmax(1).cpu()),
-                report=report, checkpoint=checkpoint, resume=resume,
+            model = Starts(nets, graph, weight)
+            problem = ClusterProblem(model, feat, lambda assign: self.scores(assign.argmax(1).cpu()))
+            progress = fit(
+                problem, self.config.train, report=report, resume=resume,
+                checkpoint=lambda training: self.out.checkpoint(
+                    seed=seed, first=starts[0], best=best, training=training
+                ),
             )  # fmt: skip
+            assign, losses = problem.finish()
         lowest = int(losses.argmin())
         history = [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
         return {

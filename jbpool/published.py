@@ -35,3 +35,14 @@ SECONDS_PER_STEP = {
     "mincut": dict(zip(DATASETS, (0.006, 0.029, 0.030, 0.061), strict=True)),
     "jb": dict(zip(DATASETS, (0.003, 0.021, 0.017, 0.048), strict=True)),
 }
+
+# Graph classification: dataset -> source -> (mean, deviation). TU: Errica et al., "A Fair Comparison of Graph Neural
+# Networks for Graph Classification" (ICLR 2020), accuracy; ogbg-molhiv: the OGB leaderboard's baselines, ROC-AUC.
+CLASSIFICATION: dict[str, dict[str, tuple[float, float]]] = {
+    "PROTEINS": {"GIN": (0.733, 0.040), "DiffPool": (0.737, 0.035)},
+    "NCI1": {"GIN": (0.800, 0.014), "DiffPool": (0.769, 0.019)},
+    "DD": {"GIN": (0.753, 0.029), "DiffPool": (0.750, 0.035)},
+    "ENZYMES": {"GIN": (0.596, 0.045), "DiffPool": (0.595, 0.056)},
+    "REDDIT-BINARY": {"GIN": (0.899, 0.019), "DiffPool": (0.891, 0.016)},
+    "ogbg-molhiv": {"GIN": (0.7558, 0.0140), "GCN": (0.7606, 0.0097)},
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
@@ -19,6 +20,7 @@ import yaml
 from torch import Tensor
 
 from jbpool.atomic import atomic_file, write_text
+from jbpool.strict import ConfigError
 
 PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
 
@@ -59,6 +61,7 @@ class RunFolder:
     runs: list[dict[str, Any]] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    compared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)     # other methods -> their runs
 
     @property
     def result(self) -> dict[str, Any]:
@@ -70,6 +73,10 @@ class RunFolder:
             "runs": self.runs,
             "mean": mean,
             "std": std,
+            "compared": {
+                method: dict(zip(("runs", "mean", "std"), (runs, *summary(runs)), strict=True))
+                for method, runs in self.compared.items()
+            },
             "notes": self.notes,
             "versions": versions(),
             "config": self.config,
@@ -77,6 +84,45 @@ class RunFolder:
 
     def start(self) -> None:
         write_text(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
+
+    # ------------------------------------------------------------ what a killed run goes on from
+
+    def finished(self) -> dict[str, Any]:
+        """What :meth:`keep` was given last; runs, history and notes are taken over. Empty if there is nothing."""
+        state = self._state("finished.pt")
+        if state:
+            self.runs, self.history, self.notes = state["runs"], state["history"], state["notes"]
+            self.compared = state["compared"]
+        return state
+
+    def unfinished(self) -> dict[str, Any]:
+        """What :meth:`checkpoint` was given last. Empty if there is nothing."""
+        return self._state("checkpoint.pt")
+
+    def _state(self, name: str) -> dict[str, Any]:
+        """The state, if it is of the same configuration; more seeds may be asked for than before."""
+        if not (self.path / name).is_file():
+            return {}
+        state = load_state(self.path / name)
+        before, now = copy.deepcopy(state["config"]), copy.deepcopy(self.config)
+        for config in (before, now):
+            del config["train"]["seeds"]
+        if before != now:
+            raise ConfigError(f"{self.path} was run with another configuration: resume with its config.yaml.")
+        return state
+
+    def checkpoint(self, **state: Any) -> None:
+        """Keep where the current run is."""
+        save_state(self.path / "checkpoint.pt", {"config": self.config, **state})
+
+    def keep(self, **state: Any) -> None:
+        """Keep the runs so far, with what else the task needs of them, and write the readable files."""
+        own = {"runs": self.runs, "history": self.history, "notes": self.notes, "compared": self.compared}
+        save_state(self.path / "finished.pt", {"config": self.config, **own, **state})
+        (self.path / "checkpoint.pt").unlink(missing_ok=True)
+        self.save()
+
+    # ------------------------------------------------------------ readable files
 
     def save(self) -> None:
         """Write result.json and history.csv."""

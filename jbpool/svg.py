@@ -1,4 +1,4 @@
-"""Small charts as SVG text: lines, bars, a heat map, points, and a graph drawn on a circle."""
+"""Small charts as SVG text: lines, bars, a heat map, points, and graphs."""
 
 from __future__ import annotations
 
@@ -154,4 +154,19 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str) -> str:
         title = f"<title>cluster {i}: {int(size[i])} nodes</title>"
         body.append(f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="{r:.1f}" fill="{colour(i)}">{title}</circle>')
         body.append(_text(x[i], y[i] + 4, str(i), extra='style="fill:#fff;font-weight:600"'))
+    return _svg(side, side, body, label)
+
+
+def network(xy: np.ndarray, edges: np.ndarray, group: np.ndarray, label: str) -> str:
+    """A small graph at given places ``(N, 2)``, edges ``(E, 2)``, nodes coloured by group."""
+    side, edge = 300, 14
+    low, high = xy.min(0), xy.max(0)
+    place = edge + (side - 2 * edge) * (xy - low) / np.maximum(high - low, 1e-9)
+    paths = "".join(
+        f"M{place[a, 0]:.1f} {place[a, 1]:.1f}L{place[b, 0]:.1f} {place[b, 1]:.1f}" for a, b in edges if a < b
+    )
+    body = [f'<path d="{paths}" fill="none" stroke="#8a8f98" stroke-opacity=".55"/>']
+    for (x, y), number in zip(place, group, strict=True):
+        title = f"<title>cluster {number}</title>"
+        body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour(int(number))}">{title}</circle>')
     return _svg(side, side, body, label)

@@ -6,18 +6,21 @@ from pathlib import Path
 import pytest
 import yaml
 
+from jbpool import graph_classify, node_cluster
 from jbpool.config import CONFIGS, DEFAULTS, ConfigError, load_config, read_yaml
-from jbpool.node_cluster import check_choices
 
-FILES = sorted((CONFIGS / "node_cluster").glob("*.yaml"))
+CHECKS = {"node_cluster": node_cluster.check_choices, "graph_classify": graph_classify.check_choices}
+FILES = sorted(CONFIGS.glob("*/*.yaml"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_file_loads_and_opens_with_its_command(path):
-    config = load_config("node_cluster", path.name)
-    check_choices(config)
-    assert path.read_text().startswith(f"# python tasks/node_cluster.py --cfg {path.name}\n")
-    assert load_config("node_cluster", path.stem) == config == load_config("node_cluster", str(path))
+    task = path.parent.name
+    config = load_config(task, path.name)
+    CHECKS[task](config)
+    command = f"# python tasks/{task}.py"
+    assert path.read_text().startswith(f"{command} --cfg {path.name}\n")
+    assert load_config(task, path.stem) == config == load_config(task, str(path))
 
 
 def test_the_paper_s_sets_have_the_paper_s_network():
@@ -27,8 +30,9 @@ def test_the_paper_s_sets_have_the_paper_s_network():
         assert (train.epochs, len(train.seeds)) == (2000, 10)
 
 
-def test_the_embedded_default_is_sbm_yaml():
+def test_the_embedded_defaults_are_files():
     assert load_config("node_cluster") == load_config("node_cluster", "sbm.yaml")
+    assert load_config("graph_classify") == load_config("graph_classify", "motifs.yaml")
 
 
 def test_a_config_survives_its_file(tmp_path):

@@ -15,13 +15,14 @@ import pytest
 import torch
 from zoo import symmetric_weights
 
+from jbpool.clustering import ClusterProblem, collapse_warning
 from jbpool.config import load_config
 from jbpool.data import load_nodes
 from jbpool.models import ClusterNet
 from jbpool.node_cluster import METHODS, make_model, run
 from jbpool.pool import POOLS, CombinedPool, JBPool
 from jbpool.starts import Starts
-from jbpool.train import TrainingError, collapse_warning, fit
+from jbpool.train import TrainingError, fit
 
 ROOT = Path(__file__).parent.parent
 TASK = [sys.executable, str(ROOT / "tasks" / "node_cluster.py")]
@@ -110,15 +111,15 @@ def test_seeds_are_repeatable_bit_for_bit(tmp_path):
 @pytest.mark.parametrize("max_nodes", [0, 600, 10_000], ids=["one by one", "two at a time", "all at once"])
 def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkeypatch, max_nodes):
     losses, groups = {}, []
-    real = fit
+    real = ClusterProblem.finish
 
-    def spy(model, *args, **kwargs):
-        assign, loss, progress = real(model, *args, **kwargs)
+    def spy(self):
+        assign, loss = real(self)
         groups.append(len(loss))
         losses.update({len(losses) + index: value for index, value in enumerate(loss.tolist())})
-        return assign, loss, progress
+        return assign, loss
 
-    monkeypatch.setattr("jbpool.node_cluster.fit", spy)
+    monkeypatch.setattr(ClusterProblem, "finish", spy)
     monkeypatch.setattr("jbpool.starts.MAX_NODES", max_nodes)
     config = load_config("node_cluster", None, [*SMALL, "train.restarts=4", "train.epochs=40"])
     out = run(config, tmp_path / "r", torch.device("cpu"))
@@ -279,7 +280,7 @@ def test_a_loss_that_is_no_number_stops_before_the_step():
     model = ClusterNet(4, lambda width: JBPool(width, 2), layers=1, hidden=8)
     before = [parameter.clone() for parameter in model.parameters()]
     with pytest.raises(TrainingError, match=r"epoch 1 .*features hold NaN"):
-        fit(Starts([model], graph), feat, load_config("node_cluster").train, score=lambda assign: {})
+        fit(ClusterProblem(Starts([model], graph), feat, lambda assign: {}), load_config("node_cluster").train)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 

@@ -160,24 +160,26 @@ _SHAPES = {
 }
 
 
-def motifs(num_graphs: int = 600, num_features: int = 8, seed: int = 0) -> GraphData:
+def motifs(num_graphs: int = 900, noise: float = 0.3, seed: int = 0) -> GraphData:
     """Small graphs of six dense groups; the class says how the groups are linked: a path, a star or a fork.
 
-    Groups, links and node features are alike in all classes, so a network that sees neighbourhoods alone has little
-    to go by. Features are noise: they tell groups apart once message passing has averaged them.
+    Each group has one of six colours, dealt at random in every graph; a node's features are its colour, one-hot, under
+    normal ``noise``. Groups, links and colours are alike in all classes: only the coarse graph tells them apart.
     """
     check_count(num_graphs, "num_graphs")
     rng = np.random.default_rng(seed)
     label = rng.permutation(np.arange(num_graphs) % len(_SHAPES))
     shapes = list(_SHAPES.values())
-    sizes, counts, sources, targets = [], [], [], []
+    sizes, counts, sources, targets, groups = [], [], [], [], []
     for graph_label in label:
-        source, target, size = _motif(rng, shapes[graph_label])
-        sizes.append(size)
+        source, target, group = _motif(rng, shapes[graph_label])
+        sizes.append(len(group))
         counts.append(len(source))
         sources.append(source)
         targets.append(target)
-    feat = rng.standard_normal((sum(sizes), num_features))
+        groups.append(group)
+    feat = np.eye(6)[np.concatenate([rng.permutation(6)[group] for group in groups])]
+    feat += noise * rng.standard_normal(feat.shape)
     return GraphData(
         name="motifs",
         sizes=torch.tensor(sizes),
@@ -191,8 +193,11 @@ def motifs(num_graphs: int = 600, num_features: int = 8, seed: int = 0) -> Graph
     )
 
 
-def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, int]:
-    """One graph: random groups of 5 to 9 nodes, two edges for each link of the shape, nodes in random order."""
+def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One graph: random groups of 5 to 9 nodes, two edges for each link of the shape, nodes in random order.
+
+    Returns: both ends of its edges, and the group of every node.
+    """
     group_sizes = rng.integers(5, 10, 6)
     first = np.cumsum(group_sizes) - group_sizes
     pairs = []
@@ -204,6 +209,9 @@ def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[
         one, other = rng.integers(group_sizes[a], size=2), rng.integers(group_sizes[b], size=2)
         pairs.append(np.stack([one + first[a], other + first[b]]))
     size = int(group_sizes.sum())
-    one, other = rng.permutation(size)[np.concatenate(pairs, axis=1)]
+    order = rng.permutation(size)
+    one, other = order[np.concatenate(pairs, axis=1)]
+    group = np.empty(size, dtype=np.int64)
+    group[order] = np.repeat(np.arange(6), group_sizes)
     source, target = undirected(one, other, size)
-    return source, target, size
+    return source, target, group

@@ -1,0 +1,218 @@
+"""The graph-classification task: data, network, seeds and folds, scores, run folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from jbpool.atomic import atomic_file
+from jbpool.checks import lookup
+from jbpool.classification import LOWER_IS_BETTER, ClassifyProblem, with_edge_sums
+from jbpool.config import ClassifyConfig
+from jbpool.conv import BACKBONES
+from jbpool.data import GraphData, load_graphs
+from jbpool.distributed import barrier, rank, world_size
+from jbpool.models import CategoryEncoder, FeatureEncoder, GraphClassifier
+from jbpool.norm import NORMS
+from jbpool.objectives import TRACES
+from jbpool.pool import POOLS, ClusterPool, JBPool
+from jbpool.results import RunFolder, save_state
+from jbpool.strict import ConfigError
+from jbpool.train import Progress, fit
+
+METHODS = (*POOLS, "none")
+READOUTS = ("mean", "sum", "max")
+PICTURED = 4            # test graphs in the report, of at most so many nodes:
+PICTURED_NODES = 120
+
+
+def check_choices(config: ClassifyConfig) -> None:
+    """Every choice by name, all problems at once."""
+    problems = []
+    choices: list[tuple[Any, str, str]] = [
+        (BACKBONES, config.model.backbone, "model.backbone"),
+        (TRACES, config.method.sqrt, "method.sqrt"),
+        (NORMS, config.model.norm, "model.norm"),
+        (dict.fromkeys(("all", "last")), config.model.readout_of, "model.readout_of"),
+        (dict.fromkeys(METHODS), config.model.pool, "model.pool"),
+        *((dict.fromkeys(METHODS), name, "model.compare") for name in config.model.compare),
+        *((dict.fromkeys(READOUTS), name, "model.readout") for name in config.model.readout.split("+")),
+    ]
+    for table, name, what in choices:
+        try:
+            lookup(table, name, what)
+        except ValueError as error:
+            problems.append(str(error))
+    methods = [config.model.pool, *config.model.compare]
+    if len(set(methods)) != len(methods):
+        problems.append(f"model.pool={config.model.pool!r} and model.compare={config.model.compare} name a pool twice.")
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
+    """K of every level: as configured, else a share of the mean size of the training graphs, level by level."""
+    levels, given = config.model.levels, config.model.num_clusters
+    if given is not None:
+        return given if len(given) == levels else given * levels
+    return [max(2, round(mean_size * config.model.ratio ** (level + 1))) for level in range(levels)]
+
+
+def make_model(config: ClassifyConfig, data: GraphData, train: Tensor, edge_columns: int = 0) -> GraphClassifier:
+    """The network of a configuration for these training graphs."""
+    model = config.model
+    width = data.feat.shape[1] - edge_columns
+    encoder: nn.Module
+    if data.feat.is_floating_point():
+        encoder = FeatureEncoder(data.batch(train).feat[:, :width], model.hidden)
+    else:
+        encoder = CategoryEncoder((data.feat[:, :width].amax(0) + 1).tolist(), model.hidden)
+    clusters = numbers_of_clusters(config, data.sizes[train].float().mean().item())
+
+    def make_pool(num_clusters: int) -> ClusterPool | None:
+        if model.pool == "none":
+            return None
+        if model.pool != "jb":
+            return POOLS[model.pool](model.hidden, num_clusters, model.mlp)
+        sizes = config.method.cluster_sizes
+        return JBPool(model.hidden, num_clusters, model.mlp, sqrt=config.method.sqrt, cluster_sizes=sizes)
+
+    return GraphClassifier(
+        encoder, [make_pool(num_clusters) for num_clusters in clusters], data.num_classes,
+        backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta, edge_feats=edge_columns,
+        readout=model.readout.split("+"), read_all=model.readout_of == "all", norm=model.norm, dropout=model.dropout,
+    )  # fmt: skip
+
+
+def run(
+    config: ClassifyConfig, folder: Path, device: torch.device, folds: Sequence[int] | None = None, resume: bool = False
+) -> RunFolder:
+    """Run a configuration into a folder; with ``resume``, what a killed run left there is not done again.
+
+    ``folds``: which of them, for a quick look; by default all.
+    """
+    check_choices(config)
+    data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
+    if data.official_split is not None:
+        if folds not in (None, [0]):
+            raise ConfigError(f"--folds: {data.name} has an official split and no folds; vary --seeds.")
+        folds = [0]
+    elif folds is None:
+        folds = range(config.train.folds)
+    for fold in folds:
+        if not 0 <= fold < config.train.folds:
+            raise ConfigError(f"--folds {fold}: there are train.folds={config.train.folds}, numbered from 0.")
+    out = RunFolder(folder, config.task, data.name, config.model.pool, config.as_dict())
+    job = _Job(config, data, out, device)
+    if resume:
+        job.load()
+    barrier()                                               # nobody removes what another is still reading
+    if rank() == 0:
+        out.start()
+        processes = f", {world_size()} processes" if world_size() > 1 else ""
+        print(f"{data!r}\n{', '.join(job.methods)}; seeds {config.train.seeds}{processes}, into {folder}")
+    for method in job.methods:
+        for seed in config.train.seeds:
+            for fold in folds:
+                job.run_fold(method, seed, fold)
+    return out
+
+
+class _Job:
+    """The folds of a run, one after another."""
+
+    def __init__(self, config: ClassifyConfig, data: GraphData, out: RunFolder, device: torch.device):
+        self.config, self.out, self.device = config, out, device
+        self.data, self.edge_columns = with_edge_sums(data)
+        self.methods = [config.model.pool, *config.model.compare]
+        self.predictions: list[dict[str, Any]] = []         # of the test graphs, one entry per finished fold
+        self.pictures: list[dict[str, Tensor]] = []
+        self.best_valid: float | None = None
+        self.unfinished: dict[str, Any] = {}
+
+    def load(self) -> None:
+        state = self.out.finished()
+        if state:
+            self.predictions, self.pictures = state["predictions"], state["pictures"]
+            self.best_valid = state["best_valid"]
+        self.unfinished = self.out.unfinished()
+
+    def run_fold(self, method: str, seed: int, fold: int) -> None:
+        runs = self.out.runs if method == self.out.method else self.out.compared.setdefault(method, [])
+        if any((run["seed"], run["fold"]) == (seed, fold) for run in runs):
+            return
+        began = time.perf_counter()
+        name = f"{method} seed {seed} fold {fold}"
+        config = replace(self.config, model=replace(self.config.model, pool=method))
+        split = self.data.split(fold, config.train.folds)
+        torch.manual_seed(1_000_003 * seed + fold)
+        model = make_model(config, self.data, split.train, self.edge_columns).to(self.device)
+        problem = ClassifyProblem(model, self.data, split, config, seed, self.device, self.edge_columns)
+        where = {"method": method, "seed": seed, "fold": fold}
+        resume = None
+        if {key: self.unfinished.get(key) for key in where} == where:
+            resume, self.unfinished = self.unfinished["training"], {}
+
+        with tqdm(total=config.train.epochs, desc=name, leave=False, mininterval=0.5, disable=rank() > 0) as bar:
+
+            def report(progress: Progress, row: dict[str, Any]) -> None:
+                bar.update(progress.epoch - bar.n)
+                shown = {key: f"{row[key]:.3f}" for key in ("loss", "pool_loss", "valid")}
+                bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
+
+            progress = fit(
+                problem, config.train, report=report, resume=resume,
+                checkpoint=(lambda state: self.out.checkpoint(**where, training=state)) if rank() == 0 else None,
+            )  # fmt: skip
+        problem.load_best()
+        scores, label = problem.predict(split.test), self.data.label[split.test]       # the one look at the test graphs
+        found = {
+            "seed": seed, "fold": fold, "metric": self.data.metric, "valid": problem.best["valid"],
+            "test": problem.metric(scores, label), "epochs": progress.epoch, "best_epoch": progress.best_epoch,
+            "seconds": time.perf_counter() - began, "seconds_per_step": progress.seconds_per_step,
+        }  # fmt: skip
+        if self.data.metric == "acc":
+            found["test_balanced"] = problem.balanced_accuracy(scores, label)
+        runs.append(found)
+        self.out.history += [{**where, **row} for row in progress.history]
+        self.predictions.append({**where, "graph": split.test, "label": label, "scores": scores})
+        if rank() > 0:
+            return
+        self._keep_best(problem, method, found["valid"], split.test)
+        self.out.keep(predictions=self.predictions, pictures=self.pictures, best_valid=self.best_valid)
+        self._save_predictions()
+        print(f"{name}: valid {found['valid']:.3f}, test {found['test']:.3f}, {progress.epoch} epochs")
+
+    def _keep_best(self, problem: ClassifyProblem, method: str, valid: float, test: Tensor) -> None:
+        """The model of the fold that did best on its validation graphs, and pictures of what it does."""
+        worse = self.best_valid is not None and (
+            valid >= self.best_valid if self.data.metric in LOWER_IS_BETTER else valid <= self.best_valid
+        )
+        if method != self.out.method or worse:
+            return
+        self.best_valid = valid
+        state = {key: value.cpu() for key, value in problem.model.state_dict().items()}
+        save_state(self.out.path / "model.pt", {"state": state, "train": problem.split.train})
+        small = test[self.data.sizes[test] <= PICTURED_NODES]
+        self.pictures = problem.clusters(small[:PICTURED].tolist())
+
+    def _save_predictions(self) -> None:
+        """``assign.npz``: for every fold and test graph its label and scores."""
+        ours = [entry for entry in self.predictions if entry["method"] == self.out.method]
+        if not ours:
+            return
+        columns: dict[str, Any] = {}
+        for key in ("graph", "label", "scores"):
+            columns[key] = torch.cat([entry[key] for entry in ours])
+        for key in ("seed", "fold"):
+            columns[key] = np.concatenate([np.full(len(entry["graph"]), entry[key]) for entry in ours])
+        with atomic_file(self.out.path / "assign.npz") as file:
+            np.savez_compressed(file, **columns)

@@ -1,0 +1,136 @@
+"""``report.html`` of a graph-classification run, made from its folder and the data."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import networkx
+import numpy as np
+import torch
+from torchmetrics.functional.classification import binary_roc
+
+from jbpool import html, svg
+from jbpool.atomic import write_text
+from jbpool.config import load_config
+from jbpool.data import GraphData, load_graphs
+from jbpool.html import number, section, spread, table
+from jbpool.metrics import confusion
+from jbpool.published import CLASSIFICATION
+from jbpool.results import load_state
+
+METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
+RUN_KEYS = ("seed", "fold", "valid", "test", "test_balanced", "epochs", "best_epoch", "seconds", "seconds_per_step")
+
+
+def write_report(folder: Path) -> Path:
+    """Make ``report.html`` in a run folder."""
+    result = json.loads((folder / "result.json").read_text())
+    config = load_config("graph_classify", str(folder / "config.yaml"))
+    data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
+    with open(folder / "history.csv", newline="") as file:
+        history = list(csv.DictReader(file))
+    with np.load(folder / "assign.npz", allow_pickle=False) as stored:
+        predictions = {key: torch.from_numpy(stored[key]) for key in stored}
+    pictures = load_state(folder / "finished.pt")["pictures"]
+    path = folder / "report.html"
+    write_text(path, page(result, data, history, predictions, pictures))
+    return path
+
+
+def page(
+    result: dict[str, Any],
+    data: GraphData,
+    history: list[dict[str, str]],
+    predictions: dict[str, torch.Tensor],
+    pictures: list[dict[str, torch.Tensor]],
+) -> str:
+    """The page as text."""
+    parts = [_scores(result), _curves(result, history)]
+    if data.metric == "acc":
+        parts.append(_confusion(data, predictions))
+    elif data.metric == "rocauc" and data.num_classes == 1:
+        parts.append(_roc(predictions))
+    parts += [_picture(data, picture) for picture in pictures]
+    parts += [_runs(result), html.settings(result)]
+    lead = f"{len(data):,} graphs of {len(data.feat) / len(data):.0f} nodes on average; runs: {len(result['runs'])}."
+    headline = {
+        f"{METRICS[data.metric]} on test graphs": number(result["mean"]["test"]),
+        "on validation graphs": number(result["mean"]["valid"]),
+    }
+    return html.page(f"{result['dataset']} classified with {result['method']}", lead, headline, result["notes"], parts)
+
+
+def _scores(result: dict[str, Any]) -> str:
+    rows = []
+    for method, scores in {result["method"]: result, **result["compared"]}.items():
+        seconds = number(scores["mean"]["seconds"])
+        rows.append((
+            method, spread(scores["mean"]["test"], scores["std"]["test"]),
+            spread(scores["mean"]["valid"], scores["std"]["valid"]), seconds, str(len(scores["runs"])),
+        ))  # fmt: skip
+    for source, (mean, deviation) in CLASSIFICATION.get(result["dataset"], {}).items():
+        rows.append((f"{source}, published", spread(mean, deviation), "-", "-", "-"))
+    note = "Mean and deviation over folds and seeds, all methods on the same folds."
+    return section("Scores", table(("pool", "test", "validation", "seconds a run", "runs"), rows), note)
+
+
+def _curves(result: dict[str, Any], history: list[dict[str, str]]) -> str:
+    first = result["runs"][0]
+    series = {}
+    for method in (result["method"], *result["compared"]):
+        where = (method, str(first["seed"]), str(first["fold"]))
+        rows = [row for row in history if (row["method"], row["seed"], row["fold"]) == where]
+        epochs = [float(row["epoch"]) for row in rows]
+        for key in ("loss", "valid") if len(result["compared"]) < 2 else ("valid",):
+            series[f"{method} {key}"] = (epochs, [float(row[key]) for row in rows])
+    note = f"Seed {first['seed']}, fold {first['fold']}: loss on training graphs, score on validation graphs."
+    return section("Learning curves", svg.lines(series, "epoch", "learning curves"), note)
+
+
+def _confusion(data: GraphData, predictions: dict[str, torch.Tensor]) -> str:
+    counts = confusion(predictions["scores"].argmax(1), predictions["label"]).numpy()
+    names = list(data.class_names or [f"class {i}" for i in range(counts.shape[0])])
+    drawing = svg.heat_map(counts, names, names[: counts.shape[1]], "confusion matrix")
+    return section("Classes (rows) and predictions (columns)", drawing, "Test graphs of all folds and seeds.")
+
+
+def _roc(predictions: dict[str, torch.Tensor]) -> str:
+    false, true, _ = binary_roc(predictions["scores"].flatten().sigmoid(), predictions["label"].flatten().long())
+    some = np.unique(np.linspace(0, len(false) - 1, 400).astype(int))
+    series = {
+        "test graphs": (false[some].tolist(), true[some].tolist()),
+        "chance": ([0.0, 1.0], [0.0, 1.0]),
+    }
+    return section("ROC curve", svg.lines(series, "share of negatives taken for positive", "ROC curve"))
+
+
+def _picture(data: GraphData, picture: dict[str, torch.Tensor]) -> str:
+    index, cluster = int(picture["graph"]), picture["cluster"].numpy()
+    graph = data.batch([index]).graph
+    edges = torch.stack(graph.edges(), dim=1).numpy()
+    drawn = networkx.Graph(edges.tolist())
+    drawn.add_nodes_from(range(graph.num_nodes()))
+    layout = networkx.spring_layout(drawn, seed=0)
+    xy = np.array([layout[node] for node in range(graph.num_nodes())])
+    used = np.unique(cluster)
+    cluster = np.searchsorted(used, cluster)
+    adj = picture["adj"].numpy()[np.ix_(used, used)]
+    both = svg.network(xy, edges, cluster, f"graph {index}")
+    both += svg.circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled")
+    note = f"{graph.num_nodes()} nodes, {len(used)} of {len(picture['adj'])} clusters used."
+    if data.metric == "acc":
+        names = data.class_names or [f"class {i}" for i in range(data.num_classes)]
+        note += f" It is a {names[int(data.label[index])]}, taken for a {names[int(picture['scores'].argmax())]}."
+    return section(f"Test graph {index}: its clusters, and pooled", f'<div class="pair">{both}</div>', note)
+
+
+def _runs(result: dict[str, Any]) -> str:
+    rows = [
+        [method, *(number(run.get(key)) for key in RUN_KEYS)]
+        for method, scores in {result["method"]: result, **result["compared"]}.items()
+        for run in scores["runs"]
+    ]
+    return section("Runs", table(("pool", *(key.replace("_", " ") for key in RUN_KEYS)), rows), wide=True)

@@ -1,0 +1,233 @@
+"""The classification network and its parts, against naive oracles."""
+
+from dataclasses import replace
+
+import dense_reference as dense
+import dgl
+import numpy as np
+import pytest
+import torch
+from zoo import ZOO, random_graph, symmetric_weights
+
+from jbpool.adjacency import complete_size, propagate
+from jbpool.classification import ClassifyProblem, with_edge_sums
+from jbpool.coarsen import complete_graphs
+from jbpool.config import load_config
+from jbpool.conv import BACKBONES, GINConv, GraphConv, SAGEConv
+from jbpool.data import load_graphs
+from jbpool.graph_classify import METHODS, make_model, numbers_of_clusters
+from jbpool.models import CategoryEncoder, FeatureEncoder, read_out
+
+CPU = torch.device("cpu")
+
+
+def small(*changes):
+    return load_config("graph_classify", None, ["train.batch_size=8", "model.hidden=16", *changes])
+
+
+# ---------------------------------------------------------------- layers
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_weighted_layers_against_dense_products(name):
+    graph = ZOO[name]()
+    weight = symmetric_weights(graph)
+    torch.manual_seed(0)
+    feat = torch.randn(graph.num_nodes(), 4)
+    A = dense.adjacency(graph, weight)
+    degree = A.sum(0)
+    share = np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0)
+
+    gcn = GraphConv(4, 3, activation=torch.relu, allow_zero_in_degree=True)
+    expected = dense.smoothed(feat.numpy(), A, 1.0) @ gcn.weight.detach().numpy() + gcn.bias.detach().numpy()
+    np.testing.assert_allclose(gcn(graph, feat, edge_weight=weight).detach(), np.maximum(expected, 0), atol=1e-5)
+
+    gin = GINConv(torch.nn.Linear(4, 3), "sum", activation=torch.relu)
+    mixed = torch.from_numpy(feat.numpy() + A.T @ feat.numpy()).float()
+    torch.testing.assert_close(gin(graph, feat, edge_weight=weight), gin.apply_func(mixed).relu())
+
+    sage = SAGEConv(4, 3, "mean", activation=torch.relu)
+    mean = torch.from_numpy(share[:, None] * (A.T @ feat.numpy())).float()
+    expected = (sage.fc_self(feat) + sage.fc_neigh(mean)).relu()
+    torch.testing.assert_close(sage(graph, feat, edge_weight=weight), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "gin", "sage"])
+def test_unweighted_layers_are_those_of_dgl(backbone):
+    graph, feat = random_graph(30, 60), torch.randn(30, 4)
+    layer = BACKBONES[backbone](4, 4, 0.85)
+    base = {"gcn": dgl.nn.GraphConv, "gin": dgl.nn.GINConv, "sage": dgl.nn.SAGEConv}[backbone]
+    assert isinstance(layer, base)
+    torch.testing.assert_close(layer(graph, feat), base.forward(layer, graph, feat))
+
+
+def test_complete_graphs_take_a_dense_product():
+    """The same numbers and gradients as edge by edge, also for weights that are not symmetric."""
+    graph = complete_graphs(3, 5, torch.int64, CPU)
+    plain = dgl.graph(graph.edges())
+    assert (complete_size(graph), complete_size(plain)) == (5, None)
+    feat = torch.randn(15, 2, dtype=torch.float64, requires_grad=True)
+    weight = torch.rand(75, dtype=torch.float64, requires_grad=True)
+    probe = torch.randn(15, 2, dtype=torch.float64)
+    results = []
+    for topology in (graph, plain):
+        out = propagate(topology, feat, weight)
+        results.append((out, *torch.autograd.grad(out, (feat, weight), probe)))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+    graph.remove_edges([0])
+    assert complete_size(graph) is None
+
+
+def test_read_out_of_packed_and_of_pooled_graphs():
+    pooled = complete_graphs(2, 3, torch.int64, CPU)
+    feat = torch.arange(12.0).view(6, 2)
+    expected = torch.tensor([[2.0, 3, 6, 9, 4, 5], [8, 9, 24, 27, 10, 11]])
+    assert torch.equal(read_out(pooled, feat, ["mean", "sum", "max"]), expected)
+    packed = dgl.batch([dgl.graph(([], []), num_nodes=3)] * 2)
+    torch.testing.assert_close(read_out(packed, feat, ["mean", "sum", "max"]), expected)
+
+
+def test_categories_are_embedded_as_ogb_does():
+    from jbpool.data.ogb_mol import import_ogb
+
+    import_ogb()
+    from ogb.graphproppred.mol_encoder import AtomEncoder
+    from ogb.utils.features import get_atom_feature_dims
+
+    theirs, dims = AtomEncoder(8), get_atom_feature_dims()
+    ours = CategoryEncoder(dims, 8)
+    ours.table.weight.data = torch.cat([table.weight.data for table in theirs.atom_embedding_list])
+    feat = torch.stack([torch.randint(0, dim, (40,)) for dim in dims], dim=1)
+    torch.testing.assert_close(ours(feat), theirs(feat))
+
+
+def test_features_are_scaled_by_the_training_graphs():
+    train = torch.randn(100, 3) * torch.tensor([1.0, 100.0, 0.0]) + 5
+    encoder = FeatureEncoder(train, 4)
+    scaled = (train - encoder.centre) * encoder.scale
+    torch.testing.assert_close(scaled.mean(0), torch.zeros(3), atol=1e-4, rtol=0)
+    torch.testing.assert_close(scaled.std(0, correction=0), torch.tensor([1.0, 1.0, 0.0]), atol=1e-4, rtol=0)
+
+
+# ---------------------------------------------------------------- the network
+
+
+@pytest.mark.parametrize("pool", METHODS)
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_every_network_trains(backbone, pool):
+    changes = [f"model.backbone={backbone}", f"model.pool={pool}", "model.compare=[]", "model.levels=2"]
+    config = small(*changes, "model.num_clusters=[4, 2]", "model.readout_of=all", "model.readout=mean+sum+max")
+    data = load_graphs("motifs", num_graphs=12)
+    model = make_model(config, data, torch.arange(12))
+    batch = data.batch(range(6))
+    scores, made = model(batch.graph, batch.feat)
+    assert scores.shape == (6, 3)
+    assert [pooled.assign.shape[1] for pooled in made] == ([] if pool == "none" else [4, 2])
+    (scores.logsumexp(1).sum() + sum(pooled.loss for pooled in made)).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize("pool", METHODS)
+def test_a_graph_is_scored_alike_in_every_company(pool):
+    data = load_graphs("motifs", num_graphs=12)
+    model = make_model(small(f"model.pool={pool}", "model.compare=[]"), data, torch.arange(12)).eval()
+    with torch.no_grad():
+        together = model(*data.batch(range(12))[:2])[0]
+        alone = torch.cat([model(*data.batch([i])[:2])[0] for i in range(12)])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("pool", ["jb", "none"])
+def test_edge_weights_flow_through(backbone, pool):
+    data = load_graphs("motifs", num_graphs=12)
+    config = small(f"model.backbone={backbone}", f"model.pool={pool}", "model.compare=[]")
+    model = make_model(config, data, torch.arange(12)).eval()
+    batch = data.batch([0])
+    weight = torch.rand(batch.graph.num_edges(), requires_grad=True)
+    model(batch.graph, batch.feat, weight)[0].sum().backward()
+    assert weight.grad.abs().sum() > 0
+
+
+def test_edge_features_reach_the_layers_before_the_first_pool():
+    data = load_graphs("motifs", num_graphs=12)
+    generator = torch.Generator().manual_seed(0)
+    kinds = torch.randint(0, 3, (len(data.source), 2), generator=generator)
+    widened, columns = with_edge_sums(replace(data, edge_feat=kinds))
+    assert columns == 6
+    first = (data.sizes.cumsum(0) - data.sizes).repeat_interleave(data.num_edges)
+    naive = torch.zeros(len(data.feat), 6)
+    for edge, node in enumerate((data.target + first).tolist()):
+        naive[node, kinds[edge, 0]] += 1
+        naive[node, 3 + kinds[edge, 1]] += 1
+    assert torch.equal(widened.feat[:, -6:], naive)
+    config = small("model.pool=jb", "model.compare=[]")
+    model = make_model(config, widened, torch.arange(12), columns)
+    assert [layer.edges is not None for block in model.blocks for layer in block] == [True, True, False, False]
+    problem = ClassifyProblem(model, widened, data.split(0, 2), config, 0, CPU, columns)
+    before = problem.predict(torch.arange(3))
+    problem.data = replace(widened, feat=torch.cat([widened.feat[:, :-6], naive.flip(1)], dim=1))
+    assert not torch.allclose(before, problem.predict(torch.arange(3)))
+
+
+def test_numbers_of_clusters():
+    by_ratio = load_config("graph_classify", "proteins", ["model.ratio=0.5", "model.levels=2"])
+    assert numbers_of_clusters(by_ratio, 40.0) == [20, 10]
+    assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5]"), 40.0) == [5, 5]
+    assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5, 3]"), 40.0) == [5, 3]
+
+
+# ---------------------------------------------------------------- losses and scores
+
+
+def problem_for(metric, label, *changes):
+    data = load_graphs("motifs", num_graphs=60)
+    width = 3 if metric == "acc" else label.shape[1]
+    data = replace(data, metric=metric, label=label, num_classes=width)
+    config = small("model.compare=[]", *changes)
+    split = load_graphs("motifs", num_graphs=60).split(0, 2)
+    return ClassifyProblem(make_model(config, data, split.train), data, split, config, 0, CPU)
+
+
+def test_unknown_labels_count_nothing():
+    label = torch.tensor([[1.0, float("nan")], [0.0, 1.0], [float("nan"), float("nan")]])
+    problem = problem_for("rocauc", torch.zeros(60, 2))
+    scores = torch.tensor([[2.0, 9.0], [-1.0, 3.0], [5.0, 5.0]], requires_grad=True)
+    loss = problem._task_loss(scores, label)
+    expected = [np.log1p(np.exp(-2)), (np.log1p(np.exp(-1)) + np.log1p(np.exp(-3))) / 2, 0.0]
+    np.testing.assert_allclose(loss.detach(), expected, rtol=1e-5)
+    loss.sum().backward()
+    assert scores.grad[0, 1] == 0
+    assert torch.equal(scores.grad[2], torch.zeros(2))
+
+
+def test_class_weights_are_those_of_the_training_graphs():
+    train = problem_for("acc", torch.zeros(60).long()).split.train
+    label = torch.zeros(60).long()
+    label[train[:1]], label[train[1:3]] = 2, 1                  # of the rest all are 0
+    weights = problem_for("acc", label, "train.class_weight=true").class_weight
+    counts = torch.tensor([len(train) - 3, 2, 1])
+    torch.testing.assert_close(weights * counts, torch.full((3,), len(train) / 3))
+    assert problem_for("acc", label).class_weight is None
+
+
+@pytest.mark.parametrize(("metric", "better"), [("acc", 0.9), ("rmse", 0.1)])
+def test_the_best_epoch_is_that_of_the_validation_score(metric, better, monkeypatch):
+    label = torch.tensor([0, 1, 2] * 20) if metric == "acc" else torch.rand(60, 1)
+    problem = problem_for(metric, label)
+    problem.sums = torch.zeros(2)
+    values = iter([0.5, better, 0.5])
+    monkeypatch.setattr(problem, "metric", lambda scores, label: next(values))
+    with torch.no_grad():
+        found = []
+        for step in range(3):
+            for parameter in problem.model.parameters():
+                parameter.fill_(float(step))
+            found.append(problem.judge(True)[0])
+    assert found == [True, True, False]
+    assert problem.best["valid"] == better
+    problem.load_best()
+    assert all(bool((parameter == 1).all()) for parameter in problem.model.parameters())
