@@ -90,7 +90,7 @@ def test_unknown_choices_are_told_together():
     changes = ["model.backbone=gccn", "method.name=mincutt", "method.objective={cutt: 1}"]
     config = load_config("node_cluster", None, changes)
     with pytest.raises(ConfigError) as caught:
-        check_choices(config)
+        node_cluster.check_choices(config)
     for words in ("Did you mean 'gcn'", "Did you mean 'mincut'", "Did you mean 'cut'"):
         assert words in str(caught.value)
 
