@@ -1,6 +1,7 @@
 # make run    set up, then cluster a generated graph: progress, scores, a report to open
 # make test   set up, then run every test but the slow ones
 # make test-slow   the slow ones: large datasets
+# make bench  the benchmarks (about twenty minutes); make bench-env first installs the peers to compare with
 # make lint   set up, then ruff and mypy
 # make env    only set up: .venv with the versions of requirements.lock
 # make lock   refresh requirements.lock from what is installed in .venv
@@ -9,7 +10,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-slow lint env lock clean
+.PHONY: run test test-slow bench bench-env lint env lock clean
 .DEFAULT_GOAL := test
 
 env: $(READY)
@@ -31,6 +32,15 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+# The peers are no part of requirements.lock: torch_scatter is compiled, which takes minutes.
+bench-env: $(READY)
+	$(BIN)/python -m pip install --disable-pip-version-check torch-geometric==2.8.1
+	$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation torch_scatter
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps torch-geometric-pool==1.0.2
+
+bench: $(READY)
+	for name in import step layer loss epoch scale; do $(BIN)/python scripts/bench_$$name.py || exit 1; done
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
-"""The paper's tables, ours beside the published figures, as Markdown.
+"""The tables of docs/reproduce.md, ours beside the published figures, as Markdown.
 
-    python scripts/table.py runs/reproduce          Table 2 (ACC and NMI) from run folders
+    python scripts/table.py runs/reproduce          the paper's Table 2 (ACC and NMI) from run folders
+    python scripts/table.py runs/reproduce_graphs   graph classification, from run folders
     python scripts/table.py --times                 Table 3 (seconds per training step), all pools timed in one run
     python scripts/table.py --times --datasets cora dblp
 """
@@ -19,19 +20,27 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 DATASETS = ("cora", "citeseer", "pubmed", "dblp")
 
 
-def clustering_table(folder: Path) -> str:
-    """Table 2 from every ``result.json`` below a folder: mean and deviation over seeds, the paper's mean beside it."""
+def load_results(folder: Path) -> list[dict]:
+    """Every ``result.json`` below a folder."""
+    results = [json.loads(path.read_text()) for path in sorted(folder.glob("*/result.json"))]
+    if not results:
+        sys.exit(f"{folder} holds no run folders; make them with scripts/reproduce.py or scripts/reproduce_graphs.py.")
+    return results
+
+
+def name_of(result: dict) -> str:
+    """The method, and the form of its square root if that is not the paper's."""
+    diagonal = result["method"] == "jb" and result["config"]["method"]["sqrt"] == "diagonal"
+    return "jb, diagonal" if diagonal else result["method"]
+
+
+def clustering_table(results: list[dict]) -> str:
+    """Table 2: mean and deviation over seeds, the paper's mean beside it."""
     from jbpool.published import CLUSTERING
 
     rows: dict[str, dict[str, dict]] = {}
-    for path in sorted(folder.glob("*/result.json")):
-        result = json.loads(path.read_text())
-        method = result["method"]
-        if method == "jb" and result["config"]["method"]["sqrt"] == "diagonal":
-            method = "jb, diagonal"
-        rows.setdefault(method, {})[result["dataset"]] = result
-    if not rows:
-        sys.exit(f"{folder} holds no run folders; make them with python scripts/reproduce.py.")
+    for result in results:
+        rows.setdefault(name_of(result), {})[result["dataset"]] = result
     head = "| method | seeds |" + "".join(f" {name} ACC | paper | {name} NMI | paper |" for name in DATASETS)
     lines = [head, "|---|---|" + "---|---|---|---|" * len(DATASETS)]
     order = [*CLUSTERING, "jb, diagonal"]
@@ -39,12 +48,33 @@ def clustering_table(folder: Path) -> str:
         seeds = "/".join(str(len(rows[method][name]["runs"])) if name in rows[method] else "-" for name in DATASETS)
         cells = [method, seeds]
         for name in DATASETS:
-            result = rows[method].get(name)
+            mine = rows[method].get(name)
             paper = CLUSTERING[method.split(",")[0]][name]
             for key, published in (("acc", paper[0]), ("nmi", paper[2])):
-                ours = "-" if result is None else f"{result['mean'][key]:.3f} ± {result['std'][key]:.3f}"
+                ours = "-" if mine is None else f"{mine['mean'][key]:.3f} ± {mine['std'][key]:.3f}"
                 cells += [ours, f"{published:.3f}"]
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def classification_table(results: list[dict]) -> str:
+    """Test scores in percent, mean and deviation over folds and seeds, their number in brackets."""
+    from jbpool.published import CLASSIFICATION
+
+    columns = ["jb", "jb, diagonal", "none", "mincut", "dmon", "diffpool"]
+    found: dict[str, dict[str, str]] = {}
+    for result in results:
+        for method, scores in {name_of(result): result, **result["compared"]}.items():
+            mean, deviation = 100 * scores["mean"]["test"], 100 * scores["std"]["test"]
+            text = f"{mean:.1f} ± {deviation:.1f} ({len(scores['runs'])})"
+            found.setdefault(result["dataset"], {})[method] = text
+    lines = ["| set |" + "".join(f" {column} |" for column in columns) + " published |"]
+    lines.append("|---|" + "---|" * (len(columns) + 1))
+    for dataset, cells in found.items():
+        known = CLASSIFICATION.get(dataset, {}).items()
+        published = ", ".join(f"{name} {100 * mean:.1f} ± {100 * deviation:.1f}" for name, (mean, deviation) in known)
+        row = [dataset, *(cells.get(column, "-") for column in columns), published or "-"]
+        lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)
 
 
@@ -95,11 +125,18 @@ def time_table(datasets: list[str], steps: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/reproduce"))
-    parser.add_argument("--times", action="store_true", help="Table 3 instead of Table 2")
+    parser.add_argument("--times", action="store_true", help="the paper's Table 3")
     parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
     parser.add_argument("--steps", type=int, default=20)
     args = parser.parse_args()
-    print(time_table(list(args.datasets), args.steps) if args.times else clustering_table(args.folder))
+    if args.times:
+        print(time_table(list(args.datasets), args.steps))
+        return
+    results = load_results(args.folder)
+    for task, make in (("node_cluster", clustering_table), ("graph_classify", classification_table)):
+        some = [result for result in results if result["task"] == task]
+        if some:
+            print(make(some))
 
 
 if __name__ == "__main__":

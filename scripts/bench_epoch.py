@@ -1,0 +1,133 @@
+"""One training epoch of graph classification, loading included: ours, and PyG with torch-geometric-pool.
+
+    python scripts/bench_epoch.py [--sets NCI1] [--rounds 5]
+
+The same network on both sides: encoder, two GIN layers with batch normalisation, jb pool, two GIN layers on the pooled
+graph, mean and max readouts of both levels, head; batches of 128 (molhiv: 512). Parameters are counted and must agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import torch
+from benchmark import missing, take_turns, write
+from torch import Tensor, nn
+
+SETS = {"NCI1": ("nci1", 128), "ogbg-molhiv": ("molhiv", 512)}
+HIDDEN = 64
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN))
+
+
+class PygClassifier(nn.Module):
+    """The network of jbpool's GraphClassifier, from PyG's and torch-geometric-pool's parts."""
+
+    def __init__(self, encoder: nn.Module, edge_columns: int, num_clusters: int, out_feats: int):
+        super().__init__()
+        from tgp.poolers import get_pooler
+        from torch_geometric.nn import DenseGINConv, GINConv
+
+        self.encoder, self.edge_columns = encoder, edge_columns
+        self.convs = nn.ModuleList(GINConv(mlp()) for _ in range(2))
+        self.edges = nn.ModuleList(nn.Linear(edge_columns, HIDDEN, bias=False) for _ in range(2 if edge_columns else 0))
+        self.dense = nn.ModuleList(DenseGINConv(mlp()) for _ in range(2))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(HIDDEN) for _ in range(4))
+        self.pool = get_pooler("jb", in_channels=HIDDEN, k=num_clusters, batched=True)
+        self.head = nn.Sequential(nn.Linear(4 * HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, out_feats))
+
+    def forward(self, batch) -> tuple[Tensor, Tensor]:
+        from torch_geometric.nn import global_max_pool, global_mean_pool
+
+        x, columns = batch.x, self.edge_columns
+        bonds = x[:, x.shape[1] - columns :].float()
+        x = self.encoder(x[:, : x.shape[1] - columns])
+        for level, conv in enumerate(self.convs):
+            x = x + self.edges[level](bonds) if columns else x
+            x = self.norms[level](conv(x, batch.edge_index).relu())
+        read = [global_mean_pool(x, batch.batch), global_max_pool(x, batch.batch)]
+        pooled = self.pool(x, adj=batch.edge_index, batch=batch.batch)
+        x = pooled.x
+        for level, conv in enumerate(self.dense):
+            x = conv(x, pooled.edge_index).relu()
+            x = self.norms[2 + level](x.flatten(0, 1)).view_as(x)
+        return self.head(torch.cat([*read, x.mean(1), x.amax(1)], dim=1)), sum(pooled.loss.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+
+    from jbpool.classification import ClassifyProblem, with_edge_sums
+    from jbpool.config import load_config
+    from jbpool.data import load_graphs
+    from jbpool.graph_classify import make_model
+
+    without = missing("torch_geometric", "torch_scatter", "tgp")
+    rows, raw = [], []
+    for name in args.sets:
+        cfg, batch_size = SETS[name]
+        data, columns = with_edge_sums(load_graphs(name))
+        split = data.split()
+        train = split.train[:4096]                                              # of molhiv a part will do
+        split = split._replace(train=train)
+        changes = [f"train.batch_size={batch_size}", f"model.hidden={HIDDEN}", "model.num_clusters=[12]"]
+        changes += ["model.dropout=0"]
+        contestants: dict[str, Callable[[], None]] = {}
+        counts = set()
+        for form in ("matrix", "diagonal"):
+            config = load_config("graph_classify", cfg, [*changes, f"method.sqrt={form}"])
+            model = make_model(config, data, train, columns)
+            problem = ClassifyProblem(model, data, split, config, 0, torch.device("cpu"), columns)
+            optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+            counts.add(sum(parameter.numel() for parameter in model.parameters()))
+
+            def epoch(problem=problem, optimiser=optimiser):
+                for batch in problem.batches(0):
+                    loss = problem.loss(batch)
+                    optimiser.zero_grad(set_to_none=True)
+                    loss.backward()
+                    optimiser.step()
+
+            contestants[f"ours, {form}"] = epoch
+        if not without:
+            import copy
+
+            from torch_geometric.data import Data
+            from torch_geometric.loader import DataLoader
+
+            graphs = []
+            for i in train.tolist():
+                cut = data.batch([i])
+                graphs.append(Data(x=cut.feat, edge_index=torch.stack(cut.graph.edges()), y=cut.label))
+            loader = DataLoader(graphs, batch_size=batch_size, shuffle=True)
+            peer = PygClassifier(copy.deepcopy(model.encoder), columns, 12, data.num_classes)
+            counts.add(sum(parameter.numel() for parameter in peer.parameters()))
+            optimiser = torch.optim.Adam(peer.parameters(), lr=1e-3)
+
+            def peer_epoch(problem=problem, peer=peer, optimiser=optimiser, loader=loader):
+                for batch in loader:
+                    scores, pool_loss = peer(batch)
+                    loss = problem._task_loss(scores, batch.y).mean() + pool_loss
+                    optimiser.zero_grad(set_to_none=True)
+                    loss.backward()
+                    optimiser.step()
+
+            contestants["PyG + tgp"] = peer_epoch
+        assert len(counts) == 1, counts
+        times = take_turns(contestants, args.rounds, warm_up=1)
+        cells = [f"{timing.median:.2f} ({timing.low:.2f}-{timing.high:.2f})" for timing in times.values()]
+        ahead = f"{times['PyG + tgp'].median / times['ours, matrix'].median:.2f}x" if not without else "-"
+        rows.append([f"{name}, {len(train)} graphs", *cells, ahead])
+        raw.append({"set": name, **{who: timing._asdict() for who, timing in times.items()}})
+    head = ["set", *(f"{who}, s" for who in contestants), "matrix ahead"]
+    write("epoch", "A training epoch with loading, median (quartiles)", head, rows, raw)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""One training step of the paper's network: ours, stock DGL, PyG, side by side.
+
+    python scripts/bench_step.py [--datasets cora dblp] [--rounds 15]
+
+All start from the same weights and must give the same assignments before anything is timed. The peers do what their
+users do: dense features, the weighted operator as edges. They minimise the element-wise form, we the exact one as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import pairwise
+
+import torch
+from benchmark import missing, take_turns, write
+from torch import Tensor, nn
+
+
+def element_wise(logits: Tensor) -> Tensor:
+    """The loss as the author's code has it."""
+    assign = logits.softmax(-1)
+    return -torch.trace(torch.sqrt(assign.T @ assign + 1e-15)) / (len(assign) * assign.shape[1]) ** 0.5
+
+
+class Peer(nn.Module):
+    """The paper's network from another library's layers: ``call`` says how one is applied."""
+
+    def __init__(self, convs, mlp, call):
+        super().__init__()
+        self.convs, self.mlp, self.call = nn.ModuleList(convs), mlp, call
+
+    def forward(self, feat: Tensor) -> Tensor:
+        for conv in self.convs:
+            feat = self.call(conv, feat).relu()
+        return self.mlp(feat)
+
+
+def peers(data, ours, without: list[str]) -> dict[str, Peer]:
+    import copy
+
+    import dgl
+
+    from jbpool.adjacency import smoothing_operator
+
+    operator = smoothing_operator(data.graph, 0.85, None, torch.float32).matrix.to_sparse_coo()
+    target, source = operator.indices().long()
+    weight = operator.values()
+    sizes = [data.feat.shape[1], *[64] * 10]
+    found = {}
+    graph = dgl.graph((source, target), num_nodes=data.graph.num_nodes())
+    convs = [dgl.nn.GraphConv(i, o, norm="none") for i, o in pairwise(sizes)]
+    for conv, our in zip(convs, ours.convs, strict=True):
+        conv.weight.data, conv.bias.data = our.weight.data.clone(), our.bias.data.clone()
+    mlp = copy.deepcopy(ours.pool.mlp)
+    found["DGL GraphConv"] = Peer(convs, mlp, lambda conv, feat: conv(graph, feat, edge_weight=weight))
+    if not without:
+        from torch_geometric.nn import GCNConv
+
+        edges = torch.stack([source, target])
+        convs = [GCNConv(i, o, normalize=False) for i, o in pairwise(sizes)]
+        for conv, our in zip(convs, ours.convs, strict=True):
+            conv.lin.weight.data, conv.bias.data = our.weight.data.T.clone(), our.bias.data.clone()
+        found["PyG GCNConv"] = Peer(convs, copy.deepcopy(mlp), lambda conv, feat: conv(feat, edges, weight))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", nargs="+", default=["cora", "citeseer", "pubmed", "dblp"])
+    parser.add_argument("--rounds", type=int, default=15)
+    args = parser.parse_args()
+
+    from jbpool.config import load_config
+    from jbpool.data import DataError, load_nodes
+    from jbpool.node_cluster import make_model
+
+    without = missing("torch_geometric")
+    rows, raw = [], []
+    for name in args.datasets:
+        try:
+            data = load_nodes(name)
+        except DataError:
+            data = load_nodes(f"{name}-sim")
+        contestants = {}
+        models = {}
+        for form in ("matrix", "diagonal"):
+            torch.manual_seed(0)
+            config = load_config("node_cluster", name, [f"method.sqrt={form}"])
+            models[form] = make_model(config, data.feat.shape[1], data.num_classes or 1)
+        dense = data.feat.to_dense() if data.feat.layout == torch.sparse_csr else data.feat
+        others = peers(data, models["matrix"], without)
+        assign, losses = models["diagonal"](data.graph, data.feat)
+        for other in others.values():
+            torch.testing.assert_close(other(dense).softmax(-1), assign, rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(element_wise(other(dense)), losses["balance"][0], rtol=1e-4, atol=1e-6)
+
+        def ours_step(model, optimiser):
+            _, losses = model(data.graph, data.feat)  # noqa: B023
+            optimiser.zero_grad(set_to_none=True)
+            losses["balance"].sum().backward()
+            optimiser.step()
+
+        def peer_step(model, optimiser):
+            loss = element_wise(model(dense))  # noqa: B023
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+
+        for form, model in models.items():
+            optimiser = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+            contestants[f"ours, {form}"] = lambda model=model, optimiser=optimiser: ours_step(model, optimiser)
+        for name_of_peer, peer in others.items():
+            optimiser = torch.optim.Adam(peer.parameters(), lr=1e-4)
+            contestants[name_of_peer] = lambda peer=peer, optimiser=optimiser: peer_step(peer, optimiser)
+        times = take_turns(contestants, args.rounds)
+        ours = times["ours, matrix"].median
+        ratios = {who: "" if who == "ours, matrix" else f", {t.median / ours:.1f}x" for who, t in times.items()}
+        rows.append([data.name, *(f"{timing}{ratios[who]}" for who, timing in times.items())])
+        raw.append({"dataset": data.name, **{who: timing._asdict() for who, timing in times.items()}})
+    head = ["set", *(f"{who}, ms" for who in contestants)]
+    write("step", "A training step, median (quartiles), and how many times ours with the exact root", head, rows, raw)
+
+
+if __name__ == "__main__":
+    main()

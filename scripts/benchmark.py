@@ -1,0 +1,88 @@
+"""What the benchmarks share: contestants in turn, medians and spread, a Markdown table and a JSON file."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+
+class Timing(NamedTuple):
+    """Seconds: the median, and the quartiles around it."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{1e3 * self.median:.2f} ({1e3 * self.low:.2f}-{1e3 * self.high:.2f})"
+
+
+def take_turns(contestants: Mapping[str, Callable[[], Any]], rounds: int = 15, warm_up: int = 3) -> dict[str, Timing]:
+    """Time each contestant once a round, so that a noisy moment hits all of them alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(warm_up + rounds):
+        for name, run in contestants.items():
+            began = time.perf_counter()
+            run()
+            if number >= warm_up:
+                seconds[name].append(time.perf_counter() - began)
+    return {
+        name: Timing(statistics.median(values), *statistics.quantiles(values, n=4)[::2])
+        for name, values in seconds.items()
+    }
+
+
+def missing(*packages: str) -> list[str]:
+    """Which of these cannot be imported; ``make bench-env`` installs the peers."""
+    gone = [package for package in packages if importlib.util.find_spec(package) is None]
+    if gone:
+        print(f"without {', '.join(gone)}: make bench-env installs the peers.\n", file=sys.stderr)
+    return gone
+
+
+def peak_bytes(run: Callable[[], Any]) -> int:
+    """The most that torch held at once during a call, beyond what it held before (CPU)."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    run()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        run()
+    held = most = 0
+    for event in sorted(recorded.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
+        if event.name() == "[memory]" and event.device_type() == torch.autograd.DeviceType.CPU:
+            held += event.nbytes()
+            most = max(most, held)
+    return most
+
+
+def peak_rss() -> float:
+    """The most memory this process has had, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def write(name: str, title: str, head: list[str], rows: list[list[str]], raw: Any) -> None:
+    """Print a Markdown table; keep the figures in runs/bench/<name>.json."""
+    import torch
+
+    print(f"{title}; {torch.get_num_threads()} threads, torch {torch.__version__}\n")
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+    path = Path("runs", "bench", f"{name}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    about = {"machine": platform.machine(), "threads": torch.get_num_threads(), "torch": torch.__version__}
+    path.write_text(json.dumps({**about, "rows": raw}, indent=2, default=str) + "\n")
