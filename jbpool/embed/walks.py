@@ -44,27 +44,22 @@ def _skip_gram(data: NodeData, walk: Callable, seed: int, name: str) -> np.ndarr
     node, context = nn.Embedding(num_nodes, DIM), nn.Embedding(num_nodes, DIM)
     nn.init.uniform_(node.weight, -0.5 / DIM, 0.5 / DIM)
     nn.init.zeros_(context.weight)
-    optimiser = torch.optim.Adam([*node.parameters(), *context.parameters()], lr=LR)
+    optimiser = torch.optim.Adam([*node.parameters(), *context.parameters()], lr=LR, fused=True)
     starts = (data.graph.in_degrees() > 0).nonzero().squeeze(1)             # a walk needs an edge to go along
-    shifts = [shift for shift in range(-WINDOW, WINDOW + 1) if shift]
+    place = torch.arange(WALK_LENGTH)
+    distance = (place[:, None] - place).abs()
+    near = (distance > 0) & (distance <= WINDOW)                            # (L, L)  places that are a pair
     for _ in trange(EPOCHS, desc=name, leave=False):
         for nodes in starts[torch.randperm(len(starts))].split(BATCH):
-            walks = walk(data.graph, nodes)                                 # (walks, length), -1 past a dead end
-            pairs = torch.cat([_pairs(walks, shift) for shift in shifts])   # (P, 2)
+            walks = walk(data.graph, nodes)                                 # (W, L), -1 past a dead end
+            reached = walks >= 0
+            pairs = near & reached[:, :, None] & reached[:, None, :]        # (W, L, L)
             other = torch.randint(num_nodes, (POOL,))                       # the same negatives for the whole step
-            centre = node(pairs[:, 0])                                      # (P, DIM)
-            near = (centre * context(pairs[:, 1])).sum(1)                   # (P,)
-            far = centre @ context(other).T                                 # (P, POOL)
-            loss = -(logsigmoid(near) + NEGATIVES * logsigmoid(-far).mean(1)).mean()
+            centre, around = node(walks.clamp_min(0)), context(walks.clamp_min(0))          # (W, L, DIM)
+            alike = logsigmoid(centre @ around.mT) * pairs                  # (W, L, L)
+            apart = logsigmoid(-centre @ context(other).T).mean(-1) * pairs.sum(-1)         # (W, L)
+            loss = -(alike.sum() + NEGATIVES * apart.sum()) / pairs.sum()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
     return node.weight.detach().numpy()
-
-
-def _pairs(walks: Tensor, shift: int) -> Tensor:
-    """(node, node ``shift`` places on) for every place of every walk, ``(P, 2)``."""
-    length = walks.shape[1]
-    one, other = (walks[:, : length - shift], walks[:, shift:]) if shift > 0 else (walks[:, -shift:], walks[:, :shift])
-    pairs = torch.stack([one.flatten(), other.flatten()], dim=1)
-    return pairs[(pairs >= 0).all(1)]
