@@ -8,7 +8,7 @@ import dgl
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import embedding, logsigmoid
 from tqdm import trange
 
 from jbpool.data import NodeData
@@ -46,20 +46,27 @@ def _skip_gram(data: NodeData, walk: Callable, seed: int, name: str) -> np.ndarr
     nn.init.zeros_(context.weight)
     optimiser = torch.optim.Adam([*node.parameters(), *context.parameters()], lr=LR, fused=True)
     starts = (data.graph.in_degrees() > 0).nonzero().squeeze(1)             # a walk needs an edge to go along
-    place = torch.arange(WALK_LENGTH)
-    distance = (place[:, None] - place).abs()
-    near = (distance > 0) & (distance <= WINDOW)                            # (L, L)  places that are a pair
     for _ in trange(EPOCHS, desc=name, leave=False):
         for nodes in starts[torch.randperm(len(starts))].split(BATCH):
             walks = walk(data.graph, nodes)                                 # (W, L), -1 past a dead end
-            reached = walks >= 0
-            pairs = near & reached[:, :, None] & reached[:, None, :]        # (W, L, L)
             other = torch.randint(num_nodes, (POOL,))                       # the same negatives for the whole step
-            centre, around = node(walks.clamp_min(0)), context(walks.clamp_min(0))          # (W, L, DIM)
-            alike = logsigmoid(centre @ around.mT) * pairs                  # (W, L, L)
-            apart = logsigmoid(-centre @ context(other).T).mean(-1) * pairs.sum(-1)         # (W, L)
-            loss = -(alike.sum() + NEGATIVES * apart.sum()) / pairs.sum()
+            loss = skip_gram_loss(walks, node.weight, context.weight, other)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
     return node.weight.detach().numpy()
+
+
+def skip_gram_loss(walks: Tensor, node: Tensor, context: Tensor, other: Tensor) -> Tensor:
+    """The mean over all pairs of places of a walk within the window, both ways; all pairs of a walk in one product.
+
+    Parameters: ``walks`` ``(W, L)``, -1 past a dead end; ``node``, ``context`` ``(N, D)``; ``other`` negatives.
+    """
+    place = torch.arange(walks.shape[1])
+    distance = (place[:, None] - place).abs()
+    reached = walks >= 0
+    pairs = (distance > 0) & (distance <= WINDOW) & reached[:, :, None] & reached[:, None, :]       # (W, L, L)
+    centre, around = embedding(walks.clamp_min(0), node), embedding(walks.clamp_min(0), context)    # (W, L, D)
+    alike = logsigmoid(centre @ around.mT) * pairs                                                  # (W, L, L)
+    apart = logsigmoid(-centre @ context[other].T).mean(-1) * pairs.sum(-1)                         # (W, L)
+    return -(alike.sum() + NEGATIVES * apart.sum()) / pairs.sum()
