@@ -179,9 +179,11 @@ class ClassifyProblem(Problem):
     # ------------------------------------------------------------ for the training loop
 
     def diagnosis(self) -> str:
+        cause = weights_diagnosis(self.model)
         if self.data.feat.is_floating_point() and not bool(self.data.feat.isfinite().all()):
-            return "the node features hold NaN or infinity: clean the data"
-        return weights_diagnosis(self.model)
+            cause = "the node features hold NaN or infinity: clean the data"
+        task, pools = self.sums.tolist()
+        return f"(task={task:g}, pools={pools:g}); {cause}"
 
     def state(self) -> dict[str, Any]:
         return {"best": self.best}

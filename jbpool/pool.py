@@ -151,8 +151,10 @@ class ClusterPool(nn.Module, ABC):
         """
         part = self._checked_partition(graph, feat, edge_weight)
         losses = self.objective(part)
-        adj = segment_product(part.neighbours, part.assign, part.segments)              # (B, K, K)  S^T A S
-        pooled_feat = segment_product(part.assign, feat, part.segments)                 # (B, K, D)  S^T X
+        rows = torch.cat([part.neighbours, at_least_float32(feat)], dim=1)              # (N, K + D)  A^T S, X
+        both = segment_product(part.assign, rows, part.segments)                        # (B, K, K + D)
+        adj = both[..., : self.num_clusters].mT                                         # (B, K, K)  S^T A S
+        pooled_feat = both[..., self.num_clusters :]                                    # (B, K, D)  S^T X
         return Pooled(
             graph=complete_graphs(adj.shape[0], self.num_clusters, graph.idtype, graph.device),
             feat=pooled_feat.flatten(0, 1).to(feat.dtype),

@@ -44,7 +44,7 @@ class Problem(ABC):
 
     @abstractmethod
     def diagnosis(self) -> str:
-        """Why the loss may not be a number."""
+        """Which loss is not a number, in brackets, and why that may be."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def fit(
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             if not math.isfinite(problem.value(loss)):
-                raise TrainingError(f"the loss is not a number at epoch {progress.epoch + 1}; {problem.diagnosis()}.")
+                raise TrainingError(f"the loss is not a number at epoch {progress.epoch + 1} {problem.diagnosis()}.")
             optimiser.step()
             progress.steps += 1
         progress.seconds += time.perf_counter() - began

@@ -13,6 +13,9 @@ import argparse
 import os
 import signal
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))        # also when started by other means than its path
 
 import command_line as cli
 

@@ -209,7 +209,9 @@ def test_resume_refuses_another_configuration(tmp_path):
 def test_ctrl_c_leaves_a_readable_folder(tmp_path):
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
     changes = settings(*SMALL, "train.epochs=100", "train.seeds=[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "train.restarts=20")
+    # A shell starts background jobs with SIGINT ignored, which children inherit.
     with subprocess.Popen([*TASK, *changes, "--out", "r"], cwd=tmp_path, env=env,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # fmt: skip
         deadline = time.monotonic() + 90
         while not (tmp_path / "r" / "result.json").exists():

@@ -1,6 +1,7 @@
 """The scripts that make tables, on folders made up here."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,18 +9,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+SHARED = ROOT.parent / "shared" / "data"
 
 
 def script(name, *args, cwd):
     command = [sys.executable, str(ROOT / "scripts" / name), *map(str, args)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "JBPOOL_DATA": str(SHARED), "XDG_CACHE_HOME": str(cwd / "cache")}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
-def write_run(folder, dataset, method, acc, nmi, sqrt="matrix"):
+def write_run(folder, dataset, method, acc, nmi, sqrt="matrix", lr=1e-4):
     folder.mkdir(parents=True)
     result = {
-        "dataset": dataset, "method": method, "runs": [{}, {}], "mean": {"acc": acc, "nmi": nmi},
-        "std": {"acc": 0.01, "nmi": 0.02}, "config": {"method": {"sqrt": sqrt}},
+        "task": "node_cluster", "dataset": dataset, "method": method, "runs": [{}, {}],
+        "mean": {"acc": acc, "nmi": nmi}, "std": {"acc": 0.01, "nmi": 0.02},
+        "config": {"method": {"sqrt": sqrt}, "train": {"lr": lr}},
     }  # fmt: skip
     (folder / "result.json").write_text(json.dumps(result))
 
@@ -27,11 +31,13 @@ def write_run(folder, dataset, method, acc, nmi, sqrt="matrix"):
 def test_table_2_has_our_figures_beside_the_paper_s(tmp_path):
     write_run(tmp_path / "r" / "a", "cora", "jb", 0.5, 0.4)
     write_run(tmp_path / "r" / "b", "cora", "jb", 0.45, 0.35, sqrt="diagonal")
+    write_run(tmp_path / "r" / "d", "cora", "jb", 0.43, 0.33, lr=5e-5)
     write_run(tmp_path / "r" / "c", "dblp", "mincut", 0.55, 0.3)
     lines = script("table.py", "r", cwd=tmp_path).stdout.splitlines()
     rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines}
     assert rows["jb"][:5] == ["2/-/-/-", "0.500 ± 0.010", "0.457", "0.400 ± 0.020", "0.351"]
     assert rows["jb, diagonal"][1:3] == ["0.450 ± 0.010", "0.457"]
+    assert rows["jb, lr 5e-5"][1] == "0.430 ± 0.010"
     assert rows["mincut"][-4:] == ["0.550 ± 0.010", "0.538", "0.300 ± 0.020", "0.297"]
     assert rows["mincut"][1] == "-"
     assert len({line.count("|") for line in lines}) == 1
@@ -43,7 +49,45 @@ def test_a_folder_without_runs(tmp_path):
     assert "scripts/reproduce.py" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["table.py", "reproduce.py", "bench_load.py", "check_env.py"])
+def test_the_table_of_graph_classification(tmp_path):
+    for name, sqrt, compared in (("all", "matrix", ["none", "dmon"]), ("diagonal", "diagonal", [])):
+        scores = {"runs": [{}] * 3, "mean": {"test": 0.75}, "std": {"test": 0.02}}
+        result = {
+            "task": "graph_classify", "dataset": "NCI1", "method": "jb", **scores,
+            "compared": {method: scores for method in compared}, "config": {"method": {"sqrt": sqrt}},
+        }  # fmt: skip
+        (tmp_path / "r" / name).mkdir(parents=True)
+        (tmp_path / "r" / name / "result.json").write_text(json.dumps(result))
+    lines = script("table.py", "r", cwd=tmp_path).stdout.splitlines()
+    head, _, row = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
+    cells = dict(zip(head, row, strict=True))
+    assert cells["jb"] == cells["jb, diagonal"] == cells["none"] == cells["dmon"] == "75.0 ± 2.0 (3)"
+    assert (cells["set"], cells["mincut"]) == ("NCI1", "-")
+    assert cells["published"] == "GIN 80.0 ± 1.4, DiffPool 76.9 ± 1.9"
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("loss", ["--largest", 4, "--rounds", 2]),
+        ("step", ["--datasets", "cora-sim", "--rounds", 2]),
+        ("scale", ["--sizes", 1e3, "--steps", 1]),
+        ("layer", ["--sets", "NCI1", "--rounds", 2]),
+        ("epoch", ["--sets", "NCI1", "--rounds", 2]),
+    ],
+)
+def test_benchmarks_run(name, args, tmp_path):
+    if name in ("layer", "epoch") and not SHARED.is_dir():
+        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
+    result = script(f"bench_{name}.py", *args, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("\n|") >= 3
+
+
+SCRIPTS = sorted(path.name for path in (ROOT / "scripts").glob("*.py") if path.name != "benchmark.py")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_every_script_opens_with_its_command(name):
     assert f"    python scripts/{name}" in (ROOT / "scripts" / name).read_text().split('"""')[1]
 
