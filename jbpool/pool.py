@@ -153,12 +153,11 @@ class ClusterPool(nn.Module, ABC):
         losses = self.objective(part)
         rows = torch.cat([part.neighbours, at_least_float32(feat)], dim=1)              # (N, K + D)  A^T S, X
         both = segment_product(part.assign, rows, part.segments)                        # (B, K, K + D)
-        adj = both[..., : self.num_clusters].mT                                         # (B, K, K)  S^T A S
-        pooled_feat = both[..., self.num_clusters :]                                    # (B, K, D)  S^T X
+        adj, pooled_feat = both.split([self.num_clusters, self.in_feats], dim=2)        # (S^T A S)^T, S^T X
         return Pooled(
             graph=complete_graphs(adj.shape[0], self.num_clusters, graph.idtype, graph.device),
             feat=pooled_feat.flatten(0, 1).to(feat.dtype),
-            edge_weight=normalized_off_diagonal(adj).flatten(),
+            edge_weight=normalized_off_diagonal(adj.mT).flatten(),
             assign=part.assign,
             losses=losses,
         )

@@ -53,7 +53,7 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
 
     num_graphs = sizes.shape[0]
     # Tall chunks waste rows on small graphs, short ones waste calls on large graphs: a quarter of the mean size.
-    height = min(256, max(32, 1 << (num_rows // num_graphs // 4).bit_length()))
+    height = min(256, max(16, 1 << (num_rows // num_graphs // 4).bit_length()))
     num_chunks = num_rows // height + num_graphs                                # sum of ceil(n / height) at most
 
     graphs = torch.arange(num_graphs, device=device)
