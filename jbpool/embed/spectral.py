@@ -42,11 +42,14 @@ def _top_eigenvectors(matrix: scipy.sparse.csr_matrix, count: int, seed: int) ->
 
 
 def sc(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
-    """Spectral clustering (Ng, Jordan, Weiss): K leading eigenvectors of ``D^-1/2 A D^-1/2``, rows of unit length."""
-    normalized, _ = _normalized(adjacency(data))
+    """Spectral clustering (Shi and Malik, 2000): the K leading eigenvectors of the random walk ``D^-1 A``.
+
+    These give the figures of the paper; rows scaled to unit length (Ng, Jordan, Weiss) give others, see
+    docs/reproduce.md.
+    """
+    normalized, degree = _normalized(adjacency(data))
     _, vectors = _top_eigenvectors(normalized, num_clusters, seed)
-    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(norm > 0, norm, 1)
+    return vectors * (degree**-0.5)[:, None]
 
 
 def netmf(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
