@@ -90,8 +90,8 @@ class DeltaConv(nn.Module):
         return f"{self.in_feats}, {self.out_feats}, delta={self.delta}, bias={self.bias is not None}"
 
 
-# DGL's own layers. Where edges have weights, sums over neighbours go through ``propagate``, which turns the complete
-# graphs that a pool makes into one dense product each: five times as fast as edge by edge, and more.
+# DGL's own layers. Sums over neighbours go through ``propagate``, which makes one dense product of each complete graph
+# that a pool returns: five times as fast as edge by edge, and more.
 
 
 class GraphConv(dgl.nn.GraphConv):
@@ -107,8 +107,6 @@ class GINConv(dgl.nn.GINConv):
     """DGL's ``GINConv`` with the sum over neighbours."""
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        if edge_weight is None:
-            return super().forward(graph, feat)
         mixed = (1 + self.eps) * feat + propagate(graph, feat, edge_weight).to(feat.dtype)
         return self.activation(self.apply_func(mixed))
 
@@ -117,8 +115,6 @@ class SAGEConv(dgl.nn.SAGEConv):
     """DGL's ``SAGEConv`` with the mean over neighbours; with edge weights, their weighted mean."""
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        if edge_weight is None:
-            return super().forward(graph, feat)
         share = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).square().unsqueeze(-1)    # (N, 1)  one over degree
         mean = (share * propagate(graph, feat, edge_weight)).to(feat.dtype)
         return self.activation(self.fc_self(feat) + self.fc_neigh(mean))

@@ -95,6 +95,12 @@ def main() -> None:
                     optimiser.step()
 
             contestants[f"ours, {form}"] = epoch
+
+        def loading(problem=problem, data=data):
+            for batch in problem.batches(0):
+                data.batch(batch.graphs)
+
+        contestants["of that loading"] = loading
         if not without:
             import copy
 
@@ -121,7 +127,7 @@ def main() -> None:
             contestants["PyG + tgp"] = peer_epoch
         assert len(counts) == 1, counts
         times = take_turns(contestants, args.rounds, warm_up=1)
-        cells = [f"{timing.median:.2f} ({timing.low:.2f}-{timing.high:.2f})" for timing in times.values()]
+        cells = [f"{timing.median:.3f} ({timing.low:.3f}-{timing.high:.3f})" for timing in times.values()]
         ahead = f"{times['PyG + tgp'].median / times['ours, matrix'].median:.2f}x" if not without else "-"
         rows.append([f"{name}, {len(train)} graphs", *cells, ahead])
         raw.append({"set": name, **{who: timing._asdict() for who, timing in times.items()}})
