@@ -17,7 +17,7 @@ from torch import Tensor
 
 from jbpool.checks import may_read
 from jbpool.precision import at_least_float32, full_precision
-from jbpool.sparse import Sparse, csr, multiply
+from jbpool.sparse import Sparse, csr, multiply, version
 
 # Pooled graph -> its topology and the nodes K of each of its complete graphs.
 _complete: WeakKeyDictionary[DGLGraph, tuple[object, int]] = WeakKeyDictionary()
@@ -80,7 +80,7 @@ def smoothing_operator(graph: DGLGraph, delta: float, edge_weight: Tensor | None
 
     Kept with the graph, and made anew only if the graph or the weights have changed.
     """
-    settings = (delta, dtype, None if edge_weight is None else edge_weight._version)
+    settings = (delta, dtype, None if edge_weight is None else version(edge_weight))
     known = _operators.get(graph)
     if not (
         known and known.topology is graph._graph and known.weight() is edge_weight and known.settings == settings
@@ -185,7 +185,8 @@ def check_edge_weight(graph: DGLGraph, edge_weight: Tensor | None) -> None:
         raise DGLError(
             f"edge_weight is on {edge_weight.device} but the graph is on {graph.device}: move one with .to(device)."
         )
-    if edge_weight.numel() and may_read(edge_weight):
+    # Weights that a pool has made need no check; if they are not finite, the loss that follows says so.
+    if edge_weight.numel() and may_read(edge_weight) and complete_size(graph) is None:
         low, high = edge_weight.detach().aminmax()               # a NaN anywhere makes both NaN
         if not (bool(low >= 0) and bool(high < float("inf"))):
             raise DGLError(

@@ -34,8 +34,8 @@ class Batch(NamedTuple):
 def with_edge_sums(data: GraphData) -> tuple[GraphData, int]:
     """Edge features as columns of the nodes: for each node, the sum of the features of its edges.
 
-    Categories become counts. It is done once for all graphs; a layer that adds ``W`` times the sum gives every message
-    its edge's embedding. Returns: the data, its ``feat`` wider, and the number of new columns.
+    Categories become counts. It is done once for all graphs; a layer adds a linear map of the sum to what a node has.
+    Returns: the data, its ``feat`` wider, and the number of new columns.
     """
     if data.edge_feat is None:
         return data, 0
@@ -73,10 +73,15 @@ class ClassifyProblem(Problem):
         self.seed, self.device, self.edge_columns = seed, device, edge_columns
         self.trained = DistributedDataParallel(model) if world_size() > 1 else model
         self.best: dict[str, Any] = {"key": None, "state": None}
-        self.class_weight: Tensor | None = None
-        if config.train.class_weight and data.metric == "acc":
-            counts = data.label[split.train].bincount(minlength=data.num_classes)
-            self.class_weight = (len(split.train) / (data.num_classes * counts.clamp_min(1))).to(device)
+        self.class_weight = self._class_weight().to(device) if config.train.class_weight else None
+
+    def _class_weight(self) -> Tensor:
+        """Of each class the inverse of its share of the training graphs; of each yes-or-no task, noes per yes."""
+        label = self.data.label[self.split.train]
+        if self.data.metric == "acc":
+            counts = label.bincount(minlength=self.data.num_classes)
+            return len(label) / (self.data.num_classes * counts.clamp_min(1))
+        return (label == 0).sum(0) / (label == 1).sum(0).clamp_min(1)
 
     # ------------------------------------------------------------ training
 
@@ -85,7 +90,9 @@ class ClassifyProblem(Problem):
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
         order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
         self.sums = torch.zeros(2)                                  # of the losses of the epoch: task, pools
-        for part in order.tensor_split(-(-len(order) // self.config.train.batch_size)):
+        # Every process needs a graph of every batch.
+        count = min(-(-len(order) // self.config.train.batch_size), len(order) // world_size())
+        for part in order.tensor_split(max(1, count)):
             yield Batch(part[rank() :: world_size()], len(part))
 
     def loss(self, batch: Batch) -> Tensor:
@@ -116,9 +123,13 @@ class ClassifyProblem(Problem):
             return functional.cross_entropy(scores, label, self.class_weight, reduction="none")
         label = label.float().view_as(scores)                                   # (B, T)
         known = label.isfinite()
-        regression = self.data.metric in LOWER_IS_BETTER
-        make = functional.mse_loss if regression else functional.binary_cross_entropy_with_logits
-        each = make(scores, torch.where(known, label, 0), reduction="none")     # (B, T)
+        label = torch.where(known, label, 0)
+        if self.data.metric in LOWER_IS_BETTER:
+            each = functional.mse_loss(scores, label, reduction="none")         # (B, T)
+        else:
+            each = functional.binary_cross_entropy_with_logits(
+                scores, label, reduction="none", pos_weight=self.class_weight
+            )
         return torch.where(known, each, 0).sum(1) / known.sum(1).clamp_min(1)
 
     # ------------------------------------------------------------ judging
@@ -142,7 +153,8 @@ class ClassifyProblem(Problem):
         """Scores ``(G, C)`` of these graphs, on the CPU."""
         self.model.eval()
         mine = torch.arange(len(graphs))[rank() :: world_size()]
-        parts = [self._forward(self.model, graphs[part])[1].cpu() for part in mine.split(self.config.train.batch_size)]
+        size = self.config.train.batch_size
+        parts = [self._forward(self.model, graphs[part])[1].cpu() for part in mine.split(size) if len(part)]
         self.model.train()
         scores = torch.zeros(len(graphs), self.data.num_classes)
         for index, values in gather((mine, torch.cat(parts) if parts else scores[:0])):

@@ -87,8 +87,8 @@ class ClassifierConfig:
     pool: str = "jb"                                # jb, mincut, dmon, diffpool, or none: the same layers without pools
     compare: list[str] = field(default_factory=list)    # further pools to run on the same folds, side by side
     levels: int = 1                                 # pools one after another
-    ratio: float = 0.5                              # K of each level: this share of the mean size of training graphs
-    num_clusters: list[int] | None = None           # K of each level as a number, in place of ratio
+    ratio: float | None = None                      # K of each level: this share of the mean size of training graphs
+    num_clusters: list[int] | None = None           # K of each level as a number; without both, ratio is 0.5
     mlp: list[int] = field(default_factory=list)    # hidden layers between the features and the clusters
     readout: str = "mean+max"                       # mean, sum, max, or several joined by +
     readout_of: str = "all"                         # all: what is read out before each pool counts too; last
@@ -196,6 +196,8 @@ def load_config(task: str, name: str | None = None, changes: Sequence[str] = ())
         values = read_yaml(path.read_text(encoding="utf-8-sig"), where) or {}
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: a mapping of sections is expected, not {type(values).__name__}")
+    if isinstance(values.get("dataset"), dict):
+        values["dataset"].setdefault("name", DEFAULTS[task]["dataset"]["name"])
     problems: list[str] = []
     if path is not None and "task" not in values:
         problems.append(f"{where}: 'task: {task}' is missing")
@@ -228,7 +230,7 @@ def _out_of_range(config: Config | ClassifyConfig) -> list[str]:
     if not config.train.lr > 0:
         problems.append(f"train.lr={config.train.lr} should be above 0")
     if isinstance(config, ClassifyConfig):
-        if not 0 < config.model.ratio <= 1:
+        if config.model.ratio is not None and not 0 < config.model.ratio <= 1:
             problems.append(f"model.ratio={config.model.ratio} should be above 0 and at most 1")
         if not 0 <= config.model.dropout < 1:
             problems.append(f"model.dropout={config.model.dropout} should be at least 0 and below 1")

@@ -28,7 +28,7 @@ from jbpool.results import RunFolder, save_state
 from jbpool.strict import ConfigError
 from jbpool.train import Progress, fit
 
-METHODS = (*POOLS, "none")
+METHODS = (*POOLS, "jb-diagonal", "none")      # jb-diagonal: jb with method.sqrt=diagonal, to stand beside jb
 READOUTS = ("mean", "sum", "max")
 PICTURED = 4            # test graphs in the report, of at most so many nodes:
 PICTURED_NODES = 120
@@ -51,19 +51,16 @@ def check_choices(config: ClassifyConfig) -> None:
             lookup(table, name, what)
         except ValueError as error:
             problems.append(str(error))
-    methods = [config.model.pool, *config.model.compare]
-    if len(set(methods)) != len(methods):
-        problems.append(f"model.pool={config.model.pool!r} and model.compare={config.model.compare} name a pool twice.")
     if problems:
         raise ConfigError("\n".join(problems))
 
 
 def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
     """K of every level: as configured, else a share of the mean size of the training graphs, level by level."""
-    levels, given = config.model.levels, config.model.num_clusters
-    if given is not None:
+    levels, given, ratio = config.model.levels, config.model.num_clusters, config.model.ratio
+    if given is not None and ratio is None:
         return given if len(given) == levels else given * levels
-    return [max(2, round(mean_size * config.model.ratio ** (level + 1))) for level in range(levels)]
+    return [max(2, round(mean_size * (ratio or 0.5) ** (level + 1))) for level in range(levels)]
 
 
 def make_model(config: ClassifyConfig, data: GraphData, train: Tensor, edge_columns: int = 0) -> GraphClassifier:
@@ -80,10 +77,10 @@ def make_model(config: ClassifyConfig, data: GraphData, train: Tensor, edge_colu
     def make_pool(num_clusters: int) -> ClusterPool | None:
         if model.pool == "none":
             return None
-        if model.pool != "jb":
+        if not model.pool.startswith("jb"):
             return POOLS[model.pool](model.hidden, num_clusters, model.mlp)
-        sizes = config.method.cluster_sizes
-        return JBPool(model.hidden, num_clusters, model.mlp, sqrt=config.method.sqrt, cluster_sizes=sizes)
+        sqrt = "diagonal" if model.pool == "jb-diagonal" else config.method.sqrt
+        return JBPool(model.hidden, num_clusters, model.mlp, sqrt=sqrt, cluster_sizes=config.method.cluster_sizes)
 
     return GraphClassifier(
         encoder, [make_pool(num_clusters) for num_clusters in clusters], data.num_classes,
@@ -101,6 +98,10 @@ def run(
     """
     check_choices(config)
     data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
+    if data.metric == "acc" and data.num_classes < 2:
+        raise ConfigError(f"{data.name} has one class: there is nothing to tell apart.")
+    if config.train.batch_size < world_size():
+        raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
     if data.official_split is not None:
         if folds not in (None, [0]):
             raise ConfigError(f"--folds: {data.name} has an official split and no folds; vary --seeds.")
@@ -132,7 +133,7 @@ class _Job:
     def __init__(self, config: ClassifyConfig, data: GraphData, out: RunFolder, device: torch.device):
         self.config, self.out, self.device = config, out, device
         self.data, self.edge_columns = with_edge_sums(data)
-        self.methods = [config.model.pool, *config.model.compare]
+        self.methods = list(dict.fromkeys([config.model.pool, *config.model.compare]))
         self.predictions: list[dict[str, Any]] = []         # of the test graphs, one entry per finished fold
         self.pictures: list[dict[str, Tensor]] = []
         self.best_valid: float | None = None
@@ -187,8 +188,8 @@ class _Job:
         if rank() > 0:
             return
         self._keep_best(problem, method, found["valid"], split.test)
+        self._save_predictions()                            # before the fold counts as finished
         self.out.keep(predictions=self.predictions, pictures=self.pictures, best_valid=self.best_valid)
-        self._save_predictions()
         print(f"{name}: valid {found['valid']:.3f}, test {found['test']:.3f}, {progress.epoch} epochs")
 
     def _keep_best(self, problem: ClassifyProblem, method: str, valid: float, test: Tensor) -> None:

@@ -82,15 +82,23 @@ class ClusterNet(nn.Module):
 
 
 class FeatureEncoder(nn.Module):
-    """Node features, each brought to mean 0 and deviation 1 over the training graphs, to ``hidden`` numbers."""
+    """Node features, each brought to mean 0 and deviation 1 over the training graphs, to ``hidden`` numbers.
+
+    A label that few training graphs have, or none, must not come in as a huge number elsewhere: columns of zeros and
+    ones are scaled by 10 at most, and a number that is the same in all training graphs does not count.
+    """
 
     centre: Tensor
     scale: Tensor
 
     def __init__(self, train_feat: Tensor, hidden: int):
         super().__init__()
+        deviation = train_feat.std(0, correction=0)
+        is_label = ((train_feat == 0) | (train_feat == 1)).all(0)
         self.register_buffer("centre", train_feat.mean(0))
-        self.register_buffer("scale", 1 / train_feat.std(0, correction=0).clamp_min(1e-6))
+        self.register_buffer(
+            "scale", torch.where(is_label, 1 / deviation.clamp_min(0.1), deviation.pow(-1).nan_to_num(posinf=0.0))
+        )
         self.linear = nn.Linear(train_feat.shape[1], hidden)
 
     def forward(self, feat: Tensor) -> Tensor:
@@ -116,7 +124,7 @@ class CategoryEncoder(nn.Module):
 
 
 class _Layer(nn.Module):
-    """Message passing, normalisation, dropout; edge features join the messages where there are any."""
+    """Message passing, normalisation, dropout; where there are edge features, each node adds those of its edges."""
 
     def __init__(self, conv: nn.Module, hidden: int, edge_feats: int, norm: str, dropout: float):
         super().__init__()
@@ -124,9 +132,10 @@ class _Layer(nn.Module):
         self.edges = nn.Linear(edge_feats, hidden, bias=False) if edge_feats else None
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, edge_sum: Tensor | None) -> Tensor:
+        feat = self.conv(graph, feat, edge_weight=edge_weight)
         if self.edges is not None:
             feat = feat + self.edges(edge_sum)
-        return self.dropout(self.norm(self.conv(graph, feat, edge_weight=edge_weight)))
+        return self.dropout(self.norm(feat))
 
 
 def read_out(graph: DGLGraph, feat: Tensor, kinds: Sequence[str]) -> Tensor:

@@ -108,7 +108,16 @@ class RunFolder:
         for config in (before, now):
             del config["train"]["seeds"]
         if before != now:
-            raise ConfigError(f"{self.path} was run with another configuration: resume with its config.yaml.")
+            other = [
+                f"{section}.{key}"
+                for section in sorted(before.keys() & now.keys())
+                if isinstance(before[section], dict)
+                for key in sorted(before[section].keys() | now[section].keys())
+                if before[section].get(key) != now[section].get(key)
+            ]
+            raise ConfigError(
+                f"{self.path} was run with another configuration ({', '.join(other)}): resume with its config.yaml."
+            )
         return state
 
     def checkpoint(self, **state: Any) -> None:

@@ -34,6 +34,11 @@ def csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int
         return torch.sparse_csr_tensor(pointers, columns, values, shape, check_invariants=False)
 
 
+def version(tensor: Tensor) -> object:
+    """Changes when the tensor is written to. Inference tensors keep no count: theirs is never the same twice."""
+    return object() if tensor.is_inference() else tensor._version
+
+
 def multiply(sparse: Sparse, dense: Tensor) -> Tensor:
     """``M X``: ``(M, N)`` and ``(N, D)`` to ``(M, D)``."""
     return _Multiply.apply(dense, sparse)
@@ -63,12 +68,12 @@ _features: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 def sparse_features(feat: Tensor) -> Sparse:
     """A CSR feature matrix ``(N, D)`` for :func:`multiply`."""
-    version = (feat._version, feat.values()._version)
+    versions = (version(feat), version(feat.values()))
     known = _features.get(feat)
-    if known is None or known[0] != version:
+    if known is None or known[0] != versions:
         height, width = feat.shape
         by_column = feat.to_sparse_csc()
-        known = version, Sparse(
+        known = versions, Sparse(
             csr(feat.crow_indices(), feat.col_indices(), feat.values().clone(), (height, width)),
             csr(by_column.ccol_indices(), by_column.row_indices(), by_column.values(), (width, height)),
         )

@@ -4,8 +4,8 @@
     python scripts/reproduce_graphs.py --sets proteins --folds 0,1  a quick look
     python scripts/table.py runs/reproduce_graphs                   the table, at any time
 
-Each set has two folders under runs/reproduce_graphs: one compares jb (exact root), none, mincut, dmon and diffpool; the
-other is jb with the element-wise root. Finished folds are not run again.
+Each set has two folders under runs/reproduce_graphs, jb with both roots beside none, and the other pools, all on the
+same folds. Finished folds are not run again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SETS = ("proteins", "mutag", "enzymes", "nci1", "dd", "reddit-binary", "molhiv")
 FORMS = {
-    "all": ["model.compare=[none, mincut, dmon, diffpool]"],
-    "diagonal": ["method.sqrt=diagonal"],
+    "flat": ["model.compare=[none, jb-diagonal]"],
+    "pools": ["model.pool=mincut", "model.compare=[dmon, diffpool]"],
 }
 
 

@@ -71,7 +71,7 @@ def classification_table(results: list[dict]) -> str:
         for method, scores in {name_of(result): result, **result["compared"]}.items():
             mean, deviation = 100 * scores["mean"]["test"], 100 * scores["std"]["test"]
             text = f"{mean:.1f} ± {deviation:.1f} ({len(scores['runs'])})"
-            found.setdefault(result["dataset"], {})[method] = text
+            found.setdefault(result["dataset"], {})[method.replace("-", ", ")] = text
     lines = ["| set |" + "".join(f" {column} |" for column in columns) + " published |"]
     lines.append("|---|" + "---|" * (len(columns) + 1))
     for dataset, cells in found.items():

@@ -84,7 +84,7 @@ def run_folder(args: argparse.Namespace, task: str) -> Path:
     if args.out is not None:
         folder = Path(args.out)
     elif args.resume:
-        earlier = sorted(base.glob(f"{name}-*"))
+        earlier = sorted(base.glob(f"{name}-" + "[0-9]" * 8 + "-" + "[0-9]" * 6))
         if not earlier:
             sys.exit(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
         folder = earlier[-1]

@@ -38,6 +38,7 @@ def start(args: argparse.Namespace) -> int:
     device = cli.choose_device(args.device)
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
     config = load_config(TASK, args.cfg, args.changes)
     folds = None if args.folds is None else cli.whole_numbers("--folds", args.folds)
     with process_group(device):

@@ -181,7 +181,6 @@ def test_a_process_that_dies_takes_the_run_down(tmp_path):
         (["--set", "model.pool=jbb"], "Did you mean 'jb'"),
         (["--set", "model.backbone=ginn", "--set", "model.readout=mean+maxx"], "Did you mean 'max'"),
         (["--set", "model.norm=bach"], "Did you mean 'batch'"),
-        (["--set", "model.compare=[jb]"], "name a pool twice"),
         (["--set", "model.ratio=1.5"], "model.ratio=1.5"),
         (["--set", "model.levels=2", "--set", "model.num_clusters=[3, 2, 1]"], "one for each of the levels"),
         (["--set", "dataset.name=PROTEIN"], "Did you mean 'PROTEINS'"),

@@ -133,7 +133,8 @@ class GraphData:
             raise ValueError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")
         label = self.label.numpy()
         counts = np.bincount(label, minlength=self.num_classes)
-        rare = np.flatnonzero(counts < max(folds, 3))
+        left = counts - -(-counts // max(folds, 1))             # what the largest test fold leaves of each class
+        rare = np.flatnonzero((counts < folds) | (left < 2))    # train and valid need one each
         if len(rare):
             raise DataError(
                 f"{self.name}: class {rare[0]} has {counts[rare[0]]} graphs, too few for {folds} stratified folds; "
