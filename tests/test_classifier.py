@@ -16,7 +16,7 @@ from jbpool.config import load_config
 from jbpool.conv import BACKBONES, GINConv, GraphConv, SAGEConv
 from jbpool.data import load_graphs
 from jbpool.graph_classify import METHODS, make_model, numbers_of_clusters
-from jbpool.models import CategoryEncoder, FeatureEncoder, read_out
+from jbpool.models import CategoryEncoder, FeatureEncoder, _Layer, read_out
 
 CPU = torch.device("cpu")
 
@@ -110,6 +110,19 @@ def test_features_are_scaled_by_the_training_graphs():
     torch.testing.assert_close(scaled.std(0, correction=0), torch.tensor([1.0, 1.0, 0.0]), atol=1e-4, rtol=0)
 
 
+def test_what_training_graphs_do_not_show_stays_small():
+    """A label none of them has, one that few have, a number that never changes: nowhere more than 10."""
+    train = torch.zeros(10_000, 4)
+    train[0, 1] = 1
+    train[:, 2] = 7.5
+    train[:, 3] = torch.randn(10_000)
+    encoder = FeatureEncoder(train, 4)
+    scaled = (torch.tensor([1.0, 1.0, 100.0, 0.0]) - encoder.centre) * encoder.scale
+    assert scaled.abs().max() <= 10
+    assert scaled[2] == 0
+    assert encoder(train).isfinite().all()
+
+
 # ---------------------------------------------------------------- the network
 
 
@@ -173,10 +186,37 @@ def test_edge_features_reach_the_layers_before_the_first_pool():
     assert not torch.allclose(before, problem.predict(torch.arange(3)))
 
 
+@pytest.mark.parametrize("backbone", ["gin", "gcn", "sage", "delta"])
+def test_a_node_sees_its_own_edges_features(backbone):
+    """On a path a-b-c with one layer, a depends on the edge a-b and not on b-c."""
+    graph = dgl.add_reverse_edges(dgl.graph(([0, 1], [1, 2])))
+    layer = _Layer(BACKBONES[backbone](4, 4, 0.85), 4, 2, "none", 0.0)
+    feat = torch.rand(3, 4)
+    sums = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])               # a-b has the first feature, b-c the second
+    other = torch.tensor([[1.0, 0.0], [2.0, 0.0], [1.0, 0.0]])              # now both have the first
+    swapped = torch.tensor([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
+    before = layer(graph, feat, None, sums)[0]
+    assert torch.equal(layer(graph, feat, None, other)[0], before)
+    assert not torch.allclose(layer(graph, feat, None, swapped)[0], before)
+
+
+def test_jb_diagonal_is_jb_with_the_element_wise_root():
+    data = load_graphs("motifs", num_graphs=12)
+    losses = []
+    for changes in (["model.pool=jb-diagonal"], ["model.pool=jb", "method.sqrt=diagonal"], ["model.pool=jb"]):
+        torch.manual_seed(0)
+        model = make_model(small("model.compare=[]", *changes), data, torch.arange(12))
+        losses.append(model(*data.batch(range(4))[:2])[1][0].losses["balance"])
+    assert torch.equal(losses[0], losses[1])
+    assert not torch.allclose(losses[0], losses[2])
+
+
 def test_numbers_of_clusters():
     by_ratio = load_config("graph_classify", "proteins", ["model.ratio=0.5", "model.levels=2"])
     assert numbers_of_clusters(by_ratio, 40.0) == [20, 10]
     assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5]"), 40.0) == [5, 5]
+    assert numbers_of_clusters(small("model.num_clusters=[5]", "model.ratio=0.25"), 40.0) == [10]
+    assert numbers_of_clusters(small("model.num_clusters=null"), 40.0) == [20]
     assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5, 3]"), 40.0) == [5, 3]
 
 
@@ -212,6 +252,16 @@ def test_class_weights_are_those_of_the_training_graphs():
     counts = torch.tensor([len(train) - 3, 2, 1])
     torch.testing.assert_close(weights * counts, torch.full((3,), len(train) / 3))
     assert problem_for("acc", label).class_weight is None
+
+
+def test_yeses_are_weighed_by_noes_per_yes():
+    label = torch.zeros(60, 2)
+    problem = problem_for("rocauc", label)
+    train = problem.split.train
+    label[train[:2], 0] = 1
+    label[train[0], 1] = float("nan")
+    weights = problem_for("rocauc", label, "train.class_weight=true").class_weight
+    assert weights.tolist() == [(len(train) - 2) / 2, len(train) - 1]
 
 
 @pytest.mark.parametrize(("metric", "better"), [("acc", 0.9), ("rmse", 0.1)])

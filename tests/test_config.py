@@ -42,6 +42,12 @@ def test_a_config_survives_its_file(tmp_path):
     assert config.dataset.options["edges"] == "edges.csv"
 
 
+def test_a_dataset_without_a_name_is_the_default_of_its_task(tmp_path):
+    for task, name in (("node_cluster", "sbm"), ("graph_classify", "motifs")):
+        (tmp_path / "c.yaml").write_text(f"task: {task}\ndataset: {{seed: 3}}\n")
+        assert load_config(task, str(tmp_path / "c.yaml")).dataset.name == name
+
+
 def test_the_traps_of_yaml():
     assert read_yaml("a: 1e-4\nb: off\nc: yes\nd: true\ne: 5E3\nf: .5\ng: 10\nh: 1e4x", "") == {
         "a": 1e-4, "b": "off", "c": "yes", "d": True, "e": 5000.0, "f": 0.5, "g": 10, "h": "1e4x"

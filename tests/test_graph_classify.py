@@ -18,6 +18,8 @@ from jbpool import graph_classify
 from jbpool.config import load_config
 from jbpool.data import load_graphs
 from jbpool.graph_classify import run
+from jbpool.results import RunFolder
+from jbpool.strict import ConfigError
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = str(ROOT / "tasks" / "graph_classify.py")
@@ -185,6 +187,7 @@ def test_a_process_that_dies_takes_the_run_down(tmp_path):
         (["--set", "model.levels=2", "--set", "model.num_clusters=[3, 2, 1]"], "one for each of the levels"),
         (["--set", "dataset.name=PROTEIN"], "Did you mean 'PROTEINS'"),
         (["--cfg", "protein"], "Did you mean 'proteins.yaml'"),
+        (["--set", "train.lr=1e30"], "stopped: the loss is not a number"),
         (["--folds", "7"], "numbered from 0"),
         (["--folds", "a"], "--folds a"),
         (["--cfg", str(ROOT / "configs" / "node_cluster" / "sbm.yaml")], "this is the task 'graph_classify'"),
@@ -195,6 +198,34 @@ def test_mistakes_are_told_without_a_traceback(tmp_path, args, words):
     assert result.returncode != 0
     assert words in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_too_few_graphs_for_the_processes(tmp_path):
+    result = task(*settings(*SMALL, "train.batch_size=1"), "--out", "r", cwd=tmp_path, check=False, processes=2)
+    assert result.returncode != 0
+    assert "train.batch_size=1 is less than the 2 processes" in result.stderr
+
+
+def test_a_run_stopped_while_it_writes(tmp_path, monkeypatch):
+    """Killed just before a fold counts as finished, it is run again, and every file is there in the end."""
+    config = load_config("graph_classify", None, [*SMALL, "model.compare=[]"])
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "keep", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "r", CPU, [0])
+    run(config, tmp_path / "r", CPU, [0], resume=True)
+    assert (tmp_path / "r" / "assign.npz").is_file()
+    assert len(result_of(tmp_path / "r")["runs"]) == 1
+    other = load_config("graph_classify", None, [*SMALL, "model.compare=[]", "model.hidden=8"])
+    with pytest.raises(ConfigError, match=r"another configuration \(model.hidden\)"):
+        run(other, tmp_path / "r", CPU, [0], resume=True)
+
+
+def test_resume_takes_the_latest_run_of_this_configuration(tmp_path):
+    for name in ("default-20250101-000000", "default-big-20260101-000000"):
+        (tmp_path / "runs" / "graph_classify" / name).mkdir(parents=True)
+    told = task(*settings(*SMALL, "model.compare=[]"), "--folds", "0", "--resume", cwd=tmp_path).stdout
+    assert "default-20250101-000000" in told
 
 
 def test_the_list(tmp_path):

@@ -101,6 +101,15 @@ def test_a_changed_graph_is_seen(change):
     assert not torch.allclose(first, smooth(graph, feat, delta, weight))
 
 
+def test_inference_tensors():
+    graph = dgl.graph(([0, 1], [1, 0]))
+    with torch.inference_mode():
+        weight, feat = torch.ones(2), torch.rand(2, 3)
+        before = smooth(graph, feat, 0.85, weight)
+        weight *= 0
+        assert not torch.allclose(smooth(graph, feat, 0.85, weight), before)
+
+
 def test_nothing_is_kept_alive():
     graph, feat = dgl.rand_graph(10, 30), sparse_matrix(10, 7)
     alive = weakref.ref(graph)
