@@ -27,8 +27,9 @@ $(READY): requirements.lock pyproject.toml
 run: $(READY)
 	$(BIN)/python tasks/node_cluster.py
 
+# Two workers with a thread each: threads of several processes on the same cores wait for one another.
 test: $(READY)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -161,7 +161,7 @@ def test_two_processes_do_what_one_does(tmp_path):
 
 
 def test_a_process_that_dies_takes_the_run_down(tmp_path):
-    changes = settings(*SMALL, "model.compare=[]", "train.epochs=400", "train.patience=400")
+    changes = settings(*SMALL, "model.compare=[]", "train.epochs=120", "train.patience=120")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SCRIPT]
     with subprocess.Popen([*launch, *changes, "--folds", "0", "--out", "r"], cwd=tmp_path, env=environment(tmp_path),
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:  # fmt: skip
@@ -172,9 +172,9 @@ def test_a_process_that_dies_takes_the_run_down(tmp_path):
         _, error = process.communicate(timeout=60)
     assert process.returncode != 0
     assert "another process of this run has died" in error
-    changes = settings(*SMALL, "model.compare=[]", "train.epochs=400", "train.patience=400")
+    changes = settings(*SMALL, "model.compare=[]", "train.epochs=120", "train.patience=120")
     told = task(*changes, "--folds", "0", "--out", "r", "--resume", cwd=tmp_path, processes=2).stdout
-    assert "400 epochs" in told
+    assert "120 epochs" in told
 
 
 @pytest.mark.parametrize(
