@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import dgl
@@ -77,6 +78,8 @@ def load_graph_files(folder: str | Path | None = None, graphs: str | Path | None
     label = _classes(label, len(stored), path)
     feat, weight = _all_or_none(stored, "ndata", "feat", path), _all_or_none(stored, "edata", "weight", path)
     _check_frames(feat, weight, path)
+    if any("feat" in graph.edata for graph in stored):
+        warnings.warn(f"{path}: edata 'feat' is not used; edge weights are read from 'weight'.", stacklevel=2)
     sizes = torch.tensor([graph.num_nodes() for graph in stored])
     # One matrix of all graphs: its rules (symmetric, simple) are those of every other source.
     batch = dgl.batch(stored, ndata=None, edata=None)

@@ -292,6 +292,13 @@ def test_saved_graphs_with_classes(tmp_path):
     )
     dgl.save_graphs(path, graphs, {"label": torch.tensor([4, 0, 4])})
     assert load_graphs("file", graphs=path).num_classes == 2        # classes without gaps
+    for graph in graphs:
+        graph.edata["feat"] = torch.rand(graph.num_edges(), 2)
+    dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
+    with pytest.warns(UserWarning, match="edata 'feat' is not used"):
+        load_graphs("file", graphs=path)
+    for graph in graphs:
+        del graph.edata["feat"]
     dgl.save_graphs(path, graphs)
     with pytest.raises(DataError, match=r"dgl\.save_graphs"):
         load_graphs("file", graphs=path)
