@@ -66,15 +66,14 @@ def page(
 def _scores(result: dict[str, Any]) -> str:
     rows = []
     for method, scores in {result["method"]: result, **result["compared"]}.items():
-        seconds = number(scores["mean"]["seconds"])
         rows.append((
             method, spread(scores["mean"]["test"], scores["std"]["test"]),
-            spread(scores["mean"]["valid"], scores["std"]["valid"]), seconds, str(len(scores["runs"])),
+            spread(scores["mean"]["valid"], scores["std"]["valid"]), str(len(scores["runs"])),
         ))  # fmt: skip
     for source, (mean, deviation) in CLASSIFICATION.get(result["dataset"], {}).items():
-        rows.append((f"{source}, published", spread(mean, deviation), "-", "-", "-"))
+        rows.append((f"{source}, published", spread(mean, deviation), "-", "-"))
     note = "Mean and deviation over folds and seeds, all methods on the same folds."
-    return section("Scores", table(("pool", "test", "validation", "seconds a run", "runs"), rows), note)
+    return section("Scores", table(("pool", "test", "validation", "runs"), rows), note)
 
 
 def _curves(result: dict[str, Any], history: list[dict[str, str]]) -> str:
@@ -84,9 +83,10 @@ def _curves(result: dict[str, Any], history: list[dict[str, str]]) -> str:
         where = (method, str(first["seed"]), str(first["fold"]))
         rows = [row for row in history if (row["method"], row["seed"], row["fold"]) == where]
         epochs = [float(row["epoch"]) for row in rows]
-        for key in ("loss", "valid") if len(result["compared"]) < 2 else ("valid",):
-            series[f"{method} {key}"] = (epochs, [float(row[key]) for row in rows])
-    note = f"Seed {first['seed']}, fold {first['fold']}: loss on training graphs, score on validation graphs."
+        if len(result["compared"]) < 2:
+            series[f"{method}, training loss"] = (epochs, [float(row["loss"]) for row in rows])
+        series[method] = (epochs, [float(row["valid"]) for row in rows])
+    note = f"Seed {first['seed']}, fold {first['fold']}; by the name of the pool its score on validation graphs."
     return section("Learning curves", svg.lines(series, "epoch", "learning curves"), note)
 
 
@@ -123,7 +123,7 @@ def _picture(data: GraphData, picture: dict[str, torch.Tensor]) -> str:
     note = f"{graph.num_nodes()} nodes, {len(used)} of {len(picture['adj'])} clusters used."
     if data.metric == "acc":
         names = data.class_names or [f"class {i}" for i in range(data.num_classes)]
-        note += f" It is a {names[int(data.label[index])]}, taken for a {names[int(picture['scores'].argmax())]}."
+        note += f" Class: {names[int(data.label[index])]}; predicted: {names[int(picture['scores'].argmax())]}."
     return section(f"Test graph {index}: its clusters, and pooled", f'<div class="pair">{both}</div>', note)
 
 

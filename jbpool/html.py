@@ -16,7 +16,7 @@ p.lead{margin:0 0 1.6rem;opacity:.75}
 section{border:1px solid color-mix(in srgb,currentColor 16%,transparent);border-radius:10px;padding:1rem 1.1rem}
 section{overflow-x:auto}
 section p{margin:.6rem 0 0;font-size:13px;opacity:.75}
-table{border-collapse:collapse;width:100%}td,th{padding:.25rem .6rem;text-align:right}
+table{border-collapse:collapse;width:100%}td,th{padding:.25rem .6rem;text-align:right}td{white-space:nowrap}
 th:first-child,td:first-child{text-align:left}
 thead th{border-bottom:1px solid color-mix(in srgb,currentColor 30%,transparent);font-weight:600}
 .wide{grid-column:1/-1}

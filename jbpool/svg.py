@@ -36,9 +36,24 @@ def _ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(step * i, 12) for i in range(math.floor(low / step), math.ceil(high / step) + 1)]
 
 
+def _legend(names: Sequence[str], left: float, width: float) -> tuple[list[str], int]:
+    """A coloured square and a name each, in as many rows as they need; and where the rows end."""
+    body, x, y = [], float(left), 8
+    for number, name in enumerate(names):
+        wide = 26 + 6.2 * len(name)
+        if x > left and x + wide > width:
+            x, y = float(left), y + 18
+        body.append(f'<rect x="{x:.0f}" y="{y}" width="10" height="10" fill="{colour(number)}"/>')
+        body.append(_text(x + 14, y + 9, name, "start"))
+        x += wide
+    return body, y + 18
+
+
 def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x_label: str, label: str) -> str:
     """Curves by name: name -> (x, y)."""
-    width, height, left, right, top, bottom = 460, 260, 48, 12, 26, 36
+    width, left, right, bottom = 460, 48, 20, 36
+    legend, top = _legend(list(series), left, width)
+    height = 234 + top
     xs = [x for x_values, _ in series.values() for x in x_values]
     ys = [y for _, y_values in series.values() for y in y_values if math.isfinite(y)]
     if not xs or not ys:
@@ -57,19 +72,17 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x_label
     for tick in x_ticks:
         body.append(_text(at(tick, 0)[0], height - bottom + 16, f"{tick:g}"))
     body.append(_text((left + width - right) / 2, height - 4, x_label))
-    place = float(left)
-    for number, (name, (x_values, y_values)) in enumerate(series.items()):
+    for number, (x_values, y_values) in enumerate(series.values()):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, x_values, y_values) if math.isfinite(y))
         body.append(f'<polyline points="{points}" fill="none" stroke="{colour(number)}" stroke-width="1.8"/>')
-        body.append(f'<rect x="{place:.0f}" y="8" width="10" height="10" fill="{colour(number)}"/>')
-        body.append(_text(place + 14, 17, name, "start"))
-        place += 26 + 7 * len(name)
-    return _svg(width, height, body, label)
+    return _svg(width, height, body + legend, label)
 
 
 def bars(groups: Mapping[str, Sequence[float]], label: str) -> str:
     """Bars side by side: name -> heights, each sorted from the largest; the n-th of every group stand together."""
-    width, height, left, bottom, top = 460, 240, 48, 30, 28
+    width, left, bottom = 460, 48, 30
+    legend, top = _legend(list(groups), left, width)
+    height = 214 + top
     count = max((len(values) for values in groups.values()), default=1)
     ticks = _ticks(0, max((max(values, default=0) for values in groups.values()), default=1))
     slot = (width - left - 10) / max(count, 1)
@@ -78,7 +91,6 @@ def bars(groups: Mapping[str, Sequence[float]], label: str) -> str:
         y = height - bottom - (height - top - bottom) * tick / ticks[-1]
         body.append(f'<line x1="{left}" x2="{width - 10}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
         body.append(_text(left - 6, y + 4, f"{tick:g}", "end"))
-    place = float(left)
     for number, (name, values) in enumerate(groups.items()):
         for rank, value in enumerate(values):
             tall = (height - top - bottom) * value / ticks[-1]
@@ -88,11 +100,8 @@ def bars(groups: Mapping[str, Sequence[float]], label: str) -> str:
                 f'<rect x="{x:.1f}" y="{height - bottom - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}" '
                 f'fill="{colour(number)}"><title>{escape(name)}: {value:g}</title></rect>'
             )
-        body.append(f'<rect x="{place:.0f}" y="8" width="10" height="10" fill="{colour(number)}"/>')
-        body.append(_text(place + 14, 17, name, "start"))
-        place += 26 + 7 * len(name)
     body.append(_text((left + width) / 2, height - 8, "from the largest to the smallest"))
-    return _svg(width, height, body, label)
+    return _svg(width, height, body + legend, label)
 
 
 def heat_map(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], label: str) -> str:
