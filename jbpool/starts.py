@@ -20,7 +20,7 @@ from jbpool.models import ClusterNet
 from jbpool.sparse import multiply, sparse_features
 
 # The copies of the graph hold at most this many nodes. Five starts together against one by one, two CPU cores:
-# 2.3 times as fast on 1,000 nodes, 1.1 times on Cora, but half as fast on DBLP, whose copies fall out of the cache.
+# twice as fast on 1,000 nodes, 1.2 times on Cora, no faster on DBLP (docs/performance.md), and five times the memory.
 MAX_NODES = 15_000
 
 
