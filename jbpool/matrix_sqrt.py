@@ -7,6 +7,9 @@ of eigenvalues and explodes where two of them are equal, which is exactly where 
 from __future__ import annotations
 
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -49,11 +52,27 @@ def inverse_sqrt_by_eigh(gram: Tensor) -> Tensor:
     the floor picks the one next to zero, so that rank-deficient S keeps a finite gradient. A matrix with NaN gives NaN,
     where eigh would refuse the whole batch.
     """
-    finite = gram.isfinite().all(-1).all(-1)[:, None, None]                     # (B, 1, 1)
-    value, vector = torch.linalg.eigh(torch.where(finite, gram, 0))             # (B, K) ascending, (B, K, K)
+    finite = gram.sum((-2, -1)).isfinite()[:, None, None]                       # (B, 1, 1)
+    value, vector = _eigh(torch.where(finite, gram, 0))                         # (B, K) ascending, (B, K, K)
     floor = (gram.shape[-1] * EPS * value[:, -1:]).clamp_min(TINY)              # (B, 1)
     scale = value.clamp_min(floor).rsqrt()                                      # (B, K)
     return torch.where(finite, (vector * scale.unsqueeze(-2)) @ vector.mT, torch.nan)
+
+
+def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """``torch.linalg.eigh``, shared out: LAPACK takes the matrices of a batch one after another, on one core."""
+    parts = gram.chunk(max(1, min(torch.get_num_threads(), len(gram) // 16)))
+    if len(parts) == 1:
+        return torch.linalg.eigh(gram)
+    others = [_workers(os.getpid()).submit(torch.linalg.eigh, part) for part in parts[1:]]
+    values, vectors = zip(torch.linalg.eigh(parts[0]), *(other.result() for other in others), strict=True)
+    return torch.cat(values), torch.cat(vectors)
+
+
+@lru_cache(maxsize=1)
+def _workers(process: int) -> ThreadPoolExecutor:
+    """Threads that stay; a process made by a fork has none of its parent's and gets its own."""
+    return ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="jbpool-eigh")
 
 
 def inverse_sqrt_by_products(gram: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from jbpool.checks import check_assign, check_cluster_sizes, lookup
 from jbpool.matrix_sqrt import trace_sqrt
 from jbpool.precision import at_least_float32
-from jbpool.segment import Segments, make_segments, segment_gram, segment_sum
+from jbpool.segment import Segments, make_segments, segment_gram, segment_norm, segment_sum
 
 Sizes = Tensor | Sequence[int] | Segments | None
 
@@ -75,7 +75,7 @@ def _matrix_trace(assign: Tensor, segments: Segments, share: Tensor | None) -> T
 
 def _diagonal_trace(assign: Tensor, segments: Segments, share: Tensor | None) -> Tensor:
     """``sum_k || S[:, k] ||_2 sqrt(share_k)`` per graph, (B,) float64."""
-    norms = _sqrt(segment_sum(assign.square(), segments))                                   # (B, K)
+    norms = segment_norm(assign, segments)                                                  # (B, K)
     return (norms if share is None else norms * share.sqrt()).sum(1)
 
 
@@ -171,12 +171,6 @@ def entropy_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
 def _prepare(assign: Tensor, sizes: Sizes) -> tuple[Tensor, Segments]:
     check_assign(assign)
     return at_least_float32(assign), make_segments(sizes, assign)
-
-
-def _sqrt(x: Tensor) -> Tensor:
-    """Square root whose gradient at zero is zero, not infinity: an empty cluster is no reason for a NaN."""
-    positive = x > 0
-    return torch.where(positive, torch.where(positive, x, 1).sqrt(), 0)
 
 
 def _ratio(above: Tensor, below: Tensor) -> Tensor:

@@ -1,34 +1,79 @@
 """Per-graph reductions on packed rows (plain torch, no DGL).
 
-A batch holds the rows of all its graphs one after another; ``sizes`` says how many belong to each.
-A sum per graph is one ``index_add_``. A matrix product per graph cuts each graph's rows into chunks
-of a fixed height, so that one ``bmm`` serves graphs of every size: the last chunk of a graph is
-filled up with zero rows, which adds at most a chunk per graph, however large the largest graph is.
-The number of chunks has a bound known on the host, so nothing is ever read back from the device.
+A batch holds the rows of all its graphs one after another; ``sizes`` says how many belong to each. Every reduction cuts
+each graph's rows into chunks of a fixed height, so that one ``bmm`` serves graphs of every size, and adds up what the
+chunks of a graph give. The last chunk of a graph is filled up with zero rows, which adds at most a chunk per graph,
+however large the largest graph is. The number of chunks has a bound known on the host, so nothing is ever read back
+from the device. A single graph is one chunk: its rows as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
 from jbpool.checks import check_sizes
 from jbpool.precision import at_least_float32, full_precision
 
+GRAM_BLOCK = 2**17      # numbers of S that are float64 at once, where a graph is large: a block that fits the cache
 
-class Segments(NamedTuple):
+
+@dataclass(frozen=True, eq=False)
+class Segments:
     """Where the rows of each graph are. Made once per batch, shared by every reduction on it."""
 
-    sizes: Tensor       # (B,)  rows per graph
-    member: Tensor      # (N,)  graph of each row
-    slot: Tensor        # (N,)  place of each row in the table of chunks
-    owner: Tensor       # (C,)  graph of each chunk
-    height: int         # rows of a chunk
+    sizes: Tensor                   # (B,)  rows per graph
+    num_rows: int                   # N
+
+    @property
+    def single(self) -> bool:
+        return self.sizes.shape[0] == 1
+
+    @cached_property
+    def height(self) -> int:
+        """Rows of a chunk. Tall ones waste rows on small graphs, short ones calls on large: a quarter of the mean."""
+        if self.single:
+            return max(1, self.num_rows)
+        return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 4).bit_length()))
+
+    @cached_property
+    def member(self) -> Tensor:
+        """Graph of each row, (N,)."""
+        graphs = torch.arange(self.sizes.shape[0], device=self.sizes.device)
+        return torch.repeat_interleave(graphs, self.sizes, output_size=self.num_rows)
+
+    @cached_property
+    def _chunk_end(self) -> Tensor:
+        """Chunks up to and with each graph, (B,)."""
+        return ((self.sizes + self.height - 1) // self.height).cumsum(0)
+
+    @cached_property
+    def owner(self) -> Tensor:
+        """Graph of each chunk, (C,)."""
+        last = self.sizes.shape[0] - 1
+        num_chunks = 1 if self.single else self.num_rows // self.height + last + 1      # sum of ceil(n / height) at most
+        chunks = torch.arange(num_chunks, device=self.sizes.device)
+        return torch.searchsorted(self._chunk_end, chunks, right=True).clamp_max(last)  # unused ones are zero: anyone's
+
+    @cached_property
+    def slot(self) -> Tensor:
+        """Place of each row in the table of chunks, (N,)."""
+        chunk_start = pad(self._chunk_end, (1, 0))[:-1]                                 # (B,)
+        shift = chunk_start * self.height - (self.sizes.cumsum(0) - self.sizes)         # (B,)  row -> slot, per graph
+        return shift.index_select(0, self.member) + torch.arange(self.num_rows, device=self.sizes.device)
+
+    @cached_property
+    def source(self) -> Tensor:
+        """Row in each place of the table, N where there is none, (C * height,)."""
+        rows = torch.arange(self.num_rows, device=self.sizes.device)
+        return rows.new_full((len(self.owner) * self.height,), self.num_rows).scatter_(0, self.slot, rows)
 
 
 def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor) -> Segments:
@@ -49,40 +94,40 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"sizes={sizes!r}: give the nodes per graph as whole numbers.") from None
     check_sizes(sizes, num_rows)
-    sizes = sizes.long()
-
-    num_graphs = sizes.shape[0]
-    # Tall chunks waste rows on small graphs, short ones waste calls on large graphs: a quarter of the mean size.
-    height = min(256, max(16, 1 << (num_rows // num_graphs // 4).bit_length()))
-    num_chunks = num_rows // height + num_graphs                                # sum of ceil(n / height) at most
-
-    graphs = torch.arange(num_graphs, device=device)
-    member = torch.repeat_interleave(graphs, sizes, output_size=num_rows)       # (N,)
-    chunk_end = ((sizes + height - 1) // height).cumsum(0)                      # (B,)  chunks up to and with each graph
-    chunk_start = torch.nn.functional.pad(chunk_end, (1, 0))[:-1]               # (B,)
-    shift = chunk_start * height - (sizes.cumsum(0) - sizes)                    # (B,)  row -> slot, per graph
-    slot = shift[member] + torch.arange(num_rows, device=device)                # (N,)
-    chunks = torch.arange(num_chunks, device=device)
-    owner = torch.searchsorted(chunk_end, chunks, right=True)                   # (C,)
-    return Segments(sizes, member, slot, owner.clamp_max(num_graphs - 1), height)   # unused chunks are zero: to anyone
+    return Segments(sizes.long(), num_rows)
 
 
 def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
     """Sum of each graph's rows, in float64: adding a million float32 numbers one by one loses digits.
 
-    Parameters: ``rows`` ``(N, *)``. Returns: ``(B, *)`` float64.
+    Parameters: ``rows`` ``(N,)`` or ``(N, D)``. Returns: ``(B,)`` or ``(B, D)``, float64.
     """
-    total = rows.new_zeros(segments.sizes.shape[0], *rows.shape[1:], dtype=torch.float64)
-    return total.index_add(0, segments.member, rows.double())
+    table = rows.unsqueeze(1) if rows.dim() == 1 else rows                      # (N, D)
+    return _Sum.apply(table, segments).view(-1, *rows.shape[1:])
 
 
-def segment_product(left: Tensor, right: Tensor, segments: Segments) -> Tensor:
+def segment_norm(rows: Tensor, segments: Segments) -> Tensor:
+    """Euclidean norm of each graph's columns, with gradient zero for a column of zeros.
+
+    Parameters: ``rows`` ``(N, K)``. Returns: ``(B, K)`` float64.
+    """
+    return _Norm.apply(rows, segments)
+
+
+def segment_product(left: Tensor, right: Tensor | Sequence[Tensor], segments: Segments) -> Tensor:
     """``left_g^T right_g`` for every graph g.
 
-    Parameters: ``left`` ``(N, K)``, ``right`` ``(N, D)``. Returns: ``(B, K, D)``, in the wider of the two types.
+    Parameters
+    ----------
+    left : ``(N, K)``.        right : ``(N, D)``, or several to be set side by side.
+
+    Returns: ``(B, K, D)``, in the widest of the types.
     """
-    dtype = torch.promote_types(at_least_float32(left).dtype, at_least_float32(right).dtype)
-    return _SegmentProduct.apply(left.to(dtype), right.to(dtype), segments)
+    columns = [right] if isinstance(right, Tensor) else list(right)
+    dtype = at_least_float32(left).dtype
+    for column in columns:
+        dtype = torch.promote_types(dtype, column.dtype)
+    return _Product.apply(segments, left.to(dtype), *(column.to(dtype) for column in columns))
 
 
 def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
@@ -90,62 +135,123 @@ def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
 
     Parameters: ``rows`` ``(N, K)``. Returns: ``(B, K, K)`` float64.
     """
-    return _SegmentGram.apply(rows, segments)
+    return _Gram.apply(rows, segments)
 
 
-class _SegmentProduct(Function):
+class _Sum(Function):
     @staticmethod
-    def forward(ctx, left, right, segments):
-        ctx.save_for_backward(left, right)
+    def forward(ctx, rows, segments):
+        ctx.segments, ctx.dtype = segments, rows.dtype
+        return _collect(_chunked([rows], segments).sum(1, dtype=torch.float64), segments)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):                                                    # (B, D)
+        return _spread(grad.to(ctx.dtype), ctx.segments), None
+
+
+class _Norm(Function):
+    @staticmethod
+    def forward(ctx, rows, segments):
+        parts = _chunked([rows], segments).square().sum(1, dtype=torch.float64)
+        norm = _collect(parts, segments).sqrt()                                 # (B, K)
+        ctx.save_for_backward(rows, norm)
         ctx.segments = segments
-        return _product(_chunked(left, segments), _chunked(right, segments), segments)
+        return norm
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):                                                    # (B, K)
+        rows, norm = ctx.saved_tensors
+        scale = torch.where(norm > 0, grad / norm, 0).to(rows.dtype)
+        return _spread(scale, ctx.segments) * rows, None
+
+
+class _Product(Function):
+    """Keeps the tables for backward, so that rows are laid out once."""
+
+    @staticmethod
+    def forward(ctx, segments, left, *right):
+        ctx.segments, ctx.widths = segments, [column.shape[1] for column in right]
+        left, right = _chunked([left], segments), _chunked(right, segments)     # (C, height, K), (C, height, D)
+        ctx.save_for_backward(left, right)
+        with full_precision(left):
+            return _collect(torch.bmm(left.mT, right), segments)                # (B, K, D)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):                                                    # (B, K, D)
         left, right = ctx.saved_tensors
-        need_left, need_right, _ = ctx.needs_input_grad
-        return (
-            _rows_times(right, grad.mT, ctx.segments) if need_left else None,   # (N, K)
-            _rows_times(left, grad, ctx.segments) if need_right else None,      # (N, D)
-            None,
-        )
+        _, need_left, *need_right = ctx.needs_input_grad
+        grad = _spread_over_chunks(grad, ctx.segments)                          # (C, K, D)
+        with full_precision(left):
+            for_left = _rows(torch.bmm(right, grad.mT), ctx.segments) if need_left else None        # (N, K)
+            if not any(need_right):
+                return None, for_left, *(None for _ in need_right)
+            for_right = _rows(torch.bmm(left, grad), ctx.segments)              # (N, D)
+        return None, for_left, *for_right.split(ctx.widths, dim=1)
 
 
-class _SegmentGram(Function):
-    """Keeps S alone for backward, in its own type: no float64 copy outlives a call."""
+class _Gram(Function):
+    """Keeps S alone for backward, in its own type: no float64 copy outlives a block."""
 
     @staticmethod
     def forward(ctx, rows, segments):
-        ctx.save_for_backward(rows)
+        table = _chunked([rows], segments)
+        ctx.save_for_backward(table)
         ctx.segments = segments
-        chunks = _chunked(rows.double(), segments)
-        return _product(chunks, chunks, segments)
+        total = table.new_zeros((), dtype=torch.float64)
+        with full_precision(table):
+            for block in _blocks(table):
+                wide = block.double()
+                total = total + torch.bmm(wide.mT, wide)                        # (C, K, K)
+        return _collect(total, segments)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):                                                    # (B, K, K)
-        (rows,) = ctx.saved_tensors
-        return _rows_times(rows.double(), grad + grad.mT, ctx.segments).to(rows.dtype), None
+        (table,) = ctx.saved_tensors
+        grad = _spread_over_chunks(grad + grad.mT, ctx.segments)                # (C, K, K)
+        result = torch.empty_like(table)
+        with full_precision(table):
+            for block, out in zip(_blocks(table), _blocks(result), strict=True):
+                out.copy_(torch.bmm(block.double(), grad))
+        return _rows(result, ctx.segments), None
 
 
-def _chunked(rows: Tensor, segments: Segments) -> Tensor:
-    """Lay the rows out as ``(C, height, K)``, zero rows at the end of each graph."""
-    num_chunks = segments.owner.shape[0]
-    table = rows.new_zeros(num_chunks * segments.height, rows.shape[1])
-    return table.index_copy_(0, segments.slot, rows).view(num_chunks, segments.height, -1)
+def _chunked(columns: Sequence[Tensor], segments: Segments) -> Tensor:
+    """Rows, several matrices of them side by side, as the table of chunks: ``(N, D)`` to ``(C, height, D)``."""
+    if segments.single:
+        return (columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)).unsqueeze(0)
+    rows = columns[0].new_empty(segments.num_rows + 1, sum(column.shape[1] for column in columns))
+    rows[-1] = 0                                                                # for places without a row
+    torch.cat(columns, dim=1, out=rows[:-1])
+    return rows.index_select(0, segments.source).view(len(segments.owner), segments.height, -1)
 
 
-def _product(left: Tensor, right: Tensor, segments: Segments) -> Tensor:
-    """Add up ``left_c^T right_c`` over the chunks of each graph: ``(B, K, D)``."""
-    with full_precision(left):
-        parts = torch.bmm(left.mT, right)                                       # (C, K, D)
-        total = parts.new_zeros(segments.sizes.shape[0], *parts.shape[1:])
-        return total.index_add_(0, segments.owner, parts)
+def _rows(table: Tensor, segments: Segments) -> Tensor:
+    """Back from the table of chunks to the rows: ``(C, height, D)`` to ``(N, D)``."""
+    rows = table.flatten(0, 1)
+    return rows if segments.single else rows.index_select(0, segments.slot)
 
 
-def _rows_times(rows: Tensor, matrices: Tensor, segments: Segments) -> Tensor:
-    """Row i times the matrix of its graph: ``(N, K)`` and ``(B, K, D)`` to ``(N, D)``."""
-    with full_precision(rows):
-        chunks = torch.bmm(_chunked(rows, segments), matrices[segments.owner])  # (C, height, D)
-        return chunks.flatten(0, 1).index_select(0, segments.slot)
+def _spread(values: Tensor, segments: Segments) -> Tensor:
+    """To each row what its graph has: ``(B, D)`` to ``(N, D)``."""
+    return values.expand(segments.num_rows, -1) if segments.single else values.index_select(0, segments.member)
+
+
+def _spread_over_chunks(values: Tensor, segments: Segments) -> Tensor:
+    """To each chunk what its graph has: ``(B, *)`` to ``(C, *)``."""
+    return values if segments.single else values.index_select(0, segments.owner)
+
+
+def _blocks(table: Tensor) -> tuple[Tensor, ...]:
+    """Cut tall chunks, that is, those of a large single graph."""
+    return table.split(max(256, GRAM_BLOCK // table.shape[2]), dim=1)
+
+
+def _collect(parts: Tensor, segments: Segments) -> Tensor:
+    """Add up what the chunks of each graph gave: ``(C, *)`` to ``(B, *)``."""
+    if segments.single:
+        return parts
+    return parts.new_zeros(segments.sizes.shape[0], *parts.shape[1:]).index_add(0, segments.owner, parts)

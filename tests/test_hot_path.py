@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from zoo import POOLS, random_graph
 
 from jbpool import DeltaConv, JBPool, objectives, value_checks
-from jbpool.segment import make_segments, segment_gram, segment_product, segment_sum
+from jbpool.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
 
 # Operations that read a value, or have an output whose size depends on values; eigh looks at its error code on CUDA.
 READS = {
@@ -142,6 +142,7 @@ def run_everything(sizes, assign, neighbours, feat, degree):
     return [
         segment_sum(assign, segments),
         segment_gram(assign, segments),
+        segment_norm(assign, segments),
         segment_product(assign, feat, segments),
         objectives.balance_loss(assign, sizes),
         objectives.balance_loss(assign, sizes, sqrt="diagonal"),

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
-from jbpool.segment import make_segments, segment_gram, segment_product, segment_sum
+from jbpool import segment
+from jbpool.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
 
 SIZES = st.lists(st.integers(0, 70), min_size=1, max_size=12)
 
@@ -22,7 +23,10 @@ def test_reductions_equal_a_loop_over_graphs(sizes, K, D):
     segments = make_segments(sizes, left)
     parts = list(zip(split(left, sizes), split(right, sizes), strict=True))
     assert torch.allclose(segment_sum(left, segments), torch.stack([a.sum(0) for a, _ in parts]))
+    assert torch.allclose(segment_norm(left, segments), torch.stack([a.norm(dim=0) for a, _ in parts]))
     assert torch.allclose(segment_product(left, right, segments), torch.stack([a.T @ b for a, b in parts]))
+    both = torch.stack([torch.cat([a.T @ b, a.T @ a], dim=1) for a, b in parts])
+    assert torch.allclose(segment_product(left, (right, left), segments), both)
     assert torch.allclose(segment_gram(left, segments), torch.stack([a.T @ a for a, _ in parts]))
 
 
@@ -34,14 +38,34 @@ def test_every_row_has_a_slot_of_its_own_in_a_chunk_of_its_graph(sizes):
     assert torch.equal(segments.owner[segments.slot // segments.height], segments.member)
 
 
-def test_gradients():
-    sizes = [3, 0, 40, 1]
+@pytest.mark.parametrize("sizes", [[3, 0, 40, 1], [44]])
+def test_gradients(sizes):
     left = torch.randn(44, 3, dtype=torch.float64, requires_grad=True)
     right = torch.randn(44, 2, dtype=torch.float64, requires_grad=True)
     segments = make_segments(sizes, left)
     assert gradcheck(lambda a, b: segment_product(a, b, segments), (left, right))
+    assert gradcheck(lambda a, b: segment_product(a, (b, a), segments), (left, right))
     assert gradcheck(lambda a: segment_gram(a, segments), (left,))
+    assert gradcheck(lambda a: segment_norm(a, segments), (left,))
     assert gradcheck(lambda a: segment_sum(a, segments), (left,))
+
+
+def test_a_large_graph_is_cut_into_blocks(monkeypatch):
+    monkeypatch.setattr(segment, "GRAM_BLOCK", 0)               # 256 rows each
+    rows = torch.randn(1000, 3, dtype=torch.float64, requires_grad=True)
+    gram = segment_gram(rows, make_segments(None, rows))[0]
+    assert torch.allclose(gram, rows.T @ rows)
+    weight = torch.randn(3, 3, dtype=torch.float64)
+    (grad,) = torch.autograd.grad((gram * weight).sum(), rows)
+    assert torch.allclose(grad, rows @ (weight + weight.T))
+
+
+def test_the_norm_of_a_column_of_zeros_has_gradient_zero():
+    rows = torch.tensor([[0.0, 3.0], [0.0, 4.0]], requires_grad=True)
+    norm = segment_norm(rows, make_segments([2], rows))
+    assert norm.tolist() == [[0, 5]]
+    norm.sum().backward()
+    assert torch.allclose(rows.grad, torch.tensor([[0.0, 0.6], [0.0, 0.8]]))
 
 
 def test_long_float32_sums_keep_their_digits():
@@ -49,13 +73,14 @@ def test_long_float32_sums_keep_their_digits():
     assert segment_sum(rows, make_segments(None, rows)).item() == pytest.approx(0.1 * 3e6, rel=1e-6)
 
 
-def test_gram_is_float64_and_keeps_no_float64_copy_for_backward():
+@pytest.mark.parametrize("sizes", [[60, 40], [100]])
+def test_gram_is_float64_and_keeps_no_float64_copy_for_backward(sizes):
     rows = torch.rand(100, 4, requires_grad=True)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
-        gram = segment_gram(rows, make_segments([60, 40], rows))
+        gram = segment_gram(rows, make_segments(sizes, rows))
     assert gram.dtype == torch.float64
-    assert [x.dtype for x in kept if x.shape[0] == 100] == [torch.float32]
+    assert [x.dtype for x in kept if x.numel() >= rows.numel()] == [torch.float32]
     gram.sum().backward()
     assert rows.grad.dtype == torch.float32
 
