@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from weakref import WeakKeyDictionary, ref
 
 import dgl
@@ -37,18 +37,20 @@ def complete_size(graph: DGLGraph) -> int | None:
 def propagate(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
     """``A X``: for each node the weighted sum over its neighbours. ``(N, D)`` to ``(N, D)``, float32 at least."""
     feat = at_least_float32(feat)
+    if _is_constant(graph, edge_weight):
+        return multiply(sparse_operator(graph, edge_weight, feat.dtype), feat)
     with full_precision(feat):
-        size = complete_size(graph)
-        if size is not None and edge_weight is not None:                    # a dense product per pooled graph
-            adj = edge_weight.to(feat.dtype).view(-1, size, size)           # (B, K, K)
-            return torch.bmm(adj.mT, feat.view(len(adj), size, -1)).flatten(0, 1)
-        if edge_weight is None:
-            return dgl.ops.copy_u_sum(graph, feat)
-        return dgl.ops.u_mul_e_sum(graph, feat, edge_weight.to(feat.dtype).unsqueeze(-1))
+        size, weight = complete_size(graph), cast(Tensor, edge_weight).to(feat.dtype)
+        if size is None:
+            return dgl.ops.u_mul_e_sum(graph, feat, weight.unsqueeze(-1))
+        adj = weight.view(-1, size, size)                       # (B, K, K)  a dense product for each pooled graph
+        return torch.bmm(adj.mT, feat.view(len(adj), size, -1)).flatten(0, 1)
 
 
 def degree(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
     """``A 1``: the sum of each node's edge weights, ``(N,)``."""
+    if edge_weight is None:
+        return graph.adj_tensors("csc")[0].diff().to(dtype)
     ones = torch.ones(graph.num_nodes(), 1, dtype=dtype, device=graph.device)
     return propagate(graph, ones, edge_weight).squeeze(-1)
 
@@ -64,51 +66,69 @@ def inverse_sqrt(degree: Tensor) -> Tensor:
 
 
 class _Operator(NamedTuple):
-    """A smoothing operator and what it was made from."""
+    """A sparse matrix and what it was made from."""
 
     sparse: Sparse
     topology: object                            # DGL puts another one in place when edges are added or removed
     weight: Callable[[], Tensor | None]         # a weak reference
-    settings: tuple
+    version: object
 
 
-_operators: WeakKeyDictionary[DGLGraph, _Operator] = WeakKeyDictionary()     # for as long as the graph lives
+# Graph -> (delta or None, type) -> the operator, for as long as the graph lives.
+_operators: WeakKeyDictionary[DGLGraph, dict[tuple, _Operator]] = WeakKeyDictionary()
 
 
-def smoothing_operator(graph: DGLGraph, delta: float, edge_weight: Tensor | None, dtype: torch.dtype) -> Sparse:
-    """``(1 - delta) I + delta D^-1/2 A D^-1/2`` for weights that are not learned.
+def _is_constant(graph: DGLGraph, edge_weight: Tensor | None) -> bool:
+    """Whether an operator made from the weights is worth keeping: they are not learned, nor made by a pool."""
+    return edge_weight is None or not (edge_weight.requires_grad or complete_size(graph))
+
+
+def sparse_operator(
+    graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype, delta: float | None = None
+) -> Sparse:
+    """``A``, or with ``delta`` the smoothing operator ``(1 - delta) I + delta D^-1/2 A D^-1/2``.
 
     Kept with the graph, and made anew only if the graph or the weights have changed.
     """
-    settings = (delta, dtype, None if edge_weight is None else version(edge_weight))
-    known = _operators.get(graph)
+    kept = _operators.setdefault(graph, {})
+    known = kept.get((delta, dtype))
+    now = None if edge_weight is None else version(edge_weight)
     if not (
-        known and known.topology is graph._graph and known.weight() is edge_weight and known.settings == settings
+        known and known.topology is graph._graph and known.weight() is edge_weight and known.version == now
     ):
-        num_nodes = graph.num_nodes()
-        node = torch.arange(num_nodes, device=graph.device)
-        scale = inverse_sqrt(degree(graph, edge_weight, dtype))                         # (N,)
+        scale = None if delta is None else inverse_sqrt(degree(graph, edge_weight, dtype))      # (N,)
 
         def rows(layout: str) -> Tensor:
             pointers, columns, edges = graph.adj_tensors(layout)
-            row = torch.repeat_interleave(node, pointers.diff(), output_size=len(columns))
-            values = delta * scale[row] * scale[columns]
+            values = torch.ones(len(columns), dtype=dtype, device=graph.device)
             if edge_weight is not None:
-                values = values * edge_weight.to(dtype)[edges]
-            # The diagonal goes to the end of each row: every entry moves down by the number of rows above it.
-            pointers = pointers + torch.arange(num_nodes + 1, device=graph.device)
-            diagonal, moved = pointers[1:] - 1, torch.arange(len(columns), device=graph.device) + row
-            all_columns = columns.new_empty(len(columns) + num_nodes)
-            all_values = values.new_full((len(columns) + num_nodes,), 1 - delta)
-            all_columns[moved], all_columns[diagonal] = columns, node.to(columns.dtype)
-            all_values[moved] = values
-            return csr(pointers, all_columns, all_values, (num_nodes, num_nodes))
+                values = edge_weight.to(dtype)[edges]
+            if scale is not None and delta is not None:
+                pointers, columns, values = _smoothing(pointers, columns, values, scale, delta)
+            return csr(pointers, columns, values, (graph.num_nodes(), graph.num_nodes()))
 
         # A row of A X sums over the edges that arrive at a node, which DGL calls "csc".
         sparse = Sparse(rows("csc"), rows("csr"))
         weight = ref(edge_weight) if edge_weight is not None else lambda: None
-        known = _operators[graph] = _Operator(sparse, graph._graph, weight, settings)
+        known = kept[delta, dtype] = _Operator(sparse, graph._graph, weight, now)
     return known.sparse
+
+
+def _smoothing(
+    pointers: Tensor, columns: Tensor, values: Tensor, scale: Tensor, delta: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From the CSR arrays of A to those of the smoothing operator; ``scale`` is ``D^-1/2``, ``(N,)``."""
+    num_nodes, num_edges, device = len(scale), len(columns), columns.device
+    node = torch.arange(num_nodes, device=device)
+    row = torch.repeat_interleave(node, pointers.diff(), output_size=num_edges)
+    # The diagonal goes to the end of each row: every entry moves down by the number of rows above it.
+    pointers = pointers + torch.arange(num_nodes + 1, device=device)
+    diagonal, moved = pointers[1:] - 1, torch.arange(num_edges, device=device) + row
+    all_columns = columns.new_empty(num_edges + num_nodes)
+    all_values = values.new_full((num_edges + num_nodes,), 1 - delta)
+    all_columns[moved], all_columns[diagonal] = columns, node.to(columns.dtype)
+    all_values[moved] = delta * scale[row] * scale[columns] * values
+    return pointers, all_columns, all_values
 
 
 def smooth(graph: DGLGraph, feat: Tensor, delta: float = 0.85, edge_weight: Tensor | None = None) -> Tensor:
@@ -120,8 +140,8 @@ def smooth(graph: DGLGraph, feat: Tensor, delta: float = 0.85, edge_weight: Tens
     Parameters: ``feat`` ``(N, D)``; ``edge_weight`` ``(E,)`` or ``None``. Returns: ``(N, D)``, float32 at least.
     """
     feat = at_least_float32(feat)
-    if edge_weight is None or not (edge_weight.requires_grad or complete_size(graph)):
-        return multiply(smoothing_operator(graph, delta, edge_weight, feat.dtype), feat)
+    if _is_constant(graph, edge_weight):
+        return multiply(sparse_operator(graph, edge_weight, feat.dtype, delta), feat)
     scale = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).unsqueeze(-1)          # (N, 1)
     return torch.lerp(feat, scale * propagate(graph, scale * feat, edge_weight), delta)
 

@@ -43,7 +43,7 @@ def normalized_off_diagonal(adj: Tensor) -> Tensor:
 
 
 class _NormalizedOffDiagonal(Function):
-    """With its gradient in closed form: pooled graphs are small, and autograd's many small steps cost more than the sums."""
+    """With its gradient in closed form: on small graphs autograd's many steps cost more than the sums themselves."""
 
     @staticmethod
     def forward(ctx, adj):

@@ -88,7 +88,7 @@ class ClassifierConfig:
     compare: list[str] = field(default_factory=list)    # further pools to run on the same folds, side by side
     levels: int = 1                                 # pools one after another
     ratio: float | None = None                      # K of each level: this share of the mean size of training graphs
-    num_clusters: list[int] | None = None           # K of each level as a number; without both, ratio is 0.5
+    num_clusters: list[int] | None = None           # or K of each level as a number; without both, ratio is 0.5
     mlp: list[int] = field(default_factory=list)    # hidden layers between the features and the clusters
     readout: str = "mean+max"                       # mean, sum, max, or several joined by +
     readout_of: str = "all"                         # all: what is read out before each pool counts too; last
@@ -168,6 +168,10 @@ AT_LEAST = {
 }  # fmt: skip
 
 
+# Two ways to say the same: --set of one takes the place of the other in the file.
+INSTEAD_OF = {"model.ratio": "num_clusters", "model.num_clusters": "ratio"}
+
+
 def find_config(name: str, task: str) -> Path:
     """``name`` as a path, then under ``configs/<task>/``."""
     for path in (Path(name), CONFIGS / task / name, CONFIGS / task / f"{name}.yaml"):
@@ -211,6 +215,7 @@ def load_config(task: str, name: str | None = None, changes: Sequence[str] = ())
         for section in sections:
             inner = inner.setdefault(section, {}) if isinstance(inner.setdefault(section, {}), dict) else {}
         inner[last] = read_yaml(text, f"--set {change}")
+        inner.pop(INSTEAD_OF.get(key, ""), None)
     config = build(TASKS[task], values, "", where, problems)
     if values.get("task", task) != task:
         problems.append(f"{where}: task is {values['task']!r}, but this is the task {task!r}")
@@ -235,6 +240,8 @@ def _out_of_range(config: Config | ClassifyConfig) -> list[str]:
         if not 0 <= config.model.dropout < 1:
             problems.append(f"model.dropout={config.model.dropout} should be at least 0 and below 1")
         given = config.model.num_clusters
+        if given is not None and config.model.ratio is not None:
+            problems.append("model.ratio and model.num_clusters both say how many clusters: give one of them")
         if given is not None and len(given) not in (1, config.model.levels):
             problems.append(f"model.num_clusters={given} should hold one number, or one for each of the levels")
     if not config.train.seeds:

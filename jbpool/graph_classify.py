@@ -58,7 +58,7 @@ def check_choices(config: ClassifyConfig) -> None:
 def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
     """K of every level: as configured, else a share of the mean size of the training graphs, level by level."""
     levels, given, ratio = config.model.levels, config.model.num_clusters, config.model.ratio
-    if given is not None and ratio is None:
+    if given is not None:
         return given if len(given) == levels else given * levels
     return [max(2, round(mean_size * (ratio or 0.5) ** (level + 1))) for level in range(levels)]
 

@@ -57,10 +57,10 @@ class Segments:
     @cached_property
     def owner(self) -> Tensor:
         """Graph of each chunk, (C,)."""
-        last = self.sizes.shape[0] - 1
-        num_chunks = 1 if self.single else self.num_rows // self.height + last + 1      # sum of ceil(n / height) at most
-        chunks = torch.arange(num_chunks, device=self.sizes.device)
-        return torch.searchsorted(self._chunk_end, chunks, right=True).clamp_max(last)  # unused ones are zero: anyone's
+        num_graphs = self.sizes.shape[0]
+        most = 1 if self.single else self.num_rows // self.height + num_graphs      # sum of ceil(n / height) at most
+        owner = torch.searchsorted(self._chunk_end, torch.arange(most, device=self.sizes.device), right=True)
+        return owner.clamp_max(num_graphs - 1)                                      # unused chunks are zero: anyone's
 
     @cached_property
     def slot(self) -> Tensor:
@@ -171,9 +171,9 @@ class _Product(Function):
     """Keeps the tables for backward, so that rows are laid out once."""
 
     @staticmethod
-    def forward(ctx, segments, left, *right):
-        ctx.segments, ctx.widths = segments, [column.shape[1] for column in right]
-        left, right = _chunked([left], segments), _chunked(right, segments)     # (C, height, K), (C, height, D)
+    def forward(ctx, segments, left, *columns):
+        ctx.segments, ctx.widths = segments, [column.shape[1] for column in columns]
+        left, right = _chunked([left], segments), _chunked(columns, segments)   # (C, height, K), (C, height, D)
         ctx.save_for_backward(left, right)
         with full_precision(left):
             return _collect(torch.bmm(left.mT, right), segments)                # (B, K, D)
@@ -222,10 +222,10 @@ class _Gram(Function):
 def _chunked(columns: Sequence[Tensor], segments: Segments) -> Tensor:
     """Rows, several matrices of them side by side, as the table of chunks: ``(N, D)`` to ``(C, height, D)``."""
     if segments.single:
-        return (columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)).unsqueeze(0)
+        return (columns[0] if len(columns) == 1 else torch.cat(list(columns), dim=1)).unsqueeze(0)
     rows = columns[0].new_empty(segments.num_rows + 1, sum(column.shape[1] for column in columns))
     rows[-1] = 0                                                                # for places without a row
-    torch.cat(columns, dim=1, out=rows[:-1])
+    torch.cat(list(columns), dim=1, out=rows[:-1])
     return rows.index_select(0, segments.source).view(len(segments.owner), segments.height, -1)
 
 

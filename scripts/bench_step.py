@@ -40,9 +40,9 @@ def peers(data, ours, without: list[str]) -> dict[str, Peer]:
 
     import dgl
 
-    from jbpool.adjacency import smoothing_operator
+    from jbpool.adjacency import sparse_operator
 
-    operator = smoothing_operator(data.graph, 0.85, None, torch.float32).matrix.to_sparse_coo()
+    operator = sparse_operator(data.graph, None, torch.float32, delta=0.85).matrix.to_sparse_coo()
     target, source = operator.indices().long()
     weight = operator.values()
     sizes = [data.feat.shape[1], *[64] * 10]

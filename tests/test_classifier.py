@@ -216,6 +216,8 @@ def test_numbers_of_clusters():
     assert numbers_of_clusters(by_ratio, 40.0) == [20, 10]
     assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5]"), 40.0) == [5, 5]
     assert numbers_of_clusters(small("model.num_clusters=[5]", "model.ratio=0.25"), 40.0) == [10]
+    by_number = load_config("graph_classify", "proteins", ["model.num_clusters=[7]"])       # the file has a ratio
+    assert numbers_of_clusters(by_number, 40.0) == [7]
     assert numbers_of_clusters(small("model.num_clusters=null"), 40.0) == [20]
     assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5, 3]"), 40.0) == [5, 3]
 

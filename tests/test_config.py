@@ -130,3 +130,11 @@ def test_every_setting_has_a_line_of_explanation():
         for field in dataclasses.fields(getattr(config, section.removesuffix("Config").lower())):
             line = next(line for line in body.splitlines() if line.strip().startswith(f"{field.name}:"))
             assert "#" in line or field.name in ("epochs", "lr", "seeds"), line
+
+
+def test_two_ways_to_say_k_in_one_file_are_an_error(tmp_path):
+    path = tmp_path / "both.yaml"
+    path.write_text("task: graph_classify\nmodel: {ratio: 0.5, num_clusters: [3]}\n")
+    with pytest.raises(ConfigError, match="give one of them"):
+        load_config("graph_classify", str(path))
+    assert load_config("graph_classify", str(path), ["model.ratio=0.25"]).model.num_clusters is None

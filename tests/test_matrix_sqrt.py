@@ -1,12 +1,13 @@
 """The trace of the matrix square root: values, gradient, precision, for both ways of computing it."""
 
 import math
+import multiprocessing
 
 import pytest
 import torch
 from torch.autograd import gradcheck
 
-from jbpool.matrix_sqrt import inverse_sqrt_by_eigh, inverse_sqrt_by_products, trace_sqrt
+from jbpool.matrix_sqrt import _eigh, inverse_sqrt_by_eigh, inverse_sqrt_by_products, trace_sqrt
 
 BOTH = pytest.mark.parametrize("inverse_sqrt", [inverse_sqrt_by_eigh, inverse_sqrt_by_products])
 
@@ -97,3 +98,23 @@ def test_gradient_where_eigenvalues_are_equal():
 def test_gradcheck():
     S = torch.randn(2, 9, 4, dtype=torch.float64, requires_grad=True)
     assert gradcheck(lambda S: trace_sqrt(S.mT @ S), (S,))
+
+
+def test_eigh_shared_out_among_threads_is_eigh(monkeypatch):
+    rows = torch.rand(50, 9, 5, dtype=torch.float64)
+    gram = rows.mT @ rows
+    alone = inverse_sqrt_by_eigh(gram[:10])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    shared = inverse_sqrt_by_eigh(gram)
+    assert torch.equal(shared[:10], alone)
+    assert torch.allclose(shared @ shared @ gram, torch.eye(5, dtype=torch.float64).expand_as(gram))
+
+
+def test_eigh_works_in_a_forked_process(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    gram = torch.eye(3, dtype=torch.float64).repeat(64, 1, 1)
+    _eigh(gram)                                                 # the threads of this process
+    process = multiprocessing.get_context("fork").Process(target=_eigh, args=(gram,))
+    process.start()
+    process.join(30)
+    assert process.exitcode == 0

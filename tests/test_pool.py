@@ -165,9 +165,11 @@ def test_cluster_is_forward_without_the_pooled_graph(make_pool, batch):
 
 def test_clustering_with_just_balance_never_touches_the_adjacency(monkeypatch):
     graph = grid(4)
-    monkeypatch.setattr("jbpool.adjacency.dgl.ops.copy_u_sum", None)
+    monkeypatch.setattr("jbpool.adjacency.multiply", None)
     monkeypatch.setattr("jbpool.adjacency.dgl.ops.u_mul_e_sum", None)
     JBPool(5, 4).cluster(graph, features(graph).float())
+    with pytest.raises(TypeError):                              # the test can fail: the pooled graph needs it
+        JBPool(5, 4)(graph, features(graph).float())
 
 
 def test_pools_stack_and_gradients_reach_the_bottom(make_pool, batch):
