@@ -41,7 +41,7 @@ class Segments:
         """Rows of a chunk. Tall ones waste rows on small graphs, short ones calls on large: a quarter of the mean."""
         if self.single:
             return max(1, self.num_rows)
-        return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 4).bit_length()))
+        return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 8).bit_length()))
 
     @cached_property
     def member(self) -> Tensor:
@@ -168,28 +168,30 @@ class _Norm(Function):
 
 
 class _Product(Function):
-    """Keeps the tables for backward, so that rows are laid out once."""
+    """Keeps rows for backward, not tables: what a table takes is needed only while it is multiplied."""
 
     @staticmethod
-    def forward(ctx, segments, left, *columns):
-        ctx.segments, ctx.widths = segments, [column.shape[1] for column in columns]
-        left, right = _chunked([left], segments), _chunked(columns, segments)   # (C, height, K), (C, height, D)
-        ctx.save_for_backward(left, right)
+    def forward(ctx, segments, left, *right):
+        ctx.save_for_backward(left, *right)
+        ctx.segments = segments
         with full_precision(left):
-            return _collect(torch.bmm(left.mT, right), segments)                # (B, K, D)
+            parts = torch.bmm(_chunked([left], segments).mT, _chunked(right, segments))
+        return _collect(parts, segments)                                        # (B, K, D)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):                                                    # (B, K, D)
-        left, right = ctx.saved_tensors
+        left, *right = ctx.saved_tensors
         _, need_left, *need_right = ctx.needs_input_grad
+        for_left, for_right = None, [None] * len(right)
         grad = _spread_over_chunks(grad, ctx.segments)                          # (C, K, D)
         with full_precision(left):
-            for_left = _rows(torch.bmm(right, grad.mT), ctx.segments) if need_left else None        # (N, K)
-            if not any(need_right):
-                return None, for_left, *(None for _ in need_right)
-            for_right = _rows(torch.bmm(left, grad), ctx.segments)              # (N, D)
-        return None, for_left, *for_right.split(ctx.widths, dim=1)
+            if need_left:
+                for_left = _rows(torch.bmm(_chunked(right, ctx.segments), grad.mT), ctx.segments)           # (N, K)
+            if any(need_right):
+                rows = _rows(torch.bmm(_chunked([left], ctx.segments), grad), ctx.segments)                 # (N, D)
+                for_right = rows.split([column.shape[1] for column in right], dim=1)
+        return None, for_left, *for_right
 
 
 class _Gram(Function):
@@ -197,9 +199,9 @@ class _Gram(Function):
 
     @staticmethod
     def forward(ctx, rows, segments):
-        table = _chunked([rows], segments)
-        ctx.save_for_backward(table)
+        ctx.save_for_backward(rows)
         ctx.segments = segments
+        table = _chunked([rows], segments)
         total = table.new_zeros((), dtype=torch.float64)
         with full_precision(table):
             for block in _blocks(table):
@@ -210,7 +212,8 @@ class _Gram(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):                                                    # (B, K, K)
-        (table,) = ctx.saved_tensors
+        (rows,) = ctx.saved_tensors
+        table = _chunked([rows], ctx.segments)
         grad = _spread_over_chunks(grad + grad.mT, ctx.segments)                # (C, K, K)
         result = torch.empty_like(table)
         with full_precision(table):
