@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -150,7 +149,6 @@ class _Job:
         runs = self.out.runs if method == self.out.method else self.out.compared.setdefault(method, [])
         if any((run["seed"], run["fold"]) == (seed, fold) for run in runs):
             return
-        began = time.perf_counter()
         name = f"{method} seed {seed} fold {fold}"
         config = replace(self.config, model=replace(self.config.model, pool=method))
         split = self.data.split(fold, config.train.folds)
@@ -170,7 +168,7 @@ class _Job:
                 bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
 
             progress = fit(
-                problem, config.train, report=report, resume=resume,
+                problem, config.train, weight_decay=config.train.weight_decay, report=report, resume=resume,
                 checkpoint=(lambda state: self.out.checkpoint(**where, training=state)) if rank() == 0 else None,
             )  # fmt: skip
         problem.load_best()
@@ -178,7 +176,7 @@ class _Job:
         found = {
             "seed": seed, "fold": fold, "metric": self.data.metric, "valid": problem.best["valid"],
             "test": problem.metric(scores, label), "epochs": progress.epoch, "best_epoch": progress.best_epoch,
-            "seconds": time.perf_counter() - began, "seconds_per_step": progress.seconds_per_step,
+            "seconds": progress.seconds, "seconds_per_step": progress.seconds_per_step,
         }  # fmt: skip
         if self.data.metric == "acc":
             found["test_balanced"] = problem.balanced_accuracy(scores, label)

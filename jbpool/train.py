@@ -74,6 +74,7 @@ def fit(
     problem: Problem,
     config: TrainConfig | EpochsConfig,
     *,
+    weight_decay: float = 0.0,
     report: Callable[[Progress, dict[str, Any]], None] = lambda progress, row: None,
     checkpoint: Callable[[dict[str, Any]], None] | None = None,
     resume: dict[str, Any] | None = None,
@@ -86,13 +87,13 @@ def fit(
     checkpoint : called at some of these moments with the state to keep; ``resume`` is such a state.
     """
     model = problem.model
-    weight_decay = getattr(config, "weight_decay", 0.0)
     optimiser = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=weight_decay, fused=True)
     progress = Progress()
     if resume is not None:
         model.load_state_dict(resume["model"])
         optimiser.load_state_dict(resume["optimiser"])
         torch.set_rng_state(resume["rng"])
+        torch.cuda.set_rng_state_all(resume["cuda_rng"])
         problem.load_state(resume["problem"])
         progress = Progress(**resume["progress"])
 
@@ -127,6 +128,7 @@ def fit(
                         "model": model.state_dict(),
                         "optimiser": optimiser.state_dict(),
                         "rng": torch.get_rng_state(),
+                        "cuda_rng": torch.cuda.get_rng_state_all(),     # a list, empty without CUDA
                         "problem": problem.state(),
                         "progress": vars(progress),
                     }

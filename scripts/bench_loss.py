@@ -54,8 +54,8 @@ def main() -> None:
                 copy @ copy.new_ones(width, width)              # what a gradient multiplies
 
             def step(loss, assign=assign):
-                assign.grad = None
                 loss().backward()
+                assign.grad = None                              # nothing held between calls: peaks count from zero
 
             contestants: dict[str, Callable] = {"clone + S^T S": yardstick}
             for name, loss in losses.items():

@@ -67,6 +67,35 @@ def peak_bytes(run: Callable[[], Any]) -> int:
     return most
 
 
+DENSE = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}
+SPARSE = {"_Multiply", "_MultiplyBackward"}
+
+
+def shares(run: Callable[[], Any], rounds: int = 10) -> dict[str, float]:
+    """Where the time of a call goes, by torch's profiler: dense and sparse products, eigh, and everything else."""
+    from torch.profiler import ProfilerActivity, profile
+
+    for _ in range(3):
+        run()
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        for _ in range(rounds):
+            run()
+    spent = dict.fromkeys(("dense products", "sparse products", "eigh", "the rest"), 0.0)
+    for event in recorded.events():
+        parent, inside = event, False
+        while parent is not None and not inside:
+            inside, parent = parent.name in SPARSE, parent.cpu_parent
+        if inside:
+            kind = "sparse products"
+        elif event.name in DENSE:
+            kind = "dense products"
+        else:
+            kind = "eigh" if "eigh" in event.name else "the rest"
+        spent[kind] += event.self_cpu_time_total
+    whole = sum(spent.values())
+    return {kind: value / whole for kind, value in spent.items()}
+
+
 def peak_rss() -> float:
     """The most memory this process has had, in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -12,11 +12,11 @@ prints; the others with 3 seeds.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from in_turn import run_in_turn, task_command
+
 DATASETS = ("cora", "citeseer", "pubmed", "dblp")
 PRINTED = "train.lr=5e-5"       # the learning rate the paper prints; the author's code and the configurations have 1e-4
 METHODS = {
@@ -36,20 +36,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, help="seeds per method, instead of 10 for jb and 3 for the others")
     parser.add_argument("--out", default="runs/reproduce")
     args = parser.parse_args()
-    failed = []
+    commands = {}
     for method in args.methods:
+        seeds = args.seeds or (10 if method in ("jb", "jb-diagonal") else 3)
         for dataset in args.datasets:
-            seeds = args.seeds or (10 if method in ("jb", "jb-diagonal") else 3)
-            command = [sys.executable, str(ROOT / "tasks" / "node_cluster.py"), "--cfg", f"{dataset}.yaml", "--resume"]
-            command += [word for change in METHODS[method] for word in ("--set", change)]
-            command += ["--seeds", ",".join(map(str, range(seeds)))]
-            command += ["--out", str(Path(args.out, f"{dataset}-{method}"))]
-            print(f"== {method} on {dataset}", flush=True)
-            if subprocess.run(command, check=False).returncode:
-                failed.append(f"{method} on {dataset}")
-    if failed:
-        print("failed: " + ", ".join(failed), file=sys.stderr)
-    return bool(failed)
+            out = Path(args.out, f"{dataset}-{method}")
+            more = ["--seeds", ",".join(map(str, range(seeds)))]
+            commands[f"{method} on {dataset}"] = task_command("node_cluster", dataset, METHODS[method], out, *more)
+    return run_in_turn(commands)
 
 
 if __name__ == "__main__":

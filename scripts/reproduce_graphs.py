@@ -11,11 +11,11 @@ same folds. Finished folds are not run again.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from in_turn import run_in_turn, task_command
+
 SETS = ("proteins", "mutag", "enzymes", "nci1", "dd", "reddit-binary", "molhiv")
 FORMS = {
     "flat": ["model.compare=[none, jb-diagonal]"],
@@ -30,19 +30,13 @@ def main() -> int:
     parser.add_argument("--folds", help="which folds, by default all")
     parser.add_argument("--out", default="runs/reproduce_graphs")
     args = parser.parse_args()
-    failed = []
+    commands = {}
     for name in args.sets:
+        more = [] if args.folds is None or name == "molhiv" else ["--folds", args.folds]
         for form in args.forms:
-            command = [sys.executable, str(ROOT / "tasks" / "graph_classify.py"), "--cfg", f"{name}.yaml", "--resume"]
-            command += ["--out", str(Path(args.out, f"{name}-{form}"))]
-            command += [word for change in FORMS[form] for word in ("--set", change)]
-            command += [] if args.folds is None or name == "molhiv" else ["--folds", args.folds]
-            print(f"== {name}, {form}", flush=True)
-            if subprocess.run(command, check=False).returncode:
-                failed.append(f"{name}, {form}")
-    if failed:
-        print("failed: " + "; ".join(failed), file=sys.stderr)
-    return bool(failed)
+            out = Path(args.out, f"{name}-{form}")
+            commands[f"{name}, {form}"] = task_command("graph_classify", name, FORMS[form], out, *more)
+    return run_in_turn(commands)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,8 @@ def name_of(result: dict) -> str:
 
 
 def clustering_table(results: list[dict]) -> str:
-    """Table 2: mean and deviation over seeds, the paper's mean beside it."""
-    from jbpool.published import CLUSTERING
+    """Table 2: mean and deviation over seeds, the paper's mean beside it, and PyAGC's where it has one."""
+    from jbpool.published import CLUSTERING, PYAGC
 
     rows: dict[str, dict[str, dict]] = {}
     for result in results:
@@ -54,9 +54,10 @@ def clustering_table(results: list[dict]) -> str:
         for name in DATASETS:
             mine = rows[method].get(name)
             paper = CLUSTERING[method.split(",")[0]][name]
-            for key, published in (("acc", paper[0]), ("nmi", paper[2])):
+            others = PYAGC.get(method, {}).get(name, (None, None))
+            for key, published, other in (("acc", paper[0], others[0]), ("nmi", paper[2], others[1])):
                 ours = "-" if mine is None else f"{mine['mean'][key]:.3f} ± {mine['std'][key]:.3f}"
-                cells += [ours, f"{published:.3f}"]
+                cells += [ours, f"{published:.3f}" + ("" if other is None else f"; PyAGC {other:.3f}")]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -1,0 +1,28 @@
+"""Run commands one after another: what the two scripts that fill the tables share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def task_command(task: str, config: str, changes: list[str], out: Path, *more: str) -> list[str]:
+    """The command of a task on a configuration, going on from what its folder has."""
+    command = [sys.executable, str(ROOT / "tasks" / f"{task}.py"), "--cfg", f"{config}.yaml", "--resume"]
+    return [*command, *(word for change in changes for word in ("--set", change)), *more, "--out", str(out)]
+
+
+def run_in_turn(commands: Mapping[str, list[str]]) -> int:
+    """Run all, whatever fails; name at the end what did. Returns: the exit code."""
+    failed = []
+    for name, command in commands.items():
+        print(f"== {name}", flush=True)
+        if subprocess.run(command, check=False).returncode:
+            failed.append(name)
+    if failed:
+        print("failed: " + "; ".join(failed), file=sys.stderr)
+    return bool(failed)
