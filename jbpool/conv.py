@@ -107,7 +107,7 @@ class GINConv(dgl.nn.GINConv):
     """DGL's ``GINConv`` with the sum over neighbours."""
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        mixed = (1 + self.eps) * feat + propagate(graph, feat, edge_weight).to(feat.dtype)
+        mixed = torch.addcmul(propagate(graph, feat, edge_weight).to(feat.dtype), feat, 1 + self.eps)
         return self.activation(self.apply_func(mixed))
 
 
@@ -134,14 +134,14 @@ class GATConv(nn.Module):
 
 
 def _mlp(in_feats: int, out_feats: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(in_feats, out_feats), nn.ReLU(), nn.Linear(out_feats, out_feats))
+    return nn.Sequential(nn.Linear(in_feats, out_feats), nn.ReLU(inplace=True), nn.Linear(out_feats, out_feats))
 
 
 # name -> (in_feats, out_feats, delta) -> a layer called with (graph, feat, edge_weight=...), ReLU included
 BACKBONES: dict[str, Callable[[int, int, float], nn.Module]] = {
     "delta": lambda i, o, delta: DeltaConv(i, o, delta, activation=torch.relu_),
     "gcn": lambda i, o, _: GraphConv(i, o, activation=torch.relu, allow_zero_in_degree=True),
-    "gin": lambda i, o, _: GINConv(_mlp(i, o), "sum", activation=torch.relu),
+    "gin": lambda i, o, _: GINConv(_mlp(i, o), "sum", activation=torch.relu_),
     "sage": lambda i, o, _: SAGEConv(i, o, "mean", activation=torch.relu),
     "gat": lambda i, o, _: GATConv(i, o),
 }
