@@ -38,7 +38,7 @@ class Segments:
 
     @cached_property
     def height(self) -> int:
-        """Rows of a chunk. Tall ones waste rows on small graphs, short ones calls on large: a quarter of the mean."""
+        """Rows of a chunk: tall ones waste rows on small graphs, short ones calls on large."""
         if self.single:
             return max(1, self.num_rows)
         return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 8).bit_length()))

@@ -19,12 +19,16 @@ from in_turn import run_in_turn, task_command
 
 DATASETS = ("cora", "citeseer", "pubmed", "dblp")
 PRINTED = "train.lr=5e-5"       # the learning rate the paper prints; the author's code and the configurations have 1e-4
+RAW = "dataset.normalize=false"     # features as published, as far as can be told those of the author
 METHODS = {
     "jb": ["method.name=jb"],
     "jb-diagonal": ["method.name=jb", "method.sqrt=diagonal"],
     "jb-printed-lr": ["method.name=jb", PRINTED],
     "jb-diagonal-printed-lr": ["method.name=jb", "method.sqrt=diagonal", PRINTED],
+    "jb-raw": ["method.name=jb", RAW],
+    "jb-diagonal-raw": ["method.name=jb", "method.sqrt=diagonal", RAW],
     **{name: [f"method.name={name}"] for name in ("mincut", "dmon", "diffpool")},
+    **{f"{name}-raw": [f"method.name={name}", RAW] for name in ("mincut", "dmon", "diffpool")},
     **{name: [f"method.name={name}"] for name in ("sc", "netmf", "gae", "vgae", "deepwalk", "node2vec")},
 }
 

