@@ -86,6 +86,12 @@ def test_planetoid_files_are_put_together(tiny):
     assert edges == [(0, 1), (0, 5), (1, 0), (1, 2), (2, 1), (3, 5), (5, 0), (5, 3)]
 
 
+def test_features_as_published(tiny):
+    assert load_nodes("cora", normalize=False).feat.to_dense()[[3, 5]].tolist() == [[1, 1, 0, 0], [0, 0, 0, 2]]
+    with pytest.raises(ValueError, match="dataset.normalize='no'"):
+        load_nodes("cora", normalize="no")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
