@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import dgl
@@ -37,10 +37,10 @@ def complete_size(graph: DGLGraph) -> int | None:
 def propagate(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
     """``A X``: for each node the weighted sum over its neighbours. ``(N, D)`` to ``(N, D)``, float32 at least."""
     feat = at_least_float32(feat)
-    if _is_constant(graph, edge_weight):
+    if edge_weight is None or _is_constant(graph, edge_weight):
         return multiply(sparse_operator(graph, edge_weight, feat.dtype), feat)
+    size, weight = complete_size(graph), edge_weight.to(feat.dtype)
     with full_precision(feat):
-        size, weight = complete_size(graph), cast(Tensor, edge_weight).to(feat.dtype)
         if size is None:
             return dgl.ops.u_mul_e_sum(graph, feat, weight.unsqueeze(-1))
         adj = weight.view(-1, size, size)                       # (B, K, K)  a dense product for each pooled graph
@@ -48,11 +48,15 @@ def propagate(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) 
 
 
 def degree(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """``A 1``: the sum of each node's edge weights, ``(N,)``."""
+    """``A 1``: the sum of each node's edge weights, ``(N,)``, float32 at least."""
+    dtype = torch.promote_types(dtype, torch.float32)
     if edge_weight is None:
-        return graph.adj_tensors("csc")[0].diff().to(dtype)
-    ones = torch.ones(graph.num_nodes(), 1, dtype=dtype, device=graph.device)
-    return propagate(graph, ones, edge_weight).squeeze(-1)
+        return _arrays(graph, "csc")[0].diff().to(dtype)
+    size, weight = complete_size(graph), edge_weight.to(dtype)
+    if size is not None:
+        return weight.view(-1, size, size).sum(1).flatten()
+    with full_precision(weight):
+        return dgl.ops.copy_e_sum(graph, weight.unsqueeze(-1)).squeeze(-1)
 
 
 def inverse_sqrt(degree: Tensor) -> Tensor:
@@ -66,21 +70,27 @@ def inverse_sqrt(degree: Tensor) -> Tensor:
 
 
 class _Operator(NamedTuple):
-    """A sparse matrix and what it was made from."""
+    """A sparse matrix and the weights it was made from."""
 
     sparse: Sparse
-    topology: object                            # DGL puts another one in place when edges are added or removed
     weight: Callable[[], Tensor | None]         # a weak reference
     version: object
 
 
-# Graph -> (delta or None, type) -> the operator, for as long as the graph lives.
-_operators: WeakKeyDictionary[DGLGraph, dict[tuple, _Operator]] = WeakKeyDictionary()
+class _Kept(NamedTuple):
+    """The operators of a graph."""
+
+    topology: object                            # DGL puts another one in place when edges are added or removed
+    operators: dict[tuple, _Operator]           # (delta or None, type) -> operator
 
 
-def _is_constant(graph: DGLGraph, edge_weight: Tensor | None) -> bool:
+MOST_KEPT = 4       # operators of a graph: a sweep over delta must not pile them up
+_kept: WeakKeyDictionary[DGLGraph, _Kept] = WeakKeyDictionary()     # for as long as the graph lives
+
+
+def _is_constant(graph: DGLGraph, edge_weight: Tensor) -> bool:
     """Whether an operator made from the weights is worth keeping: they are not learned, nor made by a pool."""
-    return edge_weight is None or not (edge_weight.requires_grad or complete_size(graph))
+    return not (edge_weight.requires_grad or complete_size(graph))
 
 
 def sparse_operator(
@@ -88,30 +98,46 @@ def sparse_operator(
 ) -> Sparse:
     """``A``, or with ``delta`` the smoothing operator ``(1 - delta) I + delta D^-1/2 A D^-1/2``.
 
-    Kept with the graph, and made anew only if the graph or the weights have changed.
+    Kept with the graph, and made anew only if the graph or the weights have changed. A change behind torch's back,
+    through ``weight.data`` or a shared numpy array, is not seen.
     """
-    kept = _operators.setdefault(graph, {})
-    known = kept.get((delta, dtype))
+    kept = _kept.get(graph)
+    if kept is None or kept.topology is not graph._graph:
+        kept = _kept[graph] = _Kept(graph._graph, {})
     now = None if edge_weight is None else version(edge_weight)
-    if not (
-        known and known.topology is graph._graph and known.weight() is edge_weight and known.version == now
-    ):
-        scale = None if delta is None else inverse_sqrt(degree(graph, edge_weight, dtype))      # (N,)
-
-        def rows(layout: str) -> Tensor:
-            pointers, columns, edges = graph.adj_tensors(layout)
-            values = torch.ones(len(columns), dtype=dtype, device=graph.device)
-            if edge_weight is not None:
-                values = edge_weight.to(dtype)[edges]
-            if scale is not None and delta is not None:
-                pointers, columns, values = _smoothing(pointers, columns, values, scale, delta)
-            return csr(pointers, columns, values, (graph.num_nodes(), graph.num_nodes()))
-
-        # A row of A X sums over the edges that arrive at a node, which DGL calls "csc".
-        sparse = Sparse(rows("csc"), rows("csr"))
+    known = kept.operators.get((delta, dtype))
+    if known is None or known.weight() is not edge_weight or known.version != now:
+        if len(kept.operators) == MOST_KEPT:
+            kept.operators.clear()
         weight = ref(edge_weight) if edge_weight is not None else lambda: None
-        known = kept[delta, dtype] = _Operator(sparse, graph._graph, weight, now)
+        known = _Operator(_make_operator(graph, edge_weight, dtype, delta), weight, now)
+        kept.operators[delta, dtype] = known
     return known.sparse
+
+
+def _make_operator(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype, delta: float | None) -> Sparse:
+    size = (graph.num_nodes(), graph.num_nodes())
+    scale = inverse_sqrt(degree(graph, edge_weight, dtype)) if delta is not None else None  # (N,)
+
+    def rows(layout: str) -> Tensor:
+        pointers, columns, edges = _arrays(graph, layout)
+        if edge_weight is None:
+            values = torch.ones(len(columns), dtype=dtype, device=graph.device)
+        else:
+            values = edge_weight.to(dtype)[edges]
+        if delta is None or scale is None:
+            return csr(pointers, columns, values, size)
+        return csr(*_smoothing(pointers, columns, values, scale, delta), size)
+
+    return Sparse(rows("csc"), rows("csr"))     # a row of A X sums over the edges that arrive, which DGL calls "csc"
+
+
+def _arrays(graph: DGLGraph, layout: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Pointers, columns and edge numbers of the rows (csr) or columns (csc) of A, also where formats are restricted."""
+    formats = graph.formats()
+    if layout not in formats["created"] + formats["not created"]:
+        graph = graph.formats(["coo", "csr", "csc"])
+    return graph.adj_tensors(layout)
 
 
 def _smoothing(
@@ -140,7 +166,7 @@ def smooth(graph: DGLGraph, feat: Tensor, delta: float = 0.85, edge_weight: Tens
     Parameters: ``feat`` ``(N, D)``; ``edge_weight`` ``(E,)`` or ``None``. Returns: ``(N, D)``, float32 at least.
     """
     feat = at_least_float32(feat)
-    if _is_constant(graph, edge_weight):
+    if edge_weight is None or _is_constant(graph, edge_weight):
         return multiply(sparse_operator(graph, edge_weight, feat.dtype, delta), feat)
     scale = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).unsqueeze(-1)          # (N, 1)
     return torch.lerp(feat, scale * propagate(graph, scale * feat, edge_weight), delta)

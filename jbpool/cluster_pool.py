@@ -38,10 +38,10 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 def row_softmax(scores: Tensor) -> Tensor:
     """Softmax of each row, ``(N, K)`` to ``(N, K)``.
 
-    Torch's own is several times slower on rows shorter than 16 numbers, so these are filled up.
+    On the CPU torch's own is up to four times slower on rows of 3 to 15 numbers than on 16, so these are filled up.
     """
     num_clusters = scores.shape[1]
-    if num_clusters >= 16:
+    if scores.device.type != "cpu" or not 2 < num_clusters < 16:
         return scores.softmax(-1)
     return pad(scores, (0, 16 - num_clusters), value=-math.inf).softmax(-1)[:, :num_clusters].contiguous()
 

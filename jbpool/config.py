@@ -215,7 +215,8 @@ def load_config(task: str, name: str | None = None, changes: Sequence[str] = ())
         for section in sections:
             inner = inner.setdefault(section, {}) if isinstance(inner.setdefault(section, {}), dict) else {}
         inner[last] = read_yaml(text, f"--set {change}")
-        inner.pop(INSTEAD_OF.get(key, ""), None)
+        if key in INSTEAD_OF and inner[last] is not None:
+            inner.pop(INSTEAD_OF[key], None)
     config = build(TASKS[task], values, "", where, problems)
     if values.get("task", task) != task:
         problems.append(f"{where}: task is {values['task']!r}, but this is the task {task!r}")

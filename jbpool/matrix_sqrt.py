@@ -60,19 +60,23 @@ def inverse_sqrt_by_eigh(gram: Tensor) -> Tensor:
 
 
 def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """``torch.linalg.eigh``, shared out: LAPACK takes the matrices of a batch one after another, on one core."""
-    parts = gram.chunk(max(1, min(torch.get_num_threads(), len(gram) // 16)))
+    """``torch.linalg.eigh``, shared out: LAPACK takes the matrices of a batch one after another.
+
+    Small ones it takes on one core each; from 64 x 64 on it uses several itself.
+    """
+    threads = torch.get_num_threads()
+    parts = gram.chunk(max(1, min(threads, len(gram) // 16))) if gram.shape[-1] < 64 else (gram,)
     if len(parts) == 1:
         return torch.linalg.eigh(gram)
-    others = [_workers(os.getpid()).submit(torch.linalg.eigh, part) for part in parts[1:]]
+    others = [_workers(os.getpid(), threads).submit(torch.linalg.eigh, part) for part in parts[1:]]
     values, vectors = zip(torch.linalg.eigh(parts[0]), *(other.result() for other in others), strict=True)
     return torch.cat(values), torch.cat(vectors)
 
 
 @lru_cache(maxsize=1)
-def _workers(process: int) -> ThreadPoolExecutor:
+def _workers(process: int, threads: int) -> ThreadPoolExecutor:
     """Threads that stay; a process made by a fork has none of its parent's and gets its own."""
-    return ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="jbpool-eigh")
+    return ThreadPoolExecutor(threads, thread_name_prefix="jbpool-eigh")
 
 
 def inverse_sqrt_by_products(gram: Tensor) -> Tensor:

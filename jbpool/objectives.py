@@ -3,8 +3,8 @@
 Tensors in, one value per graph out, unreduced. ``sizes`` is always the nodes per graph, ``(B,)``, ``None`` for a
 single graph, or the :class:`~jbpool.segment.Segments` made from them. No loss builds an N x N matrix: those that
 look at the adjacency A take the product ``A S`` instead, which a pool gets from one sparse multiplication.
-Losses are computed in float64 where squares or long sums are involved and returned in the type of ``assign``,
-float32 at least.
+Gram matrices and long sums are taken in float64; losses are returned in the type of ``assign``, float32 at least.
+The gradient of the matrix root is in closed form: first derivatives only.
 """
 
 from __future__ import annotations
@@ -175,5 +175,5 @@ def _prepare(assign: Tensor, sizes: Sizes) -> tuple[Tensor, Segments]:
 
 def _ratio(above: Tensor, below: Tensor) -> Tensor:
     """``above / below``, and 0 with zero gradient where ``below`` is zero (a graph without nodes or edges)."""
-    some = below > 0
+    some = below != 0           # a NaN stays a NaN
     return torch.where(some, above / torch.where(some, below, 1), 0)

@@ -4,7 +4,7 @@ A batch holds the rows of all its graphs one after another; ``sizes`` says how m
 each graph's rows into chunks of a fixed height, so that one ``bmm`` serves graphs of every size, and adds up what the
 chunks of a graph give. The last chunk of a graph is filled up with zero rows, which adds at most a chunk per graph,
 however large the largest graph is. The number of chunks has a bound known on the host, so nothing is ever read back
-from the device. A single graph is one chunk: its rows as they are.
+from the device. The rows of a single graph stay as they are.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ class Segments:
     @cached_property
     def height(self) -> int:
         """Rows of a chunk: tall ones waste rows on small graphs, short ones calls on large."""
-        if self.single:
-            return max(1, self.num_rows)
         return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 8).bit_length()))
 
     @cached_property
@@ -58,7 +56,7 @@ class Segments:
     def owner(self) -> Tensor:
         """Graph of each chunk, (C,)."""
         num_graphs = self.sizes.shape[0]
-        most = 1 if self.single else self.num_rows // self.height + num_graphs      # sum of ceil(n / height) at most
+        most = self.num_rows // self.height + num_graphs                            # sum of ceil(n / height) at most
         owner = torch.searchsorted(self._chunk_end, torch.arange(most, device=self.sizes.device), right=True)
         return owner.clamp_max(num_graphs - 1)                                      # unused chunks are zero: anyone's
 
@@ -145,7 +143,6 @@ class _Sum(Function):
         return _collect(_chunked([rows], segments).sum(1, dtype=torch.float64), segments)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad):                                                    # (B, D)
         return _spread(grad.to(ctx.dtype), ctx.segments), None
 
@@ -160,7 +157,6 @@ class _Norm(Function):
         return norm
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad):                                                    # (B, K)
         rows, norm = ctx.saved_tensors
         scale = torch.where(norm > 0, grad / norm, 0).to(rows.dtype)

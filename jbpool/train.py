@@ -93,7 +93,7 @@ def fit(
         model.load_state_dict(resume["model"])
         optimiser.load_state_dict(resume["optimiser"])
         torch.set_rng_state(resume["rng"])
-        torch.cuda.set_rng_state_all(resume["cuda_rng"])
+        torch.cuda.set_rng_state_all(resume.get("cuda_rng", [])[: torch.cuda.device_count()])
         problem.load_state(resume["problem"])
         progress = Progress(**resume["progress"])
 

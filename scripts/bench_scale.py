@@ -60,13 +60,14 @@ def main() -> None:
     if args.one:
         print(json.dumps(measure(int(args.one[0]), args.one[1], args.steps)))
         return
-    raw = []
+    raw, failed = [], False
     for backbone in ("delta", "sgc"):
         for size in args.sizes:
             command = [sys.executable, __file__, "--steps", str(args.steps), "--one", str(int(size)), backbone]
             done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
             if done.returncode:                         # killed for want of memory, most likely; what is done stays
                 print(f"{backbone} with {size:,.0f} nodes failed (exit code {done.returncode})", file=sys.stderr)
+                failed = True
                 continue
             raw.append(json.loads(done.stdout))
     rows = [
@@ -78,6 +79,7 @@ def main() -> None:
     ]  # fmt: skip
     head = ["backbone", "nodes", "prepare, s", "step, s", "µs per node", "graph loaded, GB", "peak, GB"]
     write("scale", "A training step on random graphs of degree 20", head, rows, raw)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -68,11 +68,11 @@ def peak_bytes(run: Callable[[], Any]) -> int:
 
 
 DENSE = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}
-SPARSE = {"_Multiply", "_MultiplyBackward"}
+INSIDE = {"_Multiply": "sparse products", "_MultiplyBackward": "sparse products", "_TraceSqrt": "matrix root"}
 
 
 def shares(run: Callable[[], Any], rounds: int = 10) -> dict[str, float]:
-    """Where the time of a call goes, by torch's profiler: dense and sparse products, eigh, and everything else."""
+    """Where the time of a call goes, by torch's profiler: products, the matrix root, and everything else."""
     from torch.profiler import ProfilerActivity, profile
 
     for _ in range(3):
@@ -80,17 +80,12 @@ def shares(run: Callable[[], Any], rounds: int = 10) -> dict[str, float]:
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         for _ in range(rounds):
             run()
-    spent = dict.fromkeys(("dense products", "sparse products", "eigh", "the rest"), 0.0)
+    spent = dict.fromkeys(("dense products", *INSIDE.values(), "the rest"), 0.0)
     for event in recorded.events():
-        parent, inside = event, False
-        while parent is not None and not inside:
-            inside, parent = parent.name in SPARSE, parent.cpu_parent
-        if inside:
-            kind = "sparse products"
-        elif event.name in DENSE:
-            kind = "dense products"
-        else:
-            kind = "eigh" if "eigh" in event.name else "the rest"
+        kind = "dense products" if event.name in DENSE else "the rest"
+        parent = event
+        while parent is not None:
+            kind, parent = INSIDE.get(parent.name, kind), parent.cpu_parent
         spent[kind] += event.self_cpu_time_total
     whole = sum(spent.values())
     return {kind: value / whole for kind, value in spent.items()}

@@ -5,8 +5,8 @@
     python scripts/table.py runs/reproduce                          the tables, at any time
 
 Each method on each set has a folder under runs/reproduce; finished seeds are not run again, a killed run goes on from
-its last checkpoint. jb runs in both forms of the square root, 10 seeds each, and with the learning rate that the paper
-prints; the others with 3 seeds.
+its last checkpoint. jb runs in both forms of the square root, 10 seeds each; with the learning rate that the paper
+prints, and the pools also on features that are not row-normalised, 3 seeds; the others with 3 seeds.
 """
 
 from __future__ import annotations

@@ -138,3 +138,4 @@ def test_two_ways_to_say_k_in_one_file_are_an_error(tmp_path):
     with pytest.raises(ConfigError, match="give one of them"):
         load_config("graph_classify", str(path))
     assert load_config("graph_classify", str(path), ["model.ratio=0.25"]).model.num_clusters is None
+    assert load_config("graph_classify", "proteins", ["model.num_clusters=null"]).model.ratio == 0.25

@@ -275,11 +275,12 @@ def test_mistakes_are_told_without_a_traceback(tmp_path, args, words):
     assert "Traceback" not in result.stderr
 
 
-def test_a_loss_that_is_no_number_stops_before_the_step():
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
+def test_a_loss_that_is_no_number_stops_before_the_step(pool):
     graph = dgl.rand_graph(20, 60)
     feat = torch.rand(20, 4)
     feat[3, 1] = float("nan")
-    model = ClusterNet(4, lambda width: JBPool(width, 2), layers=1, hidden=8)
+    model = ClusterNet(4, lambda width: pool(width, 2), layers=1, hidden=8)
     before = [parameter.clone() for parameter in model.parameters()]
     with pytest.raises(TrainingError, match=r"epoch 1 .*features hold NaN"):
         fit(ClusterProblem(Starts([model], graph), feat, lambda assign: {}), load_config("node_cluster").train)

@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from zoo import POOLS, grid, random_graph, symmetric_weights
 
 from jbpool import DeltaConv, DiffPool, JBPool, MinCutPool, Pooled
+from jbpool.cluster_pool import row_softmax
 
 
 def features(graph, width=5, dtype=torch.float64):
@@ -391,3 +392,17 @@ def test_changing_the_batch_counts_of_a_result_changes_no_other(batch):
     pool, feat = JBPool(5, 3), features(batch).float()
     pool(batch, feat).graph.batch_num_nodes().add_(1)
     assert pool(batch, feat).graph.batch_num_nodes().tolist() == [3] * batch.batch_size
+
+
+@pytest.mark.parametrize("num_clusters", [1, 2, 3, 15, 16, 40])
+def test_row_softmax_is_softmax(num_clusters):
+    scores = torch.randn(30, num_clusters, dtype=torch.float64, requires_grad=True)
+    probe = torch.randn(30, num_clusters, dtype=torch.float64)
+    for own, theirs in zip(
+        torch.autograd.grad((row_softmax(scores) * probe).sum(), scores),
+        torch.autograd.grad((scores.softmax(-1) * probe).sum(), scores),
+        strict=True,
+    ):
+        assert torch.allclose(own, theirs)
+    assert row_softmax(scores).is_contiguous()
+    assert torch.allclose(row_softmax(scores), scores.softmax(-1))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.autograd import gradcheck
+from torch.autograd import gradcheck, gradgradcheck
 
 from jbpool import segment
 from jbpool.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
@@ -48,6 +48,8 @@ def test_gradients(sizes):
     assert gradcheck(lambda a: segment_gram(a, segments), (left,))
     assert gradcheck(lambda a: segment_norm(a, segments), (left,))
     assert gradcheck(lambda a: segment_sum(a, segments), (left,))
+    assert gradgradcheck(lambda a: segment_sum(a.square(), segments), (left,))
+    assert gradgradcheck(lambda a: segment_norm(a[:, :2] + 3, make_segments([len(a)], a)), (left,))
 
 
 def test_a_large_graph_is_cut_into_blocks(monkeypatch):

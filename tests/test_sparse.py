@@ -10,10 +10,11 @@ import dgl
 import numpy as np
 import pytest
 import torch
-from zoo import ZOO, symmetric_weights
+from zoo import ZOO, random_graph, symmetric_weights
 
-from jbpool import DeltaConv
-from jbpool.adjacency import _operators, smooth
+from jbpool import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool
+from jbpool.adjacency import _kept, degree, propagate, smooth
+from jbpool.conv import SAGEConv
 from jbpool.data.types import to_csr_tensor
 from jbpool.sparse import _features, _product, multiply, sparse_features
 
@@ -80,6 +81,49 @@ def test_changed_features_are_seen():
     torch.testing.assert_close(after.transpose.to_dense(), feat.to_dense().T)
 
 
+@pytest.mark.parametrize("formats", ["coo", "csr", "csc"])
+def test_graphs_of_restricted_formats(formats):
+    whole = random_graph(20, 50)
+    graph, feat = whole.formats(formats), torch.rand(20, 3, requires_grad=True)
+    for function in (propagate, smooth):
+        results = []
+        for some in (whole, graph):
+            out = function(some, feat)
+            results.append((out, *torch.autograd.grad(out.square().sum(), feat)))
+        torch.testing.assert_close(results[1], results[0])
+
+
+def test_a_sweep_over_delta_does_not_pile_up_operators():
+    graph, feat = random_graph(20, 50), torch.rand(20, 3)
+    for step in range(20):
+        smooth(graph, feat, step / 20)
+    assert len(_kept[graph].operators) <= 4
+
+
+@pytest.mark.parametrize("pool", [JBPool, MinCutPool, DMoNPool, DiffPool])
+def test_nothing_is_made_anew_for_constant_weights(pool, monkeypatch):
+    graph = random_graph(20, 50)
+    feat, weight, layer = torch.rand(20, 3), symmetric_weights(graph).float(), pool(3, 2)
+    layer(graph, feat, weight)
+    monkeypatch.setattr("jbpool.adjacency._make_operator", None)
+    layer(graph, feat, weight)
+    with pytest.raises(TypeError):                              # the test can fail
+        layer(graph, feat, weight.clone())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_degrees_are_never_half_precision(weighted):
+    hub = dgl.graph(([*range(1, 300)], [0] * 299), num_nodes=300)
+    weight = torch.ones(299, dtype=torch.bfloat16) if weighted else None
+    assert degree(hub, weight, torch.bfloat16)[0] == 299
+    mean = SAGEConv(2, 1, "mean").bfloat16()
+    torch.nn.init.ones_(mean.fc_neigh.weight)
+    torch.nn.init.zeros_(mean.fc_self.weight)
+    torch.nn.init.zeros_(mean.fc_self.bias)
+    mean.activation = torch.nn.Identity()
+    assert mean(hub, torch.ones(300, 2).bfloat16(), edge_weight=weight)[0] == 2
+
+
 @pytest.mark.parametrize("change", ["edges", "weights in place", "other weights", "delta"])
 def test_a_changed_graph_is_seen(change):
     graph = dgl.graph(([0, 1, 1, 2], [1, 0, 2, 1]), num_nodes=4)
@@ -115,8 +159,8 @@ def test_nothing_is_kept_alive():
     alive = weakref.ref(graph)
     DeltaConv(7, 3)(graph, feat).sum().backward()
     gc.collect()                                                # of what other tests have left
-    kept = len(_operators), len(_features)
+    kept = len(_kept), len(_features)
     del graph, feat
     gc.collect()
     assert alive() is None
-    assert (len(_operators), len(_features)) == (kept[0] - 1, kept[1] - 1)
+    assert (len(_kept), len(_features)) == (kept[0] - 1, kept[1] - 1)

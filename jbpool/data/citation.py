@@ -105,7 +105,8 @@ LINQS_CORA = [
 def load_citation(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
     """One of ``PUBLISHED``, from the first data root that has it, else fetched.
 
-    ``normalize=False`` leaves the features as published: words as zeros and ones, on Pubmed tf-idf weights.
+    ``normalize=False`` leaves the features as they are in the literature: words as zeros and ones, on Pubmed tf-idf
+    weights.
     """
     check_flag(normalize, "dataset.normalize")
     offline = f"python tasks/node_cluster.py --cfg {name}-sim.yaml (a simulated graph of the same size)"
