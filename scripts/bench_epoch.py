@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from benchmark import missing, shares, take_turns, write
+from benchmark import missing, profiled, take_turns, write
 from torch import Tensor, nn
 
 SETS = {"NCI1": ("nci1", 128), "ogbg-molhiv": ("molhiv", 512)}
@@ -129,10 +129,10 @@ def main() -> None:
         times = take_turns(contestants, args.rounds, warm_up=1)
         cells = [f"{timing.median:.3f} ({timing.low:.3f}-{timing.high:.3f})" for timing in times.values()]
         ahead = f"{times['PyG + tgp'].median / times['ours, matrix'].median:.2f}x" if not without else "-"
-        spent = shares(contestants["ours, matrix"], rounds=1)
-        cells += [ahead, ", ".join(f"{kind} {share:.0%}" for kind, share in spent.items())]
+        spent = profiled(contestants["ours, matrix"], rounds=1)
+        cells += [ahead, str(spent)]
         rows.append([f"{name}, {len(train)} graphs", *cells])
-        raw.append({"set": name, "shares": spent, **{who: timing._asdict() for who, timing in times.items()}})
+        raw.append({"set": name, "spent": spent._asdict(), **{who: timing._asdict() for who, timing in times.items()}})
     head = ["set", *(f"{who}, s" for who in contestants), "matrix ahead", "where the matrix form spends its time"]
     write("epoch", "A training epoch with loading, median (quartiles)", head, rows, raw)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-from benchmark import missing, peak_bytes, shares, take_turns, write
+from benchmark import missing, peak_bytes, profiled, take_turns, write
 
 BATCHES = {"PROTEINS": 128, "NCI1": 128, "DD": 32, "REDDIT-BINARY": 32, "ogbg-molhiv": 512}
 
@@ -85,10 +85,10 @@ def main() -> None:
                 f"{fastest / times['ours, matrix'].median:.2f}x", f"{fastest / times['ours, diagonal'].median:.2f}x",
                 f"1/{memory['tgp batched'] / memory['ours, matrix']:.1f}",
             ]  # fmt: skip
-        spent = shares(contestants["ours, matrix"])
-        cells.append(", ".join(f"{kind} {share:.0%}" for kind, share in spent.items()))
+        spent = profiled(contestants["ours, matrix"])
+        cells.append(str(spent))
         rows.append([f"{name} {len(index)}", str(num_clusters), *cells])
-        raw.append({"set": name, "clusters": num_clusters, "memory": memory, "shares": spent,
+        raw.append({"set": name, "clusters": num_clusters, "memory": memory, "spent": spent._asdict(),
                     **{who: timing._asdict() for who, timing in times.items()}})  # fmt: skip
     head = ["batch", "K", *(f"{who}, ms" for who in contestants)]
     head += ["matrix ahead of the faster peer", "diagonal ahead", "memory of matrix / batched"] if not without else []

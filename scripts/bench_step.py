@@ -12,7 +12,7 @@ import argparse
 from itertools import pairwise
 
 import torch
-from benchmark import missing, shares, take_turns, write
+from benchmark import missing, profiled, take_turns, write
 from torch import Tensor, nn
 
 
@@ -115,12 +115,13 @@ def main() -> None:
         times = take_turns(contestants, args.rounds)
         ours = times["ours, matrix"].median
         ratios = {who: "" if who == "ours, matrix" else f", {t.median / ours:.1f}x" for who, t in times.items()}
-        spent = shares(contestants["ours, matrix"])
-        products = spent["dense products"] + spent["sparse products"]
+        spent = profiled(contestants["ours, matrix"])
+        products = spent.shares["dense products"] + spent.shares["sparse products"]
         bounds = [f"{times[peer].median / (ours * products):.1f}x" for peer in others]
-        where = [f"{spent['dense products']:.0%}", f"{spent['sparse products']:.0%}", " and ".join(bounds) or "-"]
+        where = [f"{spent.shares[kind]:.0%}" for kind in ("dense products", "sparse products")]
+        where.append(" and ".join(bounds) or "-")
         rows.append([data.name, *(f"{timing}{ratios[who]}" for who, timing in times.items()), *where])
-        raw.append({"dataset": data.name, "shares": spent,
+        raw.append({"dataset": data.name, "spent": spent._asdict(),
                     **{who: timing._asdict() for who, timing in times.items()}})  # fmt: skip
     head = ["set", *(f"{who}, ms" for who in contestants)]
     head += ["ours in dense products", "in sparse products", "ahead of peers if all the rest were free"]

@@ -71,8 +71,19 @@ DENSE = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}
 INSIDE = {"_Multiply": "sparse products", "_MultiplyBackward": "sparse products", "_TraceSqrt": "matrix root"}
 
 
-def shares(run: Callable[[], Any], rounds: int = 10) -> dict[str, float]:
-    """Where the time of a call goes, by torch's profiler: products, the matrix root, and everything else."""
+class Spent(NamedTuple):
+    """Where the time of a call goes: kind -> share; and how many torch operations it is."""
+
+    shares: dict[str, float]
+    operations: int
+
+    def __str__(self) -> str:
+        parts = [f"{kind} {share:.0%}" for kind, share in self.shares.items()]
+        return ", ".join([*parts, f"{self.operations} operations"])
+
+
+def profiled(run: Callable[[], Any], rounds: int = 10) -> Spent:
+    """Products, the matrix root and everything else, by torch's profiler."""
     from torch.profiler import ProfilerActivity, profile
 
     for _ in range(3):
@@ -80,15 +91,17 @@ def shares(run: Callable[[], Any], rounds: int = 10) -> dict[str, float]:
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         for _ in range(rounds):
             run()
-    spent = dict.fromkeys(("dense products", *INSIDE.values(), "the rest"), 0.0)
+    spent, operations = dict.fromkeys(("dense products", *INSIDE.values(), "the rest"), 0.0), 0
     for event in recorded.events():
+        called = event.cpu_parent is not None and event.cpu_parent.name.startswith("aten::")      # by another operation
+        operations += event.name.startswith("aten::") and not called
         kind = "dense products" if event.name in DENSE else "the rest"
         parent = event
         while parent is not None:
             kind, parent = INSIDE.get(parent.name, kind), parent.cpu_parent
         spent[kind] += event.self_cpu_time_total
     whole = sum(spent.values())
-    return {kind: value / whole for kind, value in spent.items()}
+    return Spent({kind: value / whole for kind, value in spent.items()}, operations // rounds)
 
 
 def peak_rss() -> float:
