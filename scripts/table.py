@@ -2,6 +2,7 @@
 
     python scripts/table.py runs/reproduce          the paper's Table 2 (ACC and NMI) from run folders
     python scripts/table.py runs/reproduce_graphs   graph classification, from run folders
+    python scripts/table.py runs/reproduce --csv    every seed and fold, as kept in docs/measured.csv
     python scripts/table.py --times                 Table 3 (seconds per training step), all pools timed in one run
     python scripts/table.py --times --datasets cora dblp
 """
@@ -85,6 +86,18 @@ def classification_table(results: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def every_run(results: list[dict]) -> str:
+    """One line per seed or fold, as CSV."""
+    lines = ["task,dataset,method,seed,fold,acc,nmi,loss,test"]
+    for result in results:
+        for method, scores in {name_of(result): result, **result.get("compared", {})}.items():
+            for run in scores["runs"]:
+                found = [run.get(key) for key in ("seed", "fold", "acc", "nmi", "loss", "test")]
+                cells = ["" if value is None else f"{value:.6g}" for value in found]
+                lines.append(",".join([result["task"], result["dataset"], method.replace(",", ""), *cells]))
+    return "\n".join(lines)
+
+
 def time_table(datasets: list[str], steps: int) -> str:
     """Table 3: a step of each pool in turn, again and again, in one process; medians."""
     import torch
@@ -132,6 +145,7 @@ def time_table(datasets: list[str], steps: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/reproduce"))
+    parser.add_argument("--csv", action="store_true", help="every seed and fold instead of a table")
     parser.add_argument("--times", action="store_true", help="the paper's Table 3")
     parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
     parser.add_argument("--steps", type=int, default=20)
@@ -140,6 +154,9 @@ def main() -> None:
         print(time_table(list(args.datasets), args.steps))
         return
     results = load_results(args.folder)
+    if args.csv:
+        print(every_run(results))
+        return
     for task, make in (("node_cluster", clustering_table), ("graph_classify", classification_table)):
         some = [result for result in results if result["task"] == task]
         if some:

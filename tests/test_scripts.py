@@ -18,12 +18,13 @@ def script(name, *args, cwd):
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
-def write_run(folder, dataset, method, acc, nmi, sqrt="matrix", lr=1e-4):
+def write_run(folder, dataset, method, acc, nmi, sqrt="matrix", lr=1e-4, **options):
     folder.mkdir(parents=True)
     result = {
-        "task": "node_cluster", "dataset": dataset, "method": method, "runs": [{}, {}],
+        "task": "node_cluster", "dataset": dataset, "method": method,
+        "runs": [{"seed": seed, "acc": acc, "nmi": nmi, "loss": -0.5} for seed in (0, 1)],
         "mean": {"acc": acc, "nmi": nmi}, "std": {"acc": 0.01, "nmi": 0.02},
-        "config": {"method": {"sqrt": sqrt}, "train": {"lr": lr}},
+        "config": {"dataset": {"name": dataset, **options}, "method": {"sqrt": sqrt}, "train": {"lr": lr}},
     }  # fmt: skip
     (folder / "result.json").write_text(json.dumps(result))
 
@@ -33,6 +34,8 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path):
     write_run(tmp_path / "r" / "b", "cora", "jb", 0.45, 0.35, sqrt="diagonal")
     write_run(tmp_path / "r" / "d", "cora", "jb", 0.43, 0.33, lr=5e-5)
     write_run(tmp_path / "r" / "c", "dblp", "mincut", 0.55, 0.3)
+    write_run(tmp_path / "r" / "e", "cora", "dmon", 0.52, 0.42, normalize=False)
+    write_run(tmp_path / "r" / "f", "cora", "dmon", 0.51, 0.41)
     lines = script("table.py", "r", cwd=tmp_path).stdout.splitlines()
     rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines}
     assert rows["jb"][:5] == ["2/-/-/-", "0.500 ± 0.010", "0.457", "0.400 ± 0.020", "0.351"]
@@ -40,7 +43,16 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path):
     assert rows["jb, lr 5e-5"][1] == "0.430 ± 0.010"
     assert rows["mincut"][-4:] == ["0.550 ± 0.010", "0.538", "0.300 ± 0.020", "0.297"]
     assert rows["mincut"][1] == "-"
+    assert rows["dmon"][1:3] == ["0.510 ± 0.010", "0.488; PyAGC 0.530"]
+    assert rows["dmon, raw features"][1:3] == ["0.520 ± 0.010", "0.488"]
     assert len({line.count("|") for line in lines}) == 1
+
+
+def test_every_run_as_csv(tmp_path):
+    write_run(tmp_path / "r" / "a", "cora", "jb", 0.5, 0.4, sqrt="diagonal")
+    lines = script("table.py", "r", "--csv", cwd=tmp_path).stdout.splitlines()
+    assert lines == ["task,dataset,method,seed,fold,acc,nmi,loss,test",
+                     *(f"node_cluster,cora,jb diagonal,{seed},,0.5,0.4,-0.5," for seed in (0, 1))]  # fmt: skip
 
 
 def test_a_folder_without_runs(tmp_path):
@@ -54,7 +66,7 @@ def test_the_table_of_graph_classification(tmp_path):
         scores = {"runs": [{}] * 3, "mean": {"test": 0.75}, "std": {"test": 0.02}}
         result = {
             "task": "graph_classify", "dataset": "NCI1", "method": "jb", **scores,
-            "compared": {method: scores for method in compared}, "config": {"method": {"sqrt": sqrt}},
+            "compared": {method: scores for method in compared}, "config": {"method": {"sqrt": sqrt}, "dataset": {"name": "NCI1"}},
         }  # fmt: skip
         (tmp_path / "r" / name).mkdir(parents=True)
         (tmp_path / "r" / name / "result.json").write_text(json.dumps(result))
