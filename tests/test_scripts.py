@@ -66,7 +66,8 @@ def test_the_table_of_graph_classification(tmp_path):
         scores = {"runs": [{}] * 3, "mean": {"test": 0.75}, "std": {"test": 0.02}}
         result = {
             "task": "graph_classify", "dataset": "NCI1", "method": "jb", **scores,
-            "compared": {method: scores for method in compared}, "config": {"method": {"sqrt": sqrt}, "dataset": {"name": "NCI1"}},
+            "compared": {method: scores for method in compared},
+            "config": {"method": {"sqrt": sqrt}, "dataset": {"name": "NCI1"}},
         }  # fmt: skip
         (tmp_path / "r" / name).mkdir(parents=True)
         (tmp_path / "r" / name / "result.json").write_text(json.dumps(result))
