@@ -83,11 +83,9 @@ class Spent(NamedTuple):
 
 
 def profiled(run: Callable[[], Any], rounds: int = 10) -> Spent:
-    """Products, the matrix root and everything else, by torch's profiler."""
+    """Products, the matrix root and everything else, by torch's profiler; for calls that have run before."""
     from torch.profiler import ProfilerActivity, profile
 
-    for _ in range(3):
-        run()
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         for _ in range(rounds):
             run()

@@ -84,10 +84,10 @@ def test_the_table_of_graph_classification(tmp_path):
     [
         ("loss", ["--largest", 4, "--rounds", 2]),
         ("step", ["--datasets", "cora-sim", "--rounds", 2]),
-        ("scale", ["--sizes", 1e3, "--steps", 1]),
+        pytest.param("scale", ["--sizes", 1e3, "--steps", 1], marks=pytest.mark.slow),
         ("starts", ["--cases", "sbm", "--starts", 2, "--rounds", 2]),
         ("layer", ["--sets", "NCI1", "--rounds", 2]),
-        ("epoch", ["--sets", "NCI1", "--rounds", 2]),
+        pytest.param("epoch", ["--sets", "NCI1", "--rounds", 2], marks=pytest.mark.slow),
     ],
 )
 def test_benchmarks_run(name, args, tmp_path):
