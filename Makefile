@@ -1,6 +1,6 @@
 # make run    set up, then cluster a generated graph: progress, scores, a report to open
 # make test   set up, then run every test but the slow ones
-# make test-slow   the slow ones: large datasets
+# make test-slow   the slow ones: large datasets, the longer benchmarks
 # make bench  the benchmarks (about twenty minutes); make bench-env first installs the peers to compare with
 # make lint   set up, then ruff and mypy
 # make env    only set up: .venv with the versions of requirements.lock

@@ -159,7 +159,8 @@ class _Norm(Function):
     @staticmethod
     def backward(ctx, grad):                                                    # (B, K)
         rows, norm = ctx.saved_tensors
-        scale = torch.where(norm > 0, grad / norm, 0).to(rows.dtype)
+        some = norm != 0                                                        # a NaN stays a NaN
+        scale = torch.where(some, grad / torch.where(some, norm, 1), 0).to(rows.dtype)
         return _spread(scale, ctx.segments) * rows, None
 
 
