@@ -76,10 +76,8 @@ class DeltaConv(nn.Module):
         check_feat(graph, feat, self.weight, self.in_feats)
         check_edge_weight(graph, edge_weight)
         # Smooth whichever side of the product is narrower: the two commute. Sparse features have to go first.
-        if feat.layout == torch.sparse_csr:
-            feat = smooth(graph, multiply(sparse_features(feat), self.weight), self.delta, edge_weight)
-        elif self.in_feats > self.out_feats:
-            feat = smooth(graph, feat @ self.weight, self.delta, edge_weight).to(feat.dtype)
+        if _is_sparse(feat) or self.in_feats > self.out_feats:
+            feat = smooth(graph, _times(feat, self.weight), self.delta, edge_weight).to(feat.dtype)
         else:
             feat = smooth(graph, feat, self.delta, edge_weight).to(feat.dtype) @ self.weight
         if self.bias is not None:
@@ -90,17 +88,27 @@ class DeltaConv(nn.Module):
         return f"{self.in_feats}, {self.out_feats}, delta={self.delta}, bias={self.bias is not None}"
 
 
+def _is_sparse(feat: Tensor) -> bool:
+    return feat.layout == torch.sparse_csr
+
+
+def _times(feat: Tensor, weight: Tensor) -> Tensor:
+    """``X W`` of dense or sparse features: ``(N, I)`` and ``(I, O)`` to ``(N, O)``."""
+    return multiply(sparse_features(feat), weight) if _is_sparse(feat) else feat @ weight
+
+
 # DGL's own layers. Sums over neighbours go through ``propagate``, which makes one dense product of each complete graph
 # that a pool returns: five times as fast as edge by edge, and more.
 
 
 class GraphConv(dgl.nn.GraphConv):
-    """DGL's ``GraphConv``; with edge weights, normalised by weighted degrees."""
+    """DGL's ``GraphConv``; with edge weights, normalised by weighted degrees. Takes sparse features."""
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        if edge_weight is None:
+        if edge_weight is None and not _is_sparse(feat):
             return super().forward(graph, feat)
-        return self._activation(propagate_normalized(graph, feat @ self.weight, edge_weight).to(feat.dtype) + self.bias)
+        mixed = propagate_normalized(graph, _times(feat, self.weight), edge_weight).to(feat.dtype)
+        return self._activation(mixed + self.bias)
 
 
 class GINConv(dgl.nn.GINConv):
@@ -112,12 +120,21 @@ class GINConv(dgl.nn.GINConv):
 
 
 class SAGEConv(dgl.nn.SAGEConv):
-    """DGL's ``SAGEConv`` with the mean over neighbours; with edge weights, their weighted mean."""
+    """DGL's ``SAGEConv`` with the mean over neighbours, weighted by edge weights if given. Takes sparse features."""
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         share = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).square().unsqueeze(-1)    # (N, 1)  one over degree
-        mean = (share * propagate(graph, feat, edge_weight)).to(feat.dtype)
-        return self.activation(self.fc_self(feat) + self.fc_neigh(mean))
+
+        def mean(values: Tensor) -> Tensor:
+            return (share * propagate(graph, values, edge_weight)).to(feat.dtype)
+
+        weight = self.fc_neigh.weight.T                                                        # (in, out)
+        # As in DeltaConv: the mean of whichever side of the product is narrower.
+        if _is_sparse(feat) or weight.shape[0] > weight.shape[1]:
+            neighbours = mean(_times(feat, weight))
+        else:
+            neighbours = self.fc_neigh(mean(feat))
+        return self.activation(_times(feat, self.fc_self.weight.T) + self.fc_self.bias + neighbours)
 
 
 class GATConv(nn.Module):
@@ -145,3 +162,6 @@ BACKBONES: dict[str, Callable[[int, int, float], nn.Module]] = {
     "sage": lambda i, o, _: SAGEConv(i, o, "mean", activation=torch.relu),
     "gat": lambda i, o, _: GATConv(i, o),
 }
+
+# Those that take sparse features; the features of the others are made dense first.
+TAKE_SPARSE = {"delta", "gcn", "sage"}

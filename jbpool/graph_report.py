@@ -16,7 +16,7 @@ from jbpool import html, svg
 from jbpool.atomic import write_text
 from jbpool.config import load_config
 from jbpool.data import GraphData, load_graphs
-from jbpool.html import number, section, spread, table
+from jbpool.html import number, score, section, spread, table
 from jbpool.metrics import confusion
 from jbpool.published import CLASSIFICATION
 from jbpool.results import load_state
@@ -66,10 +66,7 @@ def page(
 def _scores(result: dict[str, Any]) -> str:
     rows = []
     for method, scores in {result["method"]: result, **result["compared"]}.items():
-        rows.append((
-            method, spread(scores["mean"]["test"], scores["std"]["test"]),
-            spread(scores["mean"]["valid"], scores["std"]["valid"]), str(len(scores["runs"])),
-        ))  # fmt: skip
+        rows.append((method, score(scores, "test"), score(scores, "valid"), str(len(scores["runs"]))))
     for source, (mean, deviation) in CLASSIFICATION.get(result["dataset"], {}).items():
         rows.append((f"{source}, published", spread(mean, deviation), "-", "-"))
     note = "Mean and deviation over folds and seeds, all methods on the same folds."

@@ -55,6 +55,11 @@ def spread(mean: float | None, deviation: float | None) -> str:
     return number(mean) + (f" ± {deviation:.3f}" if deviation is not None else "")
 
 
+def score(scores: dict[str, Any], key: str) -> str:
+    """The mean of a score and, of several runs, its deviation."""
+    return spread(scores["mean"][key], scores["std"][key] if len(scores["runs"]) > 1 else None)
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     top = "".join(f"<th>{escape(name)}</th>" for name in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)

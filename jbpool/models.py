@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from jbpool.adjacency import complete_size, smooth
 from jbpool.checks import lookup
-from jbpool.conv import BACKBONES
+from jbpool.conv import BACKBONES, TAKE_SPARSE
 from jbpool.norm import NORMS
 from jbpool.pool import ClusterPool, Pooled
 
@@ -54,7 +54,7 @@ class ClusterNet(nn.Module):
             for _ in range(layers):
                 self.convs.append(make_layer(in_feats, hidden, delta))
                 in_feats = hidden
-        self.takes_sparse = backbone == "delta" and layers > 0
+        self.takes_sparse = backbone in TAKE_SPARSE and layers > 0
         self.pool = make_pool(in_feats)
 
     def prepare(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:

@@ -17,7 +17,7 @@ from jbpool.atomic import write_text
 from jbpool.coarsen import normalized_off_diagonal
 from jbpool.config import load_config
 from jbpool.data import NodeData, load_nodes
-from jbpool.html import number, section, spread, table
+from jbpool.html import number, score, section, spread, table
 from jbpool.metrics import confusion
 from jbpool.published import CLUSTERING
 
@@ -71,9 +71,7 @@ def _scores(result: dict[str, Any]) -> str:
     rows = []
     for key, name in NAMES.items():
         if key in result["mean"]:
-            rows.append((
-                name, spread(result["mean"][key], result["std"][key]), spread(*published.get(key, (None, None)))
-            ))  # fmt: skip
+            rows.append((name, score(result, key), spread(*published.get(key, (None, None)))))
     return section("Scores, mean and deviation over seeds", table(("", "here", "paper"), rows))
 
 

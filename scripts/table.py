@@ -30,12 +30,15 @@ def load_results(folder: Path) -> list[dict]:
 
 
 def name_of(result: dict) -> str:
-    """The method, and what is not as usual: the form of the square root, the learning rate, the features."""
+    """The method, and what is not as usual: the form of the square root, the network, learning rate, features."""
     name = result["method"]
     if name == "jb" and result["config"]["method"]["sqrt"] == "diagonal":
         name += ", diagonal"
-    if name.startswith("jb") and result["task"] == "node_cluster" and result["config"]["train"]["lr"] == 5e-5:
-        name += ", lr 5e-5"
+    if result["task"] == "node_cluster":
+        if result["config"]["model"]["layers"] == 1:
+            name += ", one layer"
+        if name.startswith("jb") and result["config"]["train"]["lr"] == 5e-5:
+            name += ", lr 5e-5"
     if result["config"]["dataset"].get("normalize") is False:
         name += ", raw features"
     return name
@@ -43,6 +46,7 @@ def name_of(result: dict) -> str:
 
 def clustering_table(results: list[dict]) -> str:
     """Table 2: mean and deviation over seeds, the paper's mean beside it, and PyAGC's where it has one."""
+    from jbpool.html import score
     from jbpool.published import CLUSTERING, PYAGC
 
     rows: dict[str, dict[str, dict]] = {}
@@ -59,7 +63,7 @@ def clustering_table(results: list[dict]) -> str:
             paper = CLUSTERING[method.split(",")[0]][name]
             others = PYAGC.get(method, {}).get(name, (None, None))
             for key, published, other in (("acc", paper[0], others[0]), ("nmi", paper[2], others[1])):
-                ours = "-" if mine is None else f"{mine['mean'][key]:.3f} ± {mine['std'][key]:.3f}"
+                ours = "-" if mine is None else score(mine, key)
                 cells += [ours, f"{published:.3f}" + ("" if other is None else f"; PyAGC {other:.3f}")]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -73,8 +77,9 @@ def classification_table(results: list[dict]) -> str:
     found: dict[str, dict[str, str]] = {}
     for result in results:
         for method, scores in {name_of(result): result, **result["compared"]}.items():
-            mean, deviation = 100 * scores["mean"]["test"], 100 * scores["std"]["test"]
-            text = f"{mean:.1f} ± {deviation:.1f} ({len(scores['runs'])})"
+            number = len(scores["runs"])
+            deviation = f" ± {100 * scores['std']['test']:.1f}" if number > 1 else ""
+            text = f"{100 * scores['mean']['test']:.1f}{deviation} ({number})"
             found.setdefault(result["dataset"], {})[method.replace("-", ", ")] = text
     lines = ["| set |" + "".join(f" {column} |" for column in columns) + " published |"]
     lines.append("|---|" + "---|" * (len(columns) + 1))

@@ -52,10 +52,11 @@ def test_weighted_layers_against_dense_products(name):
     torch.testing.assert_close(sage(graph, feat, edge_weight=weight), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("in_feats", "out_feats"), [(4, 4), (6, 2)])
 @pytest.mark.parametrize("backbone", ["gcn", "gin", "sage"])
-def test_unweighted_layers_are_those_of_dgl(backbone):
-    graph, feat = random_graph(30, 60), torch.randn(30, 4)
-    layer = BACKBONES[backbone](4, 4, 0.85)
+def test_unweighted_layers_are_those_of_dgl(backbone, in_feats, out_feats):
+    graph, feat = random_graph(30, 60), torch.randn(30, in_feats)
+    layer = BACKBONES[backbone](in_feats, out_feats, 0.85)
     base = {"gcn": dgl.nn.GraphConv, "gin": dgl.nn.GINConv, "sage": dgl.nn.SAGEConv}[backbone]
     assert isinstance(layer, base)
     torch.testing.assert_close(layer(graph, feat), base.forward(layer, graph, feat))

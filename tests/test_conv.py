@@ -1,4 +1,4 @@
-"""DeltaConv against dense products."""
+"""DeltaConv against dense products; sparse features against dense ones."""
 
 import dense_reference as dense
 import numpy as np
@@ -7,6 +7,7 @@ import torch
 from zoo import random_graph, symmetric_weights
 
 from jbpool import DeltaConv
+from jbpool.conv import BACKBONES, TAKE_SPARSE
 
 
 @pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
@@ -23,18 +24,19 @@ def test_delta_conv_against_dense_oracle(in_feats, out_feats):
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 @pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
-def test_delta_conv_takes_sparse_features(in_feats, out_feats):
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("backbone", sorted(TAKE_SPARSE))
+def test_sparse_features_give_the_same(backbone, weighted, in_feats, out_feats):
     graph = random_graph(20, 50)
+    weight = symmetric_weights(graph).double() if weighted else None
     feat = torch.randn(20, in_feats, dtype=torch.float64) * (torch.rand(20, in_feats) < 0.3)
-    conv = DeltaConv(in_feats, out_feats).double()
+    conv = BACKBONES[backbone](in_feats, out_feats, 0.85).double()
     results = []
     for x in (feat, feat.to_sparse_csr()):
-        conv.zero_grad()
-        out = conv(graph, x)
-        out.square().sum().backward()
-        results.append((out.detach(), conv.weight.grad.clone()))
-    assert torch.allclose(results[0][0], results[1][0])
-    assert torch.allclose(results[0][1], results[1][1])
+        out = conv(graph, x, edge_weight=weight)
+        results.append((out, *torch.autograd.grad(out.square().sum(), list(conv.parameters()))))
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_delta_conv_under_autocast(batch):

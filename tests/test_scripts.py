@@ -18,13 +18,14 @@ def script(name, *args, cwd):
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
-def write_run(folder, dataset, method, acc, nmi, sqrt="matrix", lr=1e-4, **options):
+def write_run(folder, dataset, method, acc, nmi, sqrt="matrix", lr=1e-4, layers=10, seeds=2, **options):
     folder.mkdir(parents=True)
     result = {
         "task": "node_cluster", "dataset": dataset, "method": method,
-        "runs": [{"seed": seed, "acc": acc, "nmi": nmi, "loss": -0.5} for seed in (0, 1)],
+        "runs": [{"seed": seed, "acc": acc, "nmi": nmi, "loss": -0.5} for seed in range(seeds)],
         "mean": {"acc": acc, "nmi": nmi}, "std": {"acc": 0.01, "nmi": 0.02},
-        "config": {"dataset": {"name": dataset, **options}, "method": {"sqrt": sqrt}, "train": {"lr": lr}},
+        "config": {"dataset": {"name": dataset, **options}, "method": {"sqrt": sqrt}, "train": {"lr": lr},
+                   "model": {"layers": layers}},
     }  # fmt: skip
     (folder / "result.json").write_text(json.dumps(result))
 
@@ -36,6 +37,7 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path):
     write_run(tmp_path / "r" / "c", "dblp", "mincut", 0.55, 0.3)
     write_run(tmp_path / "r" / "e", "cora", "dmon", 0.52, 0.42, normalize=False)
     write_run(tmp_path / "r" / "f", "cora", "dmon", 0.51, 0.41)
+    write_run(tmp_path / "r" / "g", "cora", "mincut", 0.51, 0.41, layers=1, seeds=1)
     lines = script("table.py", "r", cwd=tmp_path).stdout.splitlines()
     rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines}
     assert rows["jb"][:5] == ["2/-/-/-", "0.500 ± 0.010", "0.457", "0.400 ± 0.020", "0.351"]
@@ -43,6 +45,7 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path):
     assert rows["jb, lr 5e-5"][1] == "0.430 ± 0.010"
     assert rows["mincut"][-4:] == ["0.550 ± 0.010", "0.538", "0.300 ± 0.020", "0.297"]
     assert rows["mincut"][1] == "-"
+    assert rows["mincut, one layer"][:3] == ["1/-/-/-", "0.510", "0.534"]
     assert rows["dmon"][1:3] == ["0.510 ± 0.010", "0.488; PyAGC 0.530"]
     assert rows["dmon, raw features"][1:3] == ["0.520 ± 0.010", "0.488"]
     assert len({line.count("|") for line in lines}) == 1
