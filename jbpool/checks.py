@@ -8,12 +8,12 @@ synchronisation, so there they run only inside :func:`value_checks`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from numbers import Integral
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -60,6 +60,15 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
     near = get_close_matches(str(name), table, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"{what}={name!r} is unknown.{hint} Choose one of: {', '.join(table)}.")
+
+
+def unknown_choices(choices: Iterable[tuple[Mapping[str, Any], str, str]]) -> Iterator[tuple[str, str]]:
+    """Key and problem of every name that its table does not have, of (table, name, key)."""
+    for table, name, key in choices:
+        try:
+            lookup(table, name, key)
+        except ValueError as error:
+            yield key, str(error)
 
 
 def check_count(value: int, what: str) -> int:

@@ -11,6 +11,8 @@ from torch import Tensor
 from jbpool.starts import Starts
 from jbpool.train import Problem, weights_diagnosis
 
+GAIN = 1e-4         # a loss has to fall by this share of itself to count as lower: losses hardly ever stop falling
+
 
 class ClusterProblem(Problem):
     """Starts on one graph.
@@ -25,7 +27,7 @@ class ClusterProblem(Problem):
 
     def __init__(self, model: Starts, feat: Tensor, score: Callable[[Tensor], dict[str, float]]):
         self.model, self.feat, self.score = model, feat, score
-        self.best = [float("inf")] * len(model.nets)        # the lowest loss of each start
+        self.best = [float("inf")] * len(model.nets)        # the loss of each start when it last fell
 
     def batches(self, epoch: int) -> list[Tensor]:
         return [self.feat]
@@ -36,8 +38,9 @@ class ClusterProblem(Problem):
 
     def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
         values = _total(self.losses).tolist()
-        improved = any(value < best for value, best in zip(values, self.best, strict=True))
-        self.best = [min(pair) for pair in zip(values, self.best, strict=True)]
+        before = self.best
+        self.best = [value if _falls(value, best) else best for value, best in zip(values, before, strict=True)]
+        improved = self.best != before
         if not evaluate:
             return improved, {}
         lowest = values.index(min(values))
@@ -65,18 +68,30 @@ class ClusterProblem(Problem):
         self.best = state["best"]
 
 
+def _falls(value: float, best: float) -> bool:
+    return value < best - GAIN * min(abs(value), abs(best))             # the first time best is infinite
+
+
 def _total(losses: dict[str, Tensor]) -> Tensor:
     """The losses of each start added up: ``(R,)``."""
     return torch.stack(list(losses.values())).sum(0)
 
 
-def collapse_warning(loss: float, used_clusters: int, num_clusters: int, only_balance: bool) -> str | None:
-    """A sentence if the clusters have collapsed, with what to try; else ``None``."""
-    cure = "try a lower train.lr, another seed, train.restarts: 5, or model.backbone: sgc"
+def collapse_warning(
+    used_clusters: int, num_clusters: int, *, trained: bool = True, balance: float | None = None
+) -> str | None:
+    """A sentence if the clusters have collapsed, with what to try; else ``None``.
+
+    ``used_clusters`` of ``num_clusters`` hold nodes; ``balance`` is the loss of a run that has no other.
+    """
+    cure = "train longer (train.epochs), or try another seed, train.restarts: 5, a lower train.lr, model.backbone: sgc"
+    cure = cure if trained else "try another seed or another method"
     if num_clusters > 1 and used_clusters == 1:
         return f"collapse: one cluster holds every node; {cure}."
-    if only_balance and num_clusters > 1:
+    if balance is not None and num_clusters > 1:
         for name, value in (("uniform assignments", -1 / num_clusters), ("one cluster", -(num_clusters**-0.5))):
-            if abs(loss - value) < 0.01 * abs(value):
-                return f"collapse: the loss {loss:.3f} is that of {name}; {cure}."
+            if abs(balance - value) < 0.01 * abs(value):
+                return f"collapse: the loss {balance:.3f} is that of {name}; {cure}."
+    if used_clusters <= num_clusters // 2:
+        return f"only {used_clusters} of {num_clusters} clusters hold nodes; {cure}, or fewer clusters."
     return None

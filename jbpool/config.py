@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from jbpool.checks import check_cluster_sizes
 from jbpool.strict import ConfigError, build, read_yaml
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -55,7 +57,7 @@ class TrainConfig:
     seeds: list[int] = field(default_factory=lambda: [0])
     restarts: int = 1                               # starts per seed; the lowest loss is kept, labels are not looked at
     eval_every: int = 50                            # epochs between scores
-    patience: int | None = None                     # stop after so many epochs without a lower loss
+    patience: int | None = None                     # stop when the loss has not fallen by 1e-4 of itself for so long
 
 
 @dataclass
@@ -162,9 +164,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 AT_LEAST = {
-    "model.layers": 0, "model.hidden": 1, "model.levels": 1, "model.num_clusters": 1, "model.aux_weight": 0,
-    "method.num_clusters": 1, "train.epochs": 1, "train.restarts": 1, "train.eval_every": 1, "train.patience": 1,
-    "train.batch_size": 1, "train.folds": 2, "train.weight_decay": 0,
+    "model.layers": 0, "model.hidden": 1, "model.mlp": 1, "model.levels": 1, "model.num_clusters": 1,
+    "model.aux_weight": 0, "method.num_clusters": 1, "train.epochs": 1, "train.restarts": 1, "train.eval_every": 1,
+    "train.patience": 1, "train.batch_size": 1, "train.folds": 2, "train.weight_decay": 0,
 }  # fmt: skip
 
 
@@ -205,48 +207,78 @@ def load_config(task: str, name: str | None = None, changes: Sequence[str] = ())
     problems: list[str] = []
     if path is not None and "task" not in values:
         problems.append(f"{where}: 'task: {task}' is missing")
-    for change in changes:
-        key, mark, text = change.partition("=")
-        if not mark or not key:
-            problems.append(f"--set {change}: write it as section.key=value")
-            continue
-        *sections, last = key.split(".")
-        inner = values
-        for section in sections:
-            inner = inner.setdefault(section, {}) if isinstance(inner.setdefault(section, {}), dict) else {}
-        inner[last] = read_yaml(text, f"--set {change}")
-        if key in INSTEAD_OF and inner[last] is not None:
-            inner.pop(INSTEAD_OF[key], None)
-    config = build(TASKS[task], values, "", where, problems)
+    changed: dict[str, str] = {}                                # key -> the --set that gave it
+    for change in sorted(changes, key=lambda change: not change.startswith("dataset.name=")):
+        key = change.partition("=")[0]
+        changed[key] = f"--set {change}"
+        try:
+            _change(values, change)
+        except ConfigError as error:
+            problems.append(f"--set {change}: {error}")
+
+    def given(key: str) -> str:
+        return changed.get(key, where)
+
+    config = build(TASKS[task], values, "", given, problems)
     if values.get("task", task) != task:
-        problems.append(f"{where}: task is {values['task']!r}, but this is the task {task!r}")
-    problems += [f"{where}: {problem}" for problem in _out_of_range(config)] if not problems else []
+        problems.append(f"{given('task')}: task is {values['task']!r}, but this is the task {task!r}")
+    wrong = [*_out_of_range(config), *import_module(f"jbpool.{task}").wrong_choices(config)]
+    problems += [f"{given(key)}: {problem}" for key, problem in wrong]
     if problems:
         raise ConfigError("\n".join(problems))
     return config
 
 
-def _out_of_range(config: Config | ClassifyConfig) -> list[str]:
-    problems = []
+def _change(values: dict[str, Any], change: str) -> None:
+    """Do as ``--set section.key=value`` says."""
+    key, mark, text = change.partition("=")
+    if not mark or not key:
+        raise ConfigError("write it as section.key=value")
+    *sections, last = key.split(".")
+    inner: Any = values
+    for section in sections:
+        inner = inner.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{section!r} is a value, not a section")
+    value = text if text in ("|", ">") else read_yaml(text, "not YAML")     # YAML would begin a block of text there
+    if key == "dataset.name" and value != inner.get("name"):
+        for option in inner.keys() - {"root"}:
+            del inner[option]                                   # options of the other dataset
+    inner[last] = value
+    if key in INSTEAD_OF and value is not None:
+        inner.pop(INSTEAD_OF[key], None)
+
+
+def _out_of_range(config: Config | ClassifyConfig) -> Iterator[tuple[str, str]]:
+    """Key and problem of every number that makes no sense."""
+    model, train = config.model, config.train
     for key, low in AT_LEAST.items():
         section, name = key.split(".")
         value = getattr(getattr(config, section), name, None)
         if value is not None and min(value if isinstance(value, list) else [value], default=low) < low:
-            problems.append(f"{key}={value} should be at least {low}")
-    if not config.train.lr > 0:
-        problems.append(f"train.lr={config.train.lr} should be above 0")
-    if isinstance(config, ClassifyConfig):
-        if config.model.ratio is not None and not 0 < config.model.ratio <= 1:
-            problems.append(f"model.ratio={config.model.ratio} should be above 0 and at most 1")
-        if not 0 <= config.model.dropout < 1:
-            problems.append(f"model.dropout={config.model.dropout} should be at least 0 and below 1")
-        given = config.model.num_clusters
-        if given is not None and config.model.ratio is not None:
-            problems.append("model.ratio and model.num_clusters both say how many clusters: give one of them")
-        if given is not None and len(given) not in (1, config.model.levels):
-            problems.append(f"model.num_clusters={given} should hold one number, or one for each of the levels")
-    if not config.train.seeds:
-        problems.append("train.seeds is empty: give at least one")
-    if len(set(config.train.seeds)) != len(config.train.seeds):
-        problems.append(f"train.seeds={config.train.seeds} names a seed twice")
-    return problems
+            yield key, f"{key}={value} should be at least {low}"
+    if not train.lr > 0:
+        yield "train.lr", f"train.lr={train.lr} should be above 0"
+    if not 0 <= model.delta <= 2:
+        yield "model.delta", f"model.delta={model.delta} should be at least 0 and at most 2"
+    if isinstance(model, ClassifierConfig):
+        if model.ratio is not None and not 0 < model.ratio <= 1:
+            yield "model.ratio", f"model.ratio={model.ratio} should be above 0 and at most 1"
+        if not 0 <= model.dropout < 1:
+            yield "model.dropout", f"model.dropout={model.dropout} should be at least 0 and below 1"
+        given = model.num_clusters
+        if given is not None and model.ratio is not None:
+            yield "model.ratio", "model.ratio and model.num_clusters both say how many clusters: give one of them"
+        if given is not None and len(given) not in (1, model.levels):
+            problem = f"model.num_clusters={given} should hold one number, or one for each of the levels"
+            yield "model.num_clusters", problem
+    if not train.seeds:
+        yield "train.seeds", "train.seeds is empty: give at least one"
+    if len(set(train.seeds)) != len(train.seeds):
+        yield "train.seeds", f"train.seeds={train.seeds} names a seed twice"
+    sizes = config.method.cluster_sizes
+    if sizes is not None:
+        try:
+            check_cluster_sizes(sizes, len(sizes))
+        except ValueError as error:
+            yield "method.cluster_sizes", f"method.{error}"

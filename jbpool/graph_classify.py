@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from jbpool.atomic import atomic_file
-from jbpool.checks import lookup
+from jbpool.checks import unknown_choices
 from jbpool.classification import LOWER_IS_BETTER, ClassifyProblem, with_edge_sums
 from jbpool.config import ClassifyConfig
 from jbpool.conv import BACKBONES
@@ -33,25 +33,19 @@ PICTURED = 4            # test graphs in the report, of at most so many nodes:
 PICTURED_NODES = 120
 
 
-def check_choices(config: ClassifyConfig) -> None:
-    """Every choice by name, all problems at once."""
-    problems = []
-    choices: list[tuple[Any, str, str]] = [
-        (BACKBONES, config.model.backbone, "model.backbone"),
-        (TRACES, config.method.sqrt, "method.sqrt"),
-        (NORMS, config.model.norm, "model.norm"),
-        (dict.fromkeys(("all", "last")), config.model.readout_of, "model.readout_of"),
-        (dict.fromkeys(METHODS), config.model.pool, "model.pool"),
-        *((dict.fromkeys(METHODS), name, "model.compare") for name in config.model.compare),
-        *((dict.fromkeys(READOUTS), name, "model.readout") for name in config.model.readout.split("+")),
-    ]
-    for table, name, what in choices:
-        try:
-            lookup(table, name, what)
-        except ValueError as error:
-            problems.append(str(error))
-    if problems:
-        raise ConfigError("\n".join(problems))
+def wrong_choices(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
+    """Key and problem of every choice that does not exist."""
+    yield from unknown_choices(
+        [
+            (BACKBONES, config.model.backbone, "model.backbone"),
+            (TRACES, config.method.sqrt, "method.sqrt"),
+            (NORMS, config.model.norm, "model.norm"),
+            (dict.fromkeys(("all", "last")), config.model.readout_of, "model.readout_of"),
+            (dict.fromkeys(METHODS), config.model.pool, "model.pool"),
+            *((dict.fromkeys(METHODS), name, "model.compare") for name in config.model.compare),
+            *((dict.fromkeys(READOUTS), name, "model.readout") for name in config.model.readout.split("+")),
+        ]
+    )
 
 
 def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
@@ -95,7 +89,6 @@ def run(
 
     ``folds``: which of them, for a quick look; by default all.
     """
-    check_choices(config)
     data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
     if data.metric == "acc" and data.num_classes < 2:
         raise ConfigError(f"{data.name} has one class: there is nothing to tell apart.")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,17 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 from tqdm import tqdm
 
-from jbpool.atomic import write_text
-from jbpool.checks import lookup
+from jbpool.checks import unknown_choices
 from jbpool.clustering import ClusterProblem, collapse_warning
-from jbpool.config import Config, load_config
+from jbpool.config import Config
 from jbpool.conv import BACKBONES
-from jbpool.data import NodeData, load_nodes
+from jbpool.data import NODE_SETS, NodeData, load_nodes, wrong_options
 from jbpool.embed import EMBEDDINGS
 from jbpool.metrics import graph_scores, label_scores
 from jbpool.models import ClusterNet
 from jbpool.objectives import TRACES
 from jbpool.pool import LOSSES, POOLS, ClusterPool, CombinedPool, JBPool
-from jbpool.results import RunFolder, load_state, save_state
+from jbpool.results import RunFolder, save_state, write_assign_csv
 from jbpool.starts import Starts, starts_at_once
 from jbpool.strict import ConfigError
 from jbpool.train import Progress, fit
@@ -34,35 +32,42 @@ from jbpool.train import Progress, fit
 METHODS = (*POOLS, *EMBEDDINGS)
 
 
-def check_choices(config: Config) -> None:
-    """Every choice by name, all problems at once."""
-    problems = []
-    choices: list[tuple[Any, str, str]] = [
-        ({**BACKBONES, "sgc": None}, config.model.backbone, "model.backbone"),
-        (dict.fromkeys(METHODS), config.method.name, "method.name"),
-        (TRACES, config.method.sqrt, "method.sqrt"),
-        *((LOSSES, name, "method.objective") for name in config.method.objective or ()),
-    ]
-    for table, name, what in choices:
-        try:
-            lookup(table, name, what)
-        except ValueError as error:
-            problems.append(str(error))
-    if config.method.objective and config.method.name in EMBEDDINGS:
-        problems.append(f"method.objective is for the pools ({', '.join(POOLS)}), not for {config.method.name}.")
-    if problems:
-        raise ConfigError("\n".join(problems))
+def wrong_choices(config: Config) -> Iterator[tuple[str, str]]:
+    """Key and problem of every choice that does not exist, or does not go with another."""
+    dataset, method = config.dataset, config.method
+    yield from unknown_choices(
+        [
+            ({**BACKBONES, "sgc": None}, config.model.backbone, "model.backbone"),
+            (dict.fromkeys(METHODS), method.name, "method.name"),
+            (TRACES, method.sqrt, "method.sqrt"),
+            (NODE_SETS, dataset.name, "dataset.name"),
+            *((LOSSES, name, "method.objective") for name in method.objective or ()),
+        ]
+    )
+    if dataset.name in NODE_SETS:
+        yield from wrong_options(NODE_SETS[dataset.name], dataset.name, dataset.options)
+    if method.objective is not None and method.name in EMBEDDINGS:
+        yield "method.objective", f"method.objective is for the pools ({', '.join(POOLS)}), not for {method.name}"
+    if method.objective == {}:
+        yield "method.objective", f"method.objective names no loss: choose some of {', '.join(LOSSES)}"
+    has_balance = "balance" in method.objective if method.objective else method.name == "jb"
+    if method.cluster_sizes is not None and not has_balance:
+        problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
+        yield "method.cluster_sizes", problem
 
 
 def number_of_clusters(config: Config, data: NodeData) -> int:
     """K: as configured, else the number of classes."""
+    found = data.num_classes
     if config.method.num_clusters is not None:
-        return config.method.num_clusters
-    if config.method.cluster_sizes is not None:
-        return len(config.method.cluster_sizes)
-    if data.num_classes is None:
+        found = config.method.num_clusters
+    elif config.method.cluster_sizes is not None:
+        found = len(config.method.cluster_sizes)
+    if found is None:
         raise ConfigError(f"{data.name} has no labels to count: say how many clusters, method.num_clusters=8.")
-    return data.num_classes
+    if found > data.graph.num_nodes():
+        raise ConfigError(f"{found} clusters of {data.graph.num_nodes()} nodes: lower method.num_clusters.")
+    return found
 
 
 def make_model(config: Config, in_feats: int, num_clusters: int) -> ClusterNet:
@@ -82,16 +87,19 @@ def make_model(config: Config, in_feats: int, num_clusters: int) -> ClusterNet:
 
 def run(config: Config, folder: Path, device: torch.device, resume: bool = False) -> RunFolder:
     """Run a configuration into a folder; with ``resume``, what a killed run left there is not done again."""
-    check_choices(config)
     data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
     num_clusters = number_of_clusters(config, data)
-    out = RunFolder(folder, config.task, data.name, config.method.name, config.as_dict())
+    out = RunFolder(folder, config.task, data.name, config.method.name, config.as_dict(), data.fingerprint)
     job = _Job(config, data, num_clusters, out, device)
     if resume:
         job.load()
     out.start()
-    print(f"{data!r}\n{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}, into {folder}")
-    job.run()
+    print(f"{data.summary}\n{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}, into {folder}")
+    try:
+        job.run()
+    except KeyboardInterrupt:
+        job.leave()
+        raise
     return out
 
 
@@ -104,6 +112,7 @@ class _Job:
         self.confidence: dict[int, Tensor] = {}
         self.best_loss = float("inf")
         self.unfinished: dict[str, Any] = {}
+        self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
 
     def load(self) -> None:
         state = self.out.finished()
@@ -116,11 +125,19 @@ class _Job:
         self.out.keep(clusters=self.clusters, confidence=self.confidence, best_loss=self.best_loss)
         ids = np.arange(self.data.graph.num_nodes()) if self.data.ids is None else self.data.ids
         self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
+        best = min(self.out.runs, key=lambda run: run["loss"])["seed"]
+        write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])
+
+    def leave(self) -> None:
+        """Interrupted: leave what there is in readable form; --resume does not need it."""
+        self.out.history += self.curve
+        self.out.save()
 
     def run(self) -> None:
         for seed in self.config.train.seeds:
             if seed in self.clusters:
                 continue
+            self.curve = []
             result = self.embed(seed) if self.config.method.name in EMBEDDINGS else self.train(seed)
             self.out.runs.append({"seed": seed, **result})
             self.keep()
@@ -140,7 +157,10 @@ class _Job:
         distance = np.sort(means.transform(points), axis=1)                         # (N, K), nearest centre first
         margin = 1 - distance[:, 0] / np.maximum(distance[:, min(1, self.num_clusters - 1)], 1e-12)
         self.confidence[seed] = torch.from_numpy(margin).float()
-        return self.scores(cluster) | {"loss": float(means.inertia_), "seconds": time.perf_counter() - began}
+        scores = self.scores(cluster)
+        self.warn(seed, collapse_warning(int(scores["used_clusters"]), self.num_clusters, trained=False))
+        seconds = {"seconds": time.perf_counter() - began, "seconds_per_step": None}
+        return scores | {"loss": float(means.inertia_)} | seconds
 
     def train(self, seed: int) -> dict[str, Any]:
         """All restarts of a seed; the one with the lowest loss counts, and labels have no say in it."""
@@ -166,11 +186,14 @@ class _Job:
         objective = self.config.method.objective
         only_balance = self.config.method.name == "jb" and (not objective or set(objective) == {"balance"})
         only_balance = only_balance and self.config.method.cluster_sizes is None
-        warning = collapse_warning(best["loss"], int(scores["used_clusters"]), self.num_clusters, only_balance)
+        balance = best["loss"] if only_balance else None
+        self.warn(seed, collapse_warning(int(scores["used_clusters"]), self.num_clusters, balance=balance))
+        return scores | {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")}
+
+    def warn(self, seed: int, warning: str | None) -> None:
         if warning is not None:
             self.out.notes.append(f"seed {seed}: {warning}")
             tqdm.write(f"seed {seed}: {warning}")
-        return scores | {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")}
 
     def train_together(self, seed: int, starts: range, best: dict[str, Any] | None) -> dict[str, Any]:
         """Some starts of a seed trained as one model; the result of the one with the lowest loss."""
@@ -194,6 +217,7 @@ class _Job:
         with tqdm(total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5) as bar:
 
             def report(progress: Progress, row: dict[str, Any]) -> None:
+                self.curve = [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
                 bar.update(progress.epoch - bar.n)
                 shown = {key: f"{row[key]:.3f}" for key in ("loss", "nmi") if key in row}
                 bar.set_postfix(
@@ -210,7 +234,6 @@ class _Job:
             )  # fmt: skip
             assign, losses = problem.finish()
         lowest = int(losses.argmin())
-        history = [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
         return {
             "assign": assign[lowest].cpu(),
             "loss": losses[lowest].item(),
@@ -218,37 +241,6 @@ class _Job:
             "restart": starts[lowest],
             "seconds": progress.seconds,
             "seconds_per_step": progress.seconds_per_step,
-            "history": history,
+            "history": self.curve,
             "state": {key: value.cpu() for key, value in nets[lowest].state_dict().items()},
         }
-
-
-def predict(run_dir: Path, changes: list[str], out: Path, device: torch.device) -> Path:
-    """Assign the nodes of another graph with a trained model: ``assign.csv`` with id, cluster, confidence."""
-    if not (run_dir / "model.pt").is_file():
-        raise ConfigError(f"{run_dir} has no model.pt: give the folder of a finished run of {', '.join(POOLS)}.")
-    config = load_config("node_cluster", str(run_dir / "config.yaml"), changes)
-    stored = load_state(run_dir / "model.pt")
-    data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
-    if data.feat.shape[1] != stored["in_feats"]:
-        raise ConfigError(
-            f"{data.name} has {data.feat.shape[1]} features, the model was trained on {stored['in_feats']}: "
-            "give the new graph the same features."
-        )
-    model = make_model(config, stored["in_feats"], stored["num_clusters"]).to(device)
-    model.load_state_dict(stored["state"])
-    model.eval()
-    graph = data.graph.to(device)
-    weight = None if data.edge_weight is None else data.edge_weight.to(device)
-    with torch.no_grad():
-        assign, _ = model(graph, model.prepare(graph, data.feat.to(device), weight), weight)
-    assign = assign.cpu()
-    ids = range(len(assign)) if data.ids is None else data.ids.tolist()
-    table = io.StringIO()
-    writer = csv.writer(table)
-    writer.writerow(["node", "cluster", "confidence"])
-    for node, cluster, confidence in zip(ids, assign.argmax(1).tolist(), assign.amax(1).tolist(), strict=True):
-        writer.writerow([node, cluster, f"{confidence:.6f}"])
-    path = out / "assign.csv"
-    write_text(path, table.getvalue())
-    return path

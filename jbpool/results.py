@@ -1,4 +1,4 @@
-"""The run folder: config.yaml, result.json, history.csv, model.pt, assign.npz, each replaced in one step."""
+"""The run folder: config.yaml, result.json, history.csv, model.pt, assign.npz and .csv, each replaced in one step."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import statistics
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def versions() -> dict[str, str]:
 
 
 def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Mean and standard deviation over runs of every number but the seed."""
+    """Mean and standard deviation over runs of every score."""
     keys = [key for key, value in (runs[0] if runs else {}).items() if _is_score(key, value)]
     columns = {key: [run[key] for run in runs if _is_score(key, run.get(key))] for key in keys}
     mean = {key: statistics.fmean(values) for key, values in columns.items()}
@@ -46,7 +47,7 @@ def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, flo
 
 
 def _is_score(key: str, value: Any) -> bool:
-    return key not in ("seed", "fold") and isinstance(value, (int, float)) and not isinstance(value, bool)
+    return key not in ("seed", "fold", "restart") and isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass
@@ -58,6 +59,7 @@ class RunFolder:
     dataset: str
     method: str
     config: dict[str, Any]
+    data: str = ""                      # fingerprint of the data, so that --resume can tell whether they have changed
     runs: list[dict[str, Any]] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -118,16 +120,18 @@ class RunFolder:
             raise ConfigError(
                 f"{self.path} was run with another configuration ({', '.join(other)}): resume with its config.yaml."
             )
+        if state.get("data", self.data) != self.data:
+            raise ConfigError(f"the data have changed since {self.path} was begun: start anew with another --out.")
         return state
 
     def checkpoint(self, **state: Any) -> None:
         """Keep where the current run is."""
-        save_state(self.path / "checkpoint.pt", {"config": self.config, **state})
+        save_state(self.path / "checkpoint.pt", {"config": self.config, "data": self.data, **state})
 
     def keep(self, **state: Any) -> None:
         """Keep the runs so far, with what else the task needs of them, and write the readable files."""
         own = {"runs": self.runs, "history": self.history, "notes": self.notes, "compared": self.compared}
-        save_state(self.path / "finished.pt", {"config": self.config, **own, **state})
+        save_state(self.path / "finished.pt", {"config": self.config, "data": self.data, **own, **state})
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
         self.save()
 
@@ -162,7 +166,20 @@ def save_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    return torch.load(path, weights_only=True, map_location="cpu")
+    try:
+        return torch.load(path, weights_only=True, map_location="cpu")
+    except (RuntimeError, EOFError, OSError, UnpicklingError) as error:
+        raise ConfigError(f"{path} cannot be read ({str(error).splitlines()[0]}): start anew.") from None
+
+
+def write_assign_csv(path: Path, ids: np.ndarray, cluster: Tensor, confidence: Tensor) -> None:
+    """A line per node: the user's id, cluster, confidence."""
+    table = io.StringIO()
+    writer = csv.writer(table)
+    writer.writerow(["node", "cluster", "confidence"])
+    shares = (f"{share:.6f}" for share in confidence.tolist())
+    writer.writerows(zip(ids.tolist(), cluster.tolist(), shares, strict=True))
+    write_text(path, table.getvalue())
 
 
 def _without_nan(value: Any) -> Any:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -54,7 +55,9 @@ def main(start: Callable[[argparse.Namespace], int], args: argparse.Namespace) -
             print(error, file=sys.stderr)
             return 2
     except KeyboardInterrupt:
-        print("\ninterrupted; what is done so far is in the run folder, --resume continues.", file=sys.stderr)
+        folder = getattr(args, "folder", None)
+        more = "" if folder is None else f"; what is done so far is in {folder}, --resume --out {folder} continues"
+        print(f"\ninterrupted{more}.", file=sys.stderr)
         return 130
 
 
@@ -92,9 +95,14 @@ def run_folder(args: argparse.Namespace, task: str) -> Path:
         folder = base / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if not args.resume and (folder / "config.yaml").exists():
         sys.exit(f"{folder} holds a run already: continue it with --resume, or choose another --out.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        sys.exit(f"--out {folder}: cannot be made a folder ({error.strerror}); choose another.")
+    args.folder = folder
     return folder
 
 
-def print_scores(mean: dict[str, float], std: dict[str, float]) -> None:
-    for key, value in mean.items():
-        print(f"{key:>18} {value:8.3f} +- {std[key]:.3f}")
+def print_scores(scores: dict[str, Any]) -> None:
+    for key, value in scores["mean"].items():
+        print(f"{key:>18} {value:8.3f}" + (f" +- {scores['std'][key]:.3f}" if len(scores["runs"]) > 1 else ""))

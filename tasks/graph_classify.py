@@ -54,7 +54,7 @@ def start(args: argparse.Namespace) -> int:
     print()
     for method, scores in {out.method: out.result, **out.result["compared"]}.items():
         print(method)
-        cli.print_scores(scores["mean"], scores["std"])
+        cli.print_scores(scores)
     print(f"\nopen {write_report(folder)}")
     return 0
 

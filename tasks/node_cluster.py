@@ -22,21 +22,29 @@ TASK = "node_cluster"
 def start(args: argparse.Namespace) -> int:
     from jbpool import node_cluster
     from jbpool.config import load_config
+    from jbpool.predict import predict
     from jbpool.report import write_report
 
     if args.list:
         return cli.show_list(TASK, node_cluster.METHODS)
     device = cli.choose_device(args.device)
     if args.predict is not None:
+        if args.cfg is not None:
+            sys.exit("--cfg has no say beside --predict: name the new graph with --set dataset...=...")
         run_dir = Path(args.predict)
-        print(node_cluster.predict(run_dir, args.changes, Path(args.out) if args.out else run_dir, device))
+        print(predict(run_dir, args.changes, Path(args.out or run_dir / "predicted"), device))
         return 0
     config = load_config(TASK, args.cfg, args.changes)
     folder = cli.run_folder(args, TASK)
-    out = node_cluster.run(config, folder, device, args.resume)
+    try:
+        out = node_cluster.run(config, folder, device, args.resume)
+    except KeyboardInterrupt:
+        if (folder / "assign.npz").exists():
+            write_report(folder)                # of the seeds that are finished
+        raise
     print()
-    cli.print_scores(out.result["mean"], out.result["std"])
-    print(f"\nopen {write_report(folder)}")
+    cli.print_scores(out.result)
+    print(f"\nthe cluster of every node: {folder / 'assign.csv'}\nopen {write_report(folder)}")
     return 0
 
 

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jbpool import graph_classify, node_cluster
 from jbpool.config import CONFIGS, DEFAULTS, ConfigError, load_config, read_yaml
 
-CHECKS = {"node_cluster": node_cluster.check_choices, "graph_classify": graph_classify.check_choices}
 FILES = sorted(CONFIGS.glob("*/*.yaml"))
 
 
@@ -17,7 +15,6 @@ FILES = sorted(CONFIGS.glob("*/*.yaml"))
 def test_every_file_loads_and_opens_with_its_command(path):
     task = path.parent.name
     config = load_config(task, path.name)
-    CHECKS[task](config)
     command = f"# python tasks/{task}.py"
     assert path.read_text().startswith(f"{command} --cfg {path.name}\n")
     assert load_config(task, path.stem) == config == load_config(task, str(path))
@@ -49,11 +46,13 @@ def test_a_dataset_without_a_name_is_the_default_of_its_task(tmp_path):
 
 
 def test_the_traps_of_yaml():
-    assert read_yaml("a: 1e-4\nb: off\nc: yes\nd: true\ne: 5E3\nf: .5\ng: 10\nh: 1e4x", "") == {
+    assert read_yaml("a: 1e-4\nb: off\nc: yes\nd: true\ne: 5E3\nf: .5\ng: 010\nh: 1e4x", "") == {
         "a": 1e-4, "b": "off", "c": "yes", "d": True, "e": 5000.0, "f": 0.5, "g": 10, "h": "1e4x"
     }  # fmt: skip
     with pytest.raises(ConfigError, match="'a' on line 3 was given on line 1"):
         read_yaml("a: 1\nb: 2\na: 3", "file")
+    with pytest.raises(ConfigError, match="should be a name"):
+        read_yaml("[1, 2]: 3", "file")
     with pytest.raises(ConfigError, match="line 2"):
         read_yaml("a: 1\n  b: 2", "file")
     with pytest.raises(ConfigError):
@@ -70,7 +69,7 @@ def test_all_problems_at_once(tmp_path):
     message = str(caught.value)
     for words in (
         "'modle' is unknown. Did you mean 'model'?", "'model.hiden' is unknown. Did you mean 'model.hidden'?",
-        "model.layers='many' should be whole number", "train.lr='fast' should be number", "train.seeds=['a']",
+        "model.layers='many' should be a whole number", "train.lr='fast' should be a number", "train.seeds=['a']",
         "'method' is a section, not 3", "train.epochs=1.5", "--set nonsense: write it as", str(path),
     ):  # fmt: skip
         assert words in message
@@ -84,7 +83,7 @@ def test_all_problems_at_once(tmp_path):
         (["train.seeds=[]"], "at least one"),
         (["train.seeds=[1, 1]"], "names a seed twice"),
         (["task=graph_classify"], "this is the task 'node_cluster'"),
-        (["model.layers=true"], "should be whole number"),
+        (["model.layers=true"], "should be a whole number"),
     ],
 )
 def test_values_out_of_range(changes, words):
@@ -92,13 +91,54 @@ def test_values_out_of_range(changes, words):
         load_config("node_cluster", None, changes)
 
 
-def test_unknown_choices_are_told_together():
-    changes = ["model.backbone=gccn", "method.name=mincutt", "method.objective={cutt: 1}"]
-    config = load_config("node_cluster", None, changes)
+def test_problems_of_every_kind_are_told_together_with_the_place_of_each(tmp_path):
+    changes = {
+        "method.name=mincutt": "Did you mean 'mincut'",
+        "method.objective={cutt: 1}": "Did you mean 'cut'",
+        "train.epoch=3": "Did you mean 'train.epochs'",
+        "train.lr=-1": "should be above 0",
+        "train.patience.x=5": "'patience' is a value, not a section",
+        "train.epochs=x": "should be a whole number",
+        "train.restarts=[": "not YAML",
+        "method.cluster_sizes=[1, 2]": "add up to 1",
+        "model.mlp=[0]": "at least 1",
+        "model.delta=.nan": "at most 2",
+        "dataset.mixin=1": "Did you mean 'mixing'",
+        "dataset.seed=abc": "should be a whole number",
+    }
+    (tmp_path / "a.yaml").write_text("task: node_cluster\nmodel: {backbone: gccn}\ntrain: {patience: 3}\n")
     with pytest.raises(ConfigError) as caught:
-        node_cluster.check_choices(config)
-    for words in ("Did you mean 'gcn'", "Did you mean 'mincut'", "Did you mean 'cut'"):
-        assert words in str(caught.value)
+        load_config("node_cluster", str(tmp_path / "a.yaml"), list(changes))
+    lines = str(caught.value).splitlines()
+    for change, words in changes.items():
+        assert any(line.startswith(f"--set {change}: ") and words in line for line in lines), (change, lines)
+    assert any(line.startswith(f"{tmp_path / 'a.yaml'}: ") and "Did you mean 'gcn'" in line for line in lines)
+    assert len(lines) == len(changes) + 2           # mincutt has no balance term either
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["method.name=dmon", "method.cluster_sizes=[0.5, 0.5]"], "which dmon does not have"),
+        (["method.objective={}"], "names no loss"),
+        (["method.name=sc", "method.objective={cut: 1}"], "not for sc"),
+        (["dataset.name=file", "dataset.edges=5"], "dataset.edges=5 should be text or nothing"),
+        (["dataset.name=file", "dataset.edges=e.csv", "dataset.header=maybe"], "should be true or false or nothing"),
+    ],
+)
+def test_choices_that_do_not_go_together(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        load_config("node_cluster", None, changes)
+
+
+def test_another_dataset_does_not_get_the_options_of_the_first():
+    config = load_config("node_cluster", None, ["dataset.normalize=false", "dataset.name=cora", "dataset.root=x"])
+    assert (config.dataset.name, config.dataset.root, config.dataset.options) == ("cora", "x", {"normalize": False})
+
+
+def test_a_lone_bar_is_a_separator():
+    changes = ["dataset.name=file", "dataset.edges=e.csv", "dataset.separator=|"]
+    assert load_config("node_cluster", None, changes).dataset.options["separator"] == "|"
 
 
 def test_a_file_that_is_not_there():

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from jbpool.checks import lookup
+from jbpool.checks import lookup, unknown_choices
 from jbpool.data import bins, citation, files, ogb_mol, synthetic, tu
 from jbpool.data.errors import DataError
 from jbpool.data.sources import find
 from jbpool.data.types import GraphBatch, GraphData, NodeData, Split
+from jbpool.strict import convert, readable
 
 __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_graphs", "load_nodes"]
 
@@ -75,12 +76,25 @@ def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
     return plain and any(find(place, root) for place in (f"TU/{name}.zip", f"TU/{name}/{name}_A.txt"))
 
 
+def wrong_options(loader: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Key and problem of every option that a dataset does not have, or that is not of the right kind."""
+    hints = get_type_hints(getattr(loader, "func", loader))             # of what a partial stands for
+    accepted = {option: None for option in inspect.signature(loader).parameters if option not in ("root", "name")}
+    for option, value in options.items():
+        key = f"dataset.{option}"
+        if option in accepted:
+            try:
+                convert(value, hints[option])
+            except TypeError:
+                yield key, f"{key}={value!r} should be {readable(hints[option])}"
+        else:
+            unknown = unknown_choices([(accepted, option, f"dataset {name!r}: option")])
+            yield from ((key, problem) for _, problem in unknown)
+
+
 def _call(loader: Callable, name: str, root: str | Path | None, options: dict[str, Any]) -> Any:
-    accepted = list(inspect.signature(loader).parameters)
-    if "root" in accepted:
-        options = {"root": root, **options}
-    for option in options:
-        if option not in accepted or option == "name":
-            choices = dict.fromkeys(other for other in accepted if other not in ("root", "name"))
-            lookup(choices, option, f"dataset {name!r}: option")
-    return loader(**options)
+    problems = [problem for _, problem in wrong_options(loader, name, options)]
+    if problems:
+        raise ValueError("\n".join(problems))
+    takes_root = "root" in inspect.signature(loader).parameters
+    return loader(root=root, **options) if takes_root else loader(**options)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from jbpool.data.errors import DataError
-from jbpool.data.structure import node_data, structural_features, symmetric_adjacency
+from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.data.tu import load_tu_folder
 from jbpool.data.types import GraphData, NodeData, degree_features
 
@@ -40,8 +40,7 @@ def load_node_bin(path: Path) -> NodeData:
     numbers = None if weight is None else weight.float().numpy()
     adjacency = symmetric_adjacency(source, target, numbers, graph.num_nodes())
     label = None if label is None else _classes(label, graph.num_nodes(), path)
-    feat = structural_features(adjacency) if feat is None else feat.float()
-    return node_data(path.stem, adjacency, weight is not None, feat, label)
+    return node_data(path.stem, adjacency, weight is not None, None if feat is None else feat.float(), label)
 
 
 def _check_frames(feat: Tensor | None, weight: Tensor | None, path: Path) -> None:

@@ -1,7 +1,7 @@
 """The citation graphs of the paper: Cora, Citeseer, Pubmed (Planetoid files) and DBLP (CitationFull).
 
 Graphs are made simple and symmetric, without self loops; features are row-normalised, unless asked not to be, and stay
-sparse. DBLP's word weights are made binary first, as the paper's loader (PyTorch Geometric's) does.
+sparse. DBLP's word weights are made binary first, as the author's loader does.
 """
 
 from __future__ import annotations

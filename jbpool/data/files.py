@@ -20,7 +20,7 @@ from torch import Tensor
 
 from jbpool.data.bins import load_node_bin
 from jbpool.data.errors import DataError
-from jbpool.data.structure import node_data, structural_features, symmetric_adjacency
+from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, shown
 from jbpool.data.types import NodeData, to_csr_tensor
 
@@ -52,7 +52,7 @@ def load_node_files(
     ids = _node_ids(one, other, table, path)
     position = pd.Index(ids)
     adjacency = symmetric_adjacency(position.get_indexer(one), position.get_indexer(other), weight, len(ids))
-    feat = structural_features(adjacency) if table is None else table.rows_of(position)
+    feat = None if table is None else table.rows_of(position)
     label, class_names = (None, None) if labels is None else _read_labels(Path(labels), position)
     return node_data(path.name.split(".")[0], adjacency, weight is not None, feat, label, class_names, ids)
 

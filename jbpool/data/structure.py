@@ -55,21 +55,22 @@ def node_data(
     name: str,
     adjacency: scipy.sparse.csr_matrix,
     weighted: bool,
-    feat: Tensor,
+    feat: Tensor | None,
     label: Tensor | None,
     class_names: Sequence[str] | None = None,
     ids: np.ndarray | None = None,
 ) -> NodeData:
-    """A graph with what is known of its nodes."""
+    """A graph with what is known of its nodes; without features they are made from the edges."""
     coo = adjacency.tocoo()
     ends = tuple(torch.from_numpy(end.astype(np.int64)) for end in (coo.row, coo.col))
     return NodeData(
         graph=dgl.graph(ends, num_nodes=adjacency.shape[0]),
-        feat=feat,
+        feat=structural_features(adjacency) if feat is None else feat,
         label=label,
         num_classes=None if label is None else int(label.max()) + 1,
         name=name,
         edge_weight=torch.from_numpy(coo.data.astype(np.float32)) if weighted else None,
         ids=ids,
         class_names=class_names,
+        made_feat=feat is None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class NodeData:
     edge_weight: Tensor | None = None       # (E,)
     ids: np.ndarray | None = None           # (N,) the user's own node ids; None: 0 .. N-1
     class_names: Sequence[str] | None = None
+    made_feat: bool = False                 # the features were made from the edges: they say nothing on another graph
 
     def __repr__(self) -> str:
         kind = "sparse " if self.feat.layout == torch.sparse_csr else ""
@@ -41,6 +43,25 @@ class NodeData:
             f"NodeData({self.name!r}, {self.graph.num_nodes()} nodes, {self.graph.num_edges()} edges, "
             f"{self.feat.shape[1]} {kind}features, {self.num_classes} classes)"
         )
+
+    @property
+    def summary(self) -> str:
+        """A line for people; an edge counts once."""
+        made = " made from the edges" if self.made_feat else ""
+        classes = "no labels" if self.label is None else f"{self.num_classes} classes"
+        nodes, edges = self.graph.num_nodes(), self.graph.num_edges() // 2
+        return f"{self.name}: {nodes:,} nodes, {edges:,} edges, {self.feat.shape[1]:,} features{made}, {classes}"
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same graph, weights and features."""
+        sparse = self.feat.layout == torch.sparse_csr
+        feat = (self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()) if sparse else (self.feat,)
+        digest = hashlib.sha256()
+        for tensor in (*self.graph.edges(), self.edge_weight, *feat):
+            if tensor is not None:
+                digest.update(str(tuple(tensor.shape)).encode() + tensor.contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
 
 class Split(NamedTuple):
