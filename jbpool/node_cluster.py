@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,9 @@ def make_model(config: Config, in_feats: int, num_clusters: int) -> ClusterNet:
     def make_pool(width: int) -> ClusterPool:
         if not method.objective and method.name != "jb":
             return POOLS[method.name](width, num_clusters, model.mlp)
-        make = partial(CombinedPool, objective=method.objective) if method.objective else JBPool
+        make: Callable[..., ClusterPool] = JBPool
+        if method.objective:
+            make = partial(CombinedPool, objective=method.objective, like=method.name)
         return make(width, num_clusters, model.mlp, sqrt=method.sqrt, cluster_sizes=method.cluster_sizes)
 
     return ClusterNet(

@@ -129,15 +129,20 @@ class CombinedPool(JBPool):
 
     Parameters are those of :class:`JBPool` (its options concern the balance term), and
     objective : loss name -> weight, of balance, cut, ortho, modularity, collapse, link, entropy.
+    like : the pool whose way to make assignments is taken; only ``"diffpool"`` has one of its own.
     """
 
-    def __init__(self, *args, objective: dict[str, float], **kwargs):
+    def __init__(self, *args, objective: dict[str, float], like: str = "jb", **kwargs):
         super().__init__(*args, **kwargs)
+        self.assigned_by = lookup(POOLS, like, "like")
         if not objective:
             raise ValueError(f"objective={objective!r}: name at least one loss, such as {{'cut': 1, 'balance': 1}}.")
         self.weights = {name: check_real(weight, f"objective.{name}") for name, weight in objective.items()}
         for name in self.weights:
             lookup(LOSSES, name, "objective")
+
+    def logits(self, graph: DGLGraph, scores: Tensor, edge_weight: Tensor | None) -> Tensor:
+        return self.assigned_by.logits(self, graph, scores, edge_weight)
 
     def objective(self, part: Partition) -> dict[str, Tensor]:
         values: dict[str, Tensor] = {}

@@ -49,12 +49,12 @@ def page(
     chosen = min(range(len(result["runs"])), key=lambda i: result["runs"][i]["loss"])
     seed = result["runs"][chosen]["seed"]
     cluster = torch.from_numpy(clusters[seeds.index(seed)]).long()
-    used = cluster.unique()
-    cluster = torch.searchsorted(used, cluster)                    # name the used clusters 0, 1, 2, ...
+    names, cluster = cluster.unique(return_inverse=True)            # empty clusters are left out
     parts = [_scores(result), _curves(history, seed), _sizes(data, cluster)]
     if data.label is not None:
-        parts.append(_confusion(data, cluster))
-    parts += [_cluster_graph(data, cluster), _picture(data, cluster), _runs(result), html.settings(result)]
+        parts.append(_confusion(data, cluster, names.tolist()))
+    parts += [_cluster_graph(data, cluster, names.tolist()), _picture(data, cluster)]
+    parts += [_runs(result), html.settings(result)]
     graph = data.graph
     lead = (
         f"{graph.num_nodes():,} nodes, {graph.num_edges() // 2:,} edges, {data.feat.shape[1]:,} features; runs: "
@@ -67,23 +67,27 @@ def page(
 
 def _scores(result: dict[str, Any]) -> str:
     paper = CLUSTERING.get(result["method"], {}).get(result["dataset"])
-    published = {} if paper is None else {"acc": paper[0:2], "nmi": paper[2:4]}
-    rows = []
-    for key, name in NAMES.items():
-        if key in result["mean"]:
-            rows.append((name, score(result, key), spread(*published.get(key, (None, None)))))
-    return section("Scores, mean and deviation over seeds", table(("", "here", "paper"), rows))
+    rows = [[name, score(result, key)] for key, name in NAMES.items() if key in result["mean"]]
+    head = ["", "here"]
+    if paper is not None:
+        head.append("paper")
+        published = {NAMES["acc"]: paper[0:2], NAMES["nmi"]: paper[2:4]}
+        rows = [[*row, spread(*published.get(row[0], (None, None)))] for row in rows]
+    return section("Scores, mean and deviation over seeds", table(head, rows))
 
 
 def _curves(history: list[dict[str, str]], seed: int) -> str:
     rows = [row for row in history if int(row["seed"]) == seed]
     if not rows:
         return section("Training", "<p>This method has no training curve.</p>")
+    if len(rows) == 1:
+        return section("Training", "<p>One look at the scores makes no curve: lower train.eval_every.</p>")
     epochs = [float(row["epoch"]) for row in rows]
     names = [name for name in rows[0] if (name.endswith("_loss") and rows[0][name]) or name == "nmi"]
     shown = {name: NAMES.get(name, name.replace("_", " ")) for name in names}
     series = {shown[name]: (epochs, [float(row[name] or math.nan) for row in rows]) for name in names}
-    return section("Losses and NMI while training", svg.lines(series, "epoch", "losses and NMI"))
+    title = "Losses and NMI while training" if "nmi" in names else "Losses while training"
+    return section(title, svg.lines(series, "epoch", "losses and NMI"))
 
 
 def _sizes(data: NodeData, cluster: torch.Tensor) -> str:
@@ -93,20 +97,20 @@ def _sizes(data: NodeData, cluster: torch.Tensor) -> str:
     return section("Cluster sizes", svg.bars(groups, "cluster sizes against class sizes"))
 
 
-def _confusion(data: NodeData, cluster: torch.Tensor) -> str:
+def _confusion(data: NodeData, cluster: torch.Tensor, names: list[int]) -> str:
     table = confusion(cluster, data.label).numpy()      # type: ignore[arg-type]
     order = np.argsort(-(table / np.maximum(table.sum(0), 1)).argmax(0), kind="stable")[::-1]     # near the diagonal
-    names = list(data.class_names or [f"class {i}" for i in range(table.shape[0])])
-    columns = [str(i) for i in order]
-    drawing = svg.heat_map(table[:, order], names, columns, "confusion matrix")
+    classes = list(data.class_names or [f"class {i}" for i in range(table.shape[0])])
+    columns = [str(names[i]) for i in order]
+    drawing = svg.heat_map(table[:, order], classes, columns, "confusion matrix")
     return section("Classes (rows) in clusters (columns)", drawing)
 
 
-def _cluster_graph(data: NodeData, cluster: torch.Tensor) -> str:
+def _cluster_graph(data: NodeData, cluster: torch.Tensor, names: list[int]) -> str:
     onehot = torch.nn.functional.one_hot(cluster).float()                           # (N, K)
     between = onehot.T @ propagate(data.graph, onehot, data.edge_weight)            # (K, K)
     weight = normalized_off_diagonal(between[None])[0].numpy()
-    drawing = svg.circle_graph(weight, cluster.bincount().numpy(), "cluster graph")
+    drawing = svg.circle_graph(weight, cluster.bincount().numpy(), "cluster graph", names)
     return section("The coarsened graph", drawing, "Discs: nodes of a cluster. Lines: edges between two, normalised.")
 
 

@@ -143,10 +143,12 @@ def points(xy: np.ndarray, group: np.ndarray, label: str) -> str:
     return _svg(width, height, body, label)
 
 
-def circle_graph(weight: np.ndarray, size: np.ndarray, label: str) -> str:
-    """A small graph on a circle: discs by size, lines by weight."""
+def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequence[int] | None = None) -> str:
+    """A small graph on a circle: discs by size, lines by weight. ``names`` are the numbers of the clusters."""
     side, radius = 360, 130
     count = len(size)
+    names = range(count) if names is None else names
+    largest = min(32.0, math.pi * radius / max(count, 1))           # discs of many clusters do not cover each other
     angle = 2 * np.pi * np.arange(count) / max(count, 1) - np.pi / 2
     x, y = side / 2 + radius * np.cos(angle), side / 2 + radius * np.sin(angle)
     strongest = max(float(weight.max(initial=0)), 1e-12)
@@ -157,12 +159,13 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str) -> str:
                 thick = 9 * weight[i, j] / strongest
                 ends = f'x1="{x[i]:.1f}" y1="{y[i]:.1f}" x2="{x[j]:.1f}" y2="{y[j]:.1f}"'
                 ink = f'stroke="#8a8f98" stroke-opacity=".55" stroke-width="{thick:.2f}"'
-                body.append(f"<line {ends} {ink}><title>{i} - {j}: {weight[i, j]:.3f}</title></line>")
+                body.append(f"<line {ends} {ink}><title>{names[i]} - {names[j]}: {weight[i, j]:.3f}</title></line>")
     for i in range(count):
-        r = 5 + 27 * math.sqrt(size[i] / max(size.max(), 1))
-        title = f"<title>cluster {i}: {int(size[i])} nodes</title>"
+        r = largest * (0.15 + 0.85 * math.sqrt(size[i] / max(size.max(), 1)))
+        title = f"<title>cluster {names[i]}: {int(size[i])} nodes</title>"
         body.append(f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="{r:.1f}" fill="{colour(i)}">{title}</circle>')
-        body.append(_text(x[i], y[i] + 4, str(i), extra='style="fill:#fff;font-weight:600"'))
+        if r > 7:                                                   # room for a number
+            body.append(_text(x[i], y[i] + 4, str(names[i]), extra='style="fill:#fff;font-weight:600"'))
     return _svg(side, side, body, label)
 
 

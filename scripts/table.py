@@ -29,24 +29,32 @@ def load_results(folder: Path) -> list[dict]:
     return results
 
 
+USUAL = {"epochs": 2000, "restarts": 1}            # of node clustering
+
+
 def name_of(result: dict) -> str:
-    """The method, and what is not as usual: the form of the square root, the network, learning rate, features."""
-    name = result["method"]
-    if name == "jb" and result["config"]["method"]["sqrt"] == "diagonal":
-        name += ", diagonal"
+    """The method, and what is not as usual: square root, objective, network, training, features."""
+    config = result["config"]
+    words = [result["method"]]
+    if result["method"] == "jb" and config["method"]["sqrt"] == "diagonal":
+        words.append("diagonal")
     if result["task"] == "node_cluster":
-        if result["config"]["model"]["layers"] == 1:
-            name += ", one layer"
-        if name.startswith("jb") and result["config"]["train"]["lr"] == 5e-5:
-            name += ", lr 5e-5"
-    if result["config"]["dataset"].get("normalize") is False:
-        name += ", raw features"
-    return name
+        model, train, objective = config["model"], config["train"], config["method"].get("objective")
+        if objective:
+            words.append(" + ".join(f"{weight:g} {name}" for name, weight in objective.items()))
+        if model["backbone"] != "delta" or model["layers"] != 10:
+            words.append("one layer" if model["layers"] == 1 else f"{model['layers']} {model['backbone']} layers")
+        if result["method"] == "jb" and train["lr"] == 5e-5:
+            words.append("lr 5e-5")
+        words += [f"{key} {train[key]}" for key, usual in USUAL.items() if train[key] != usual]
+    if config["dataset"].get("normalize") is False:
+        words.append("raw features")
+    return ", ".join(words)
 
 
 def clustering_table(results: list[dict]) -> str:
-    """Table 2: mean and deviation over seeds, the paper's mean beside it, and PyAGC's where it has one."""
-    from jbpool.html import score
+    """Table 2: mean and deviation over seeds, the paper's beside it, and PyAGC's where it has one."""
+    from jbpool.html import score, spread
     from jbpool.published import CLUSTERING, PYAGC
 
     rows: dict[str, dict[str, dict]] = {}
@@ -62,9 +70,9 @@ def clustering_table(results: list[dict]) -> str:
             mine = rows[method].get(name)
             paper = CLUSTERING[method.split(",")[0]][name]
             others = PYAGC.get(method, {}).get(name, (None, None))
-            for key, published, other in (("acc", paper[0], others[0]), ("nmi", paper[2], others[1])):
+            for key, published, other in (("acc", paper[0:2], others[0]), ("nmi", paper[2:4], others[1])):
                 ours = "-" if mine is None else score(mine, key)
-                cells += [ours, f"{published:.3f}" + ("" if other is None else f"; PyAGC {other:.3f}")]
+                cells += [ours, spread(*published) + ("" if other is None else f"; PyAGC {other:.3f}")]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -1,9 +1,15 @@
-"""Embeddings against naive versions of themselves."""
+"""Embeddings against naive versions of themselves, and on a graph that only its weights divide."""
 
+import dgl
+import pytest
 import torch
+from sklearn.cluster import KMeans
 from torch.nn.functional import logsigmoid
 
+from jbpool.data import NodeData
+from jbpool.embed import EMBEDDINGS
 from jbpool.embed.walks import NEGATIVES, WINDOW, skip_gram_loss
+from jbpool.metrics import accuracy
 
 
 def test_skip_gram_loss_against_a_loop_over_pairs():
@@ -19,3 +25,17 @@ def test_skip_gram_loss_against_a_loop_over_pairs():
                     far = logsigmoid(-(context[other] @ node[one])).mean()
                     values.append(logsigmoid(node[one] @ context[two]) + NEGATIVES * far)
     torch.testing.assert_close(skip_gram_loss(walks, node, context, other), -torch.stack(values).mean())
+
+
+@pytest.mark.parametrize("method", EMBEDDINGS)
+def test_edge_weights_count(method):
+    """A complete graph whose two halves are held together by heavy edges."""
+    one, other = torch.cartesian_prod(torch.arange(40), torch.arange(40)).T
+    one, other = one[one != other], other[one != other]
+    half = torch.arange(40) // 20
+    weight = torch.where(half[one] == half[other], 100.0, 1.0)
+    graph = dgl.graph((one, other))
+    data = NodeData(graph, torch.eye(40), half, 2, "halves", edge_weight=weight)
+    cluster = KMeans(2, n_init=10, random_state=0).fit_predict(EMBEDDINGS[method](data, 2, 0))
+    assert accuracy(torch.from_numpy(cluster).long(), half) > 0.9               # 0.5 is chance
+    assert not graph.edata                                  # nothing is left behind on the user's graph

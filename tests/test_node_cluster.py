@@ -376,6 +376,10 @@ def test_objectives_combine(tmp_path):
     assert torch.allclose(losses["cut"], 2 * parts["cut"])
     assert torch.allclose(losses["entropy"], 0.5 * parts["entropy"])
     assert torch.allclose(losses["balance"], parts["balance"])
+    for name, own in (("diffpool", {"link": 1.0, "entropy": 1.0}), ("mincut", {"cut": 1.0, "ortho": 1.0})):
+        plain, same = POOLS[name](4, 3), CombinedPool(4, 3, objective=own, like=name)
+        same.load_state_dict(plain.state_dict())
+        torch.testing.assert_close(same.cluster(graph, feat), plain.cluster(graph, feat))
     for wrong in ({}, {"cutt": 1.0}, {"cut": float("nan")}):
         with pytest.raises(ValueError, match="objective"):
             CombinedPool(4, 3, objective=wrong)

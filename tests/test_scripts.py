@@ -18,14 +18,16 @@ def script(name, *args, cwd):
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
-def write_run(folder, dataset, method, acc, nmi, sqrt="matrix", lr=1e-4, layers=10, seeds=2, **options):
+def write_run(folder, dataset, method, acc, nmi, *, sqrt="matrix", lr=1e-4, layers=10, seeds=2, objective=None,
+              epochs=2000, **options):
     folder.mkdir(parents=True)
     result = {
         "task": "node_cluster", "dataset": dataset, "method": method,
         "runs": [{"seed": seed, "acc": acc, "nmi": nmi, "loss": -0.5} for seed in range(seeds)],
         "mean": {"acc": acc, "nmi": nmi}, "std": {"acc": 0.01, "nmi": 0.02},
-        "config": {"dataset": {"name": dataset, **options}, "method": {"sqrt": sqrt}, "train": {"lr": lr},
-                   "model": {"layers": layers}},
+        "config": {"dataset": {"name": dataset, **options}, "train": {"lr": lr, "epochs": epochs, "restarts": 1},
+                   "method": {"sqrt": sqrt, "objective": objective},
+                   "model": {"backbone": "delta", "layers": layers}},
     }  # fmt: skip
     (folder / "result.json").write_text(json.dumps(result))
 
@@ -38,16 +40,18 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path):
     write_run(tmp_path / "r" / "e", "cora", "dmon", 0.52, 0.42, normalize=False)
     write_run(tmp_path / "r" / "f", "cora", "dmon", 0.51, 0.41)
     write_run(tmp_path / "r" / "g", "cora", "mincut", 0.51, 0.41, layers=1, seeds=1)
+    write_run(tmp_path / "r" / "h", "cora", "jb", 0.4, 0.4, objective={"cut": 1.0, "balance": 0.5}, epochs=300)
     lines = script("table.py", "r", cwd=tmp_path).stdout.splitlines()
     rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines}
-    assert rows["jb"][:5] == ["2/-/-/-", "0.500 ± 0.010", "0.457", "0.400 ± 0.020", "0.351"]
-    assert rows["jb, diagonal"][1:3] == ["0.450 ± 0.010", "0.457"]
+    assert rows["jb"][:5] == ["2/-/-/-", "0.500 ± 0.010", "0.457 ± 0.025", "0.400 ± 0.020", "0.351 ± 0.128"]
+    assert rows["jb, diagonal"][1:3] == ["0.450 ± 0.010", "0.457 ± 0.025"]
     assert rows["jb, lr 5e-5"][1] == "0.430 ± 0.010"
-    assert rows["mincut"][-4:] == ["0.550 ± 0.010", "0.538", "0.300 ± 0.020", "0.297"]
+    assert rows["mincut"][-4:] == ["0.550 ± 0.010", "0.538 ± 0.033", "0.300 ± 0.020", "0.297 ± 0.024"]
     assert rows["mincut"][1] == "-"
-    assert rows["mincut, one layer"][:3] == ["1/-/-/-", "0.510", "0.534"]
-    assert rows["dmon"][1:3] == ["0.510 ± 0.010", "0.488; PyAGC 0.530"]
-    assert rows["dmon, raw features"][1:3] == ["0.520 ± 0.010", "0.488"]
+    assert "jb, 1 cut + 0.5 balance, epochs 300" in rows
+    assert rows["mincut, one layer"][:3] == ["1/-/-/-", "0.510", "0.534 ± 0.041"]
+    assert rows["dmon"][1:3] == ["0.510 ± 0.010", "0.488 ± 0.063; PyAGC 0.530"]
+    assert rows["dmon, raw features"][1:3] == ["0.520 ± 0.010", "0.488 ± 0.063"]
     assert len({line.count("|") for line in lines}) == 1
 
 

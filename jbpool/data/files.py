@@ -8,6 +8,7 @@ weights of repeated lines are added, and where the two directions of an edge dif
 
 from __future__ import annotations
 
+import logging
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from jbpool.data.errors import DataError
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, shown
 from jbpool.data.types import NodeData, to_csr_tensor
+
+log = logging.getLogger(__name__)
 
 
 def load_node_files(
@@ -105,7 +108,17 @@ def read_edge_list(
         row = int(np.argmax(arrays[weight] < 0))
         number = next(number for place, (number, _) in enumerate(table.rows()) if place == row)
         raise DataError.at(path, f"weight {arrays[weight][row]:g} is negative", number)
+    if header is None and table.header is None:
+        _mention_odd_first_line(path, arrays[source], arrays[target])
     return arrays[source], arrays[target], None if weight is None else arrays[weight]
+
+
+def _mention_odd_first_line(path: Path, one: np.ndarray, other: np.ndarray) -> None:
+    """Two names that no other line has may well be a header."""
+    ends = (one[0], other[0])
+    if one.dtype.kind not in "iu" and sum(int((side == end).sum()) for side in (one, other) for end in ends) == 2:
+        words = "the first line is taken as an edge, %s to %s; if it is a header: dataset.header=true"
+        log.warning(f"%s: {words}", path, *ends)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ written is told from its first rows, and can be said where the guess is wrong:
 - lines that start with ``#`` or ``%`` are comments, a ``#`` further on is not;
 - the separator is a tab, else whichever of comma and semicolon gives more fields, else white space;
 - the first row is a header if it starts with ``id`` or the like or with nothing, if it names a source and a target, or
-  if it is text over columns of numbers.
+  if it is text over columns of numbers, be the first column text below or not.
 """
 
 from __future__ import annotations
@@ -190,7 +190,8 @@ def _is_header(rows: list[list[str]]) -> bool:
     over_numbers = [
         place for place in texts if rest and all(place < len(row) and is_number(row[place]) for row in rest)
     ]
-    return bool(texts) and texts == over_numbers
+    names_and_numbers = len(first) > 2 and over_numbers == list(range(1, len(first)))       # features of text ids
+    return bool(over_numbers) and (texts == over_numbers or names_and_numbers)
 
 
 def is_number(text: str) -> bool:

@@ -19,10 +19,10 @@ EPOCHS, BATCH, LR = 10, 64, 0.01            # walks from every node so often; wa
 
 
 def deepwalk(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
-    """DeepWalk (Perozzi et al., KDD 2014): uniform random walks."""
+    """DeepWalk (Perozzi et al., KDD 2014): random walks, along heavy edges more often."""
 
-    def walk(graph: dgl.DGLGraph, nodes: Tensor) -> Tensor:
-        return dgl.sampling.random_walk(graph, nodes, length=WALK_LENGTH - 1)[0]
+    def walk(graph: dgl.DGLGraph, nodes: Tensor, prob: str | None) -> Tensor:
+        return dgl.sampling.random_walk(graph, nodes, length=WALK_LENGTH - 1, prob=prob)[0]
 
     return _skip_gram(data, walk, seed, "deepwalk")
 
@@ -30,8 +30,8 @@ def deepwalk(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
 def node2vec(data: NodeData, num_clusters: int, seed: int, p: float = 1.0, q: float = 0.5) -> np.ndarray:
     """node2vec (Grover and Leskovec, KDD 2016): walks that return with weight 1/p and go outwards with 1/q."""
 
-    def walk(graph: dgl.DGLGraph, nodes: Tensor) -> Tensor:
-        return dgl.sampling.node2vec_random_walk(graph, nodes, p=p, q=q, walk_length=WALK_LENGTH - 1)
+    def walk(graph: dgl.DGLGraph, nodes: Tensor, prob: str | None) -> Tensor:
+        return dgl.sampling.node2vec_random_walk(graph, nodes, p=p, q=q, walk_length=WALK_LENGTH - 1, prob=prob)
 
     return _skip_gram(data, walk, seed, "node2vec")
 
@@ -40,15 +40,18 @@ def _skip_gram(data: NodeData, walk: Callable, seed: int, name: str) -> np.ndarr
     """Train node and context vectors on pairs of nodes within a window of the same walk."""
     torch.manual_seed(seed)
     dgl.seed(seed)
-    num_nodes = data.graph.num_nodes()
+    graph, num_nodes, prob = data.graph.local_var(), data.graph.num_nodes(), None
+    if data.edge_weight is not None:
+        prob = "weight"
+        graph.edata[prob] = data.edge_weight
     node, context = nn.Embedding(num_nodes, DIM), nn.Embedding(num_nodes, DIM)
     nn.init.uniform_(node.weight, -0.5 / DIM, 0.5 / DIM)
     nn.init.zeros_(context.weight)
     optimiser = torch.optim.Adam([*node.parameters(), *context.parameters()], lr=LR, fused=True)
-    starts = (data.graph.in_degrees() > 0).nonzero().squeeze(1)             # a walk needs an edge to go along
+    starts = (graph.in_degrees() > 0).nonzero().squeeze(1)             # a walk needs an edge to go along
     for _ in trange(EPOCHS, desc=name, leave=False):
         for nodes in starts[torch.randperm(len(starts))].split(BATCH):
-            walks = walk(data.graph, nodes)                                 # (W, L), -1 past a dead end
+            walks = walk(graph, nodes, prob)                                # (W, L), -1 past a dead end
             other = torch.randint(num_nodes, (POOL,))                       # the same negatives for the whole step
             loss = skip_gram_loss(walks, node.weight, context.weight, other)
             optimiser.zero_grad()

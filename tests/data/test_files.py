@@ -118,6 +118,22 @@ def test_what_cannot_be_guessed_can_be_said(tmp_path):
     assert set(edges_of(load_nodes("file", edges=edges, separator="|"))) == both(("a b", "c"))
 
 
+def test_a_first_line_that_may_be_a_header_is_mentioned(tmp_path, caplog):
+    edges = write(tmp_path / "e.csv", "Von,Nach\nann,bob\nbob,eve\n")
+    assert load_nodes("file", edges=edges).graph.num_nodes() == 5
+    assert "taken as an edge, Von to Nach; if it is a header: dataset.header=true" in caplog.text
+    caplog.clear()
+    load_nodes("file", edges=write(tmp_path / "f.csv", "ann,bob\nbob,eve\n"))
+    load_nodes("file", edges=edges, header=False)
+    assert not caplog.text
+
+
+def test_a_header_of_any_words_over_text_ids_and_numbers(tmp_path):
+    edges = write(tmp_path / "e.csv", "ann,bob\nbob,eve\n")
+    features = write(tmp_path / "f.csv", "person,a,b\nann,1,2\nbob,3,4\neve,5,6\n")
+    assert load_nodes("file", edges=edges, features=features).feat.tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
 def test_a_header_of_numbers_over_features(tmp_path):
     """What ``DataFrame.to_csv`` writes: numbered columns, with a name or nothing over the index."""
     edges = write(tmp_path / "e.csv", "a,b\nb,c\n")
