@@ -20,7 +20,7 @@ table{border-collapse:collapse;width:100%}td,th{padding:.25rem .6rem;text-align:
 th:first-child,td:first-child{text-align:left}
 thead th{border-bottom:1px solid color-mix(in srgb,currentColor 30%,transparent);font-weight:600}
 .wide{grid-column:1/-1}
-.warn{background:#ef91181f;border-color:#ef9118}
+.warn{background:#ef91181f;border-color:#ef9118;margin-bottom:1rem}
 .big{display:flex;gap:2.2rem;flex-wrap:wrap;margin:0 0 1.6rem}.big div{font-size:2rem;font-weight:650;line-height:1.1}
 .big span{display:block;font-size:.8rem;font-weight:400;opacity:.75}
 .pair{display:flex;flex-wrap:wrap;gap:.8rem}.pair svg{flex:1 1 200px;min-width:0}

@@ -17,15 +17,16 @@ from pathlib import Path
 LOAD = """
 import resource, sys, time
 import torch
-import jbpool.data.files as files
-from jbpool.data.files import load_node_files, structural_features
+import jbpool.data.structure as structure
+from jbpool.data.files import load_node_files
+from jbpool.data.structure import structural_features
 made = []
 def timed(adjacency):
     began = time.perf_counter()
     feat = structural_features(adjacency) if sys.argv[2] == "yes" else torch.zeros(adjacency.shape[0], 1)
     made.append(time.perf_counter() - began)
     return feat
-files.structural_features = timed
+structure.structural_features = timed
 began = time.perf_counter()
 load_node_files(edges=sys.argv[1])
 total = time.perf_counter() - began
