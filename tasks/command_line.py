@@ -95,6 +95,8 @@ def run_folder(args: argparse.Namespace, task: str) -> Path:
         folder = base / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if not args.resume and (folder / "config.yaml").exists():
         sys.exit(f"{folder} holds a run already: continue it with --resume, or choose another --out.")
+    if args.resume and not (folder / "config.yaml").exists():
+        print(f"{folder} holds no run to continue: a new one begins.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

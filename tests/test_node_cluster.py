@@ -165,7 +165,8 @@ def test_starts_train_together_as_they_would_alone(backbone, method, weighted):
 
 def test_kill_and_resume_equals_an_unbroken_run(tmp_path):
     changes = settings(*SMALL, "train.epochs=1500", "train.eval_every=50", "train.seeds=[0, 1]", "train.restarts=2")
-    task(*changes, "--out", "whole", cwd=tmp_path)
+    told = task(*changes, "--out", "whole", "--resume", cwd=tmp_path).stdout
+    assert "whole holds no run to continue: a new one begins" in told
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
     for _ in range(2):                                              # killed twice, at whatever point it is
         resume = ["--resume"] if (tmp_path / "broken").exists() else []
