@@ -240,7 +240,8 @@ def _change(values: dict[str, Any], change: str) -> None:
         inner = inner.setdefault(section, {})
         if not isinstance(inner, dict):
             raise ConfigError(f"{section!r} is a value, not a section")
-    value = text if text in ("|", ">") else read_yaml(text, "not YAML")     # YAML would begin a block of text there
+    is_mark = len(text) == 1 and not text.isalnum()             # a separator; YAML would see the start of something
+    value = text if is_mark else read_yaml(text, "not YAML")
     if key == "dataset.name" and value != inner.get("name"):
         for option in inner.keys() - {"root"}:
             del inner[option]                                   # options of the other dataset

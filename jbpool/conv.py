@@ -134,7 +134,8 @@ class SAGEConv(dgl.nn.SAGEConv):
             neighbours = mean(_times(feat, weight))
         else:
             neighbours = self.fc_neigh(mean(feat))
-        return self.activation(_times(feat, self.fc_self.weight.T) + self.fc_self.bias + neighbours)
+        own = _times(feat, self.fc_self.weight.T) + self.fc_self.bias if _is_sparse(feat) else self.fc_self(feat)
+        return self.activation(own + neighbours)
 
 
 class GATConv(nn.Module):

@@ -180,6 +180,7 @@ class _Job:
         cluster = best["assign"].argmax(1)
         self.clusters[seed], self.confidence[seed] = cluster, best["assign"].amax(1)
         self.out.history += best["history"]
+        self.curve = []
         if best["loss"] < self.best_loss:
             self.best_loss = best["loss"]
             state = {"state": best["state"], "in_feats": self.data.feat.shape[1], "num_clusters": self.num_clusters}
@@ -218,8 +219,11 @@ class _Job:
             name += f" starts {starts[0] + 1}-{starts[-1] + 1} of {self.config.train.restarts}"
         with tqdm(total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5) as bar:
 
+            def curve(progress: Progress) -> list[dict[str, Any]]:
+                return [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
+
             def report(progress: Progress, row: dict[str, Any]) -> None:
-                self.curve = [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
+                self.curve = curve(progress)
                 bar.update(progress.epoch - bar.n)
                 shown = {key: f"{row[key]:.3f}" for key in ("loss", "nmi") if key in row}
                 bar.set_postfix(
@@ -243,6 +247,6 @@ class _Job:
             "restart": starts[lowest],
             "seconds": progress.seconds,
             "seconds_per_step": progress.seconds_per_step,
-            "history": self.curve,
+            "history": curve(progress),
             "state": {key: value.cpu() for key, value in nets[lowest].state_dict().items()},
         }

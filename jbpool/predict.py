@@ -26,8 +26,10 @@ def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.devi
     path = out / "assign.csv"
     if path.exists():
         raise ConfigError(f"{path} is there already: choose another --out.")
-    if not any(change.startswith("dataset.labels=") for change in changes):
-        changes = [*changes, "dataset.labels=null"] if _has_labels(run_dir) else changes    # not needed, nor known
+    before = load_config("node_cluster", str(run_dir / "config.yaml")).dataset
+    given = {change.partition("=")[0] for change in changes}
+    if "labels" in before.options and not given & {"dataset.labels", "dataset.name"}:
+        changes = [*changes, "dataset.labels=null"]             # those of the new graph are not needed, nor known
     config = load_config("node_cluster", str(run_dir / "config.yaml"), changes)
     stored = load_state(run_dir / "model.pt")
     data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
@@ -51,7 +53,3 @@ def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.devi
     ids = np.arange(len(assign)) if data.ids is None else data.ids
     write_assign_csv(path, ids, assign.argmax(1).cpu(), assign.amax(1).cpu())
     return path
-
-
-def _has_labels(run_dir: Path) -> bool:
-    return "labels" in load_config("node_cluster", str(run_dir / "config.yaml")).dataset.options

@@ -24,6 +24,7 @@ DATASETS = ("cora", "citeseer", "pubmed", "dblp")
 def load_results(folder: Path) -> list[dict]:
     """Every ``result.json`` below a folder."""
     results = [json.loads(path.read_text()) for path in sorted(folder.glob("*/result.json"))]
+    results = [result for result in results if result["runs"]]      # a run can be interrupted in its first seed
     if not results:
         sys.exit(f"{folder} holds no run folders; make them with scripts/reproduce.py or scripts/reproduce_graphs.py.")
     return results

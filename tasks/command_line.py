@@ -54,6 +54,9 @@ def main(start: Callable[[argparse.Namespace], int], args: argparse.Namespace) -
         except ValueError as error:             # configurations and data: the message says what to change
             print(error, file=sys.stderr)
             return 2
+        except PermissionError as error:
+            print(f"{error.filename} cannot be written ({error.strerror}); choose another --out.", file=sys.stderr)
+            return 2
     except KeyboardInterrupt:
         folder = getattr(args, "folder", None)
         more = "" if folder is None else f"; what is done so far is in {folder}, --resume --out {folder} continues"
@@ -87,7 +90,8 @@ def run_folder(args: argparse.Namespace, task: str) -> Path:
     if args.out is not None:
         folder = Path(args.out)
     elif args.resume:
-        earlier = sorted(base.glob(f"{name}-" + "[0-9]" * 8 + "-" + "[0-9]" * 6))
+        pattern = f"{name}-" + "[0-9]" * 8 + "-" + "[0-9]" * 6
+        earlier = sorted(path.parent for path in base.glob(f"{pattern}/config.yaml"))
         if not earlier:
             sys.exit(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
         folder = earlier[-1]
@@ -97,10 +101,8 @@ def run_folder(args: argparse.Namespace, task: str) -> Path:
         sys.exit(f"{folder} holds a run already: continue it with --resume, or choose another --out.")
     if args.resume and not (folder / "config.yaml").exists():
         print(f"{folder} holds no run to continue: a new one begins.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        sys.exit(f"--out {folder}: cannot be made a folder ({error.strerror}); choose another.")
+    if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
+        sys.exit(f"--out {folder}: cannot be made a folder, there is a file of that name; choose another.")
     args.folder = folder
     return folder
 

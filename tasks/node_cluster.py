@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def start(args: argparse.Namespace) -> int:
         out = node_cluster.run(config, folder, device, args.resume)
     except KeyboardInterrupt:
         if (folder / "assign.npz").exists():
-            write_report(folder)                # of the seeds that are finished
+            with contextlib.suppress(ValueError):       # interrupted between two files of the same seed
+                write_report(folder)                    # of the seeds that are finished
         raise
     print()
     cli.print_scores(out.result)

@@ -136,9 +136,10 @@ def test_another_dataset_does_not_get_the_options_of_the_first():
     assert (config.dataset.name, config.dataset.root, config.dataset.options) == ("cora", "x", {"normalize": False})
 
 
-def test_a_lone_bar_is_a_separator():
-    changes = ["dataset.name=file", "dataset.edges=e.csv", "dataset.separator=|"]
-    assert load_config("node_cluster", None, changes).dataset.options["separator"] == "|"
+@pytest.mark.parametrize("mark", ["|", ",", "\t", " ", ":", ";"])
+def test_a_lone_mark_is_a_separator(mark):
+    changes = ["dataset.name=file", "dataset.edges=e.csv", f"dataset.separator={mark}"]
+    assert load_config("node_cluster", None, changes).dataset.options["separator"] == mark
 
 
 def test_a_file_that_is_not_there():

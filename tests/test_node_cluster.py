@@ -185,6 +185,17 @@ def test_kill_and_resume_equals_an_unbroken_run(tmp_path):
     assert history[0] == history[1]
 
 
+def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkeypatch):
+    monkeypatch.setattr("jbpool.train.CHECKPOINT_SECONDS", 0)
+    config, cpu = load_config("node_cluster", None, SMALL), torch.device("cpu")
+    whole = run(config, tmp_path / "whole", cpu)
+    with monkeypatch.context() as patch:
+        patch.setattr("jbpool.node_cluster._Job.keep", lambda job: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(config, tmp_path / "broken", cpu)
+    assert run(config, tmp_path / "broken", cpu, resume=True).history == whole.history
+
+
 def stamp(path):
     try:
         return path.stat().st_mtime_ns

@@ -41,6 +41,7 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path):
     write_run(tmp_path / "r" / "f", "cora", "dmon", 0.51, 0.41)
     write_run(tmp_path / "r" / "g", "cora", "mincut", 0.51, 0.41, layers=1, seeds=1)
     write_run(tmp_path / "r" / "h", "cora", "jb", 0.4, 0.4, objective={"cut": 1.0, "balance": 0.5}, epochs=300)
+    write_run(tmp_path / "r" / "i", "cora", "jb", 0.1, 0.1, seeds=0)            # interrupted in its first seed
     lines = script("table.py", "r", cwd=tmp_path).stdout.splitlines()
     rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines}
     assert rows["jb"][:5] == ["2/-/-/-", "0.500 ± 0.010", "0.457 ± 0.025", "0.400 ± 0.020", "0.351 ± 0.128"]

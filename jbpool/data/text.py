@@ -32,6 +32,7 @@ SAMPLE = 20                     # rows looked at to tell how a table is written
 SOURCE_WORDS = {"source", "src", "from", "node1", "source_id", "from_id", "id1"}
 TARGET_WORDS = {"target", "dst", "to", "node2", "target_id", "to_id", "id2"}
 ID_WORDS = {"", "id", "node", "node_id", "nodeid", "name"}
+MISSING_WORDS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
 WEIGHT_WORDS = {"weight", "weights", "w"}
 
 log = logging.getLogger(__name__)
@@ -190,7 +191,8 @@ def _is_header(rows: list[list[str]]) -> bool:
     over_numbers = [
         place for place in texts if rest and all(place < len(row) and is_number(row[place]) for row in rest)
     ]
-    names_and_numbers = len(first) > 2 and over_numbers == list(range(1, len(first)))       # features of text ids
+    # Features of text ids, if it is not a row that has no numbers.
+    names_and_numbers = len(first) > 2 and over_numbers == list(range(1, len(first))) and not names & MISSING_WORDS
     return bool(over_numbers) and (texts == over_numbers or names_and_numbers)
 
 

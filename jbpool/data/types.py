@@ -54,9 +54,13 @@ class NodeData:
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same graph, weights and features."""
-        sparse = self.feat.layout == torch.sparse_csr
-        feat = (self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()) if sparse else (self.feat,)
+        """The same for the same graph, weights and features.
+
+        Features that were made follow from the edges, but their last bits also from the number of threads.
+        """
+        feat: tuple[Tensor, ...] = () if self.made_feat else (self.feat,)
+        if feat and self.feat.layout == torch.sparse_csr:
+            feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
         digest = hashlib.sha256()
         for tensor in (*self.graph.edges(), self.edge_weight, *feat):
             if tensor is not None:

@@ -1,6 +1,7 @@
 """The user's own graph: edge lists of every dress, features, labels, DGL files, and what is refused."""
 
 import gzip
+from dataclasses import replace
 
 import dgl
 import numpy as np
@@ -132,6 +133,8 @@ def test_a_header_of_any_words_over_text_ids_and_numbers(tmp_path):
     edges = write(tmp_path / "e.csv", "ann,bob\nbob,eve\n")
     features = write(tmp_path / "f.csv", "person,a,b\nann,1,2\nbob,3,4\neve,5,6\n")
     assert load_nodes("file", edges=edges, features=features).feat.tolist() == [[1, 2], [3, 4], [5, 6]]
+    with pytest.raises(DataError, match="'NA' is not a finite number"):         # a node without numbers, not a header
+        load_nodes("file", edges=edges, features=write(tmp_path / "f.csv", "ann,NA,NA\nbob,3,4\neve,5,6\n"))
 
 
 def test_a_header_of_numbers_over_features(tmp_path):
@@ -219,6 +222,20 @@ def test_labels_by_row(tmp_path):
     np.save(tmp_path / "y.npy", np.array([5, 5, 2, 9]))
     data = load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN), labels=tmp_path / "y.npy")
     assert data.label.tolist() == [1, 1, 0, 2]
+
+
+def test_a_fingerprint_tells_whether_the_data_have_changed(tmp_path):
+    own = load_nodes("file", edges=write(tmp_path / "e.csv", "0,1\n1,2\n"), features=saved(tmp_path, np.eye(3)))
+    made = load_nodes("file", edges=tmp_path / "e.csv")
+    for data, counts in ((own, True), (made, False)):           # made features differ in their last bits elsewhere
+        assert (replace(data, feat=data.feat + 1e-6).fingerprint != data.fingerprint) == counts
+        assert load_nodes("file", edges=write(tmp_path / "f.csv", "0,1\n0,2\n")).fingerprint != data.fingerprint
+    assert replace(own, edge_weight=torch.ones(4)).fingerprint != own.fingerprint
+
+
+def saved(folder, array):
+    np.save(folder / "x.npy", array)
+    return folder / "x.npy"
 
 
 def test_structural_features_tell_regions_apart(tmp_path):
