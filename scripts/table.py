@@ -31,6 +31,7 @@ def load_results(folder: Path) -> list[dict]:
 
 
 USUAL = {"epochs": 2000, "restarts": 1}            # of node clustering
+ONE_LAYER = {(1, "sage"): "one layer"}             # as reproduce.py calls it
 
 
 def name_of(result: dict) -> str:
@@ -44,7 +45,7 @@ def name_of(result: dict) -> str:
         if objective:
             words.append(" + ".join(f"{weight:g} {name}" for name, weight in objective.items()))
         if model["backbone"] != "delta" or model["layers"] != 10:
-            words.append("one layer" if model["layers"] == 1 else f"{model['layers']} {model['backbone']} layers")
+            words.append(ONE_LAYER.get((model["layers"], model["backbone"]), f"{model['layers']} x {model['backbone']}"))
         if result["method"] == "jb" and train["lr"] == 5e-5:
             words.append("lr 5e-5")
         words += [f"{key} {train[key]}" for key, usual in USUAL.items() if train[key] != usual]

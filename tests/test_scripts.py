@@ -27,7 +27,7 @@ def write_run(folder, dataset, method, acc, nmi, *, sqrt="matrix", lr=1e-4, laye
         "mean": {"acc": acc, "nmi": nmi}, "std": {"acc": 0.01, "nmi": 0.02},
         "config": {"dataset": {"name": dataset, **options}, "train": {"lr": lr, "epochs": epochs, "restarts": 1},
                    "method": {"sqrt": sqrt, "objective": objective},
-                   "model": {"backbone": "delta", "layers": layers}},
+                   "model": {"backbone": "sage" if layers == 1 else "delta", "layers": layers}},
     }  # fmt: skip
     (folder / "result.json").write_text(json.dumps(result))
 
