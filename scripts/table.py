@@ -45,7 +45,8 @@ def name_of(result: dict) -> str:
         if objective:
             words.append(" + ".join(f"{weight:g} {name}" for name, weight in objective.items()))
         if model["backbone"] != "delta" or model["layers"] != 10:
-            words.append(ONE_LAYER.get((model["layers"], model["backbone"]), f"{model['layers']} x {model['backbone']}"))
+            network = model["layers"], model["backbone"]
+            words.append(ONE_LAYER.get(network, "{} x {}".format(*network)))
         if result["method"] == "jb" and train["lr"] == 5e-5:
             words.append("lr 5e-5")
         words += [f"{key} {train[key]}" for key, usual in USUAL.items() if train[key] != usual]
