@@ -99,7 +99,7 @@ def test_problems_of_every_kind_are_told_together_with_the_place_of_each(tmp_pat
         "train.lr=-1": "should be above 0",
         "train.patience.x=5": "'patience' is a value, not a section",
         "train.epochs=x": "should be a whole number",
-        "train.restarts=[": "not YAML",
+        "train.restarts=[1": "not YAML",
         "method.cluster_sizes=[1, 2]": "add up to 1",
         "model.mlp=[0]": "at least 1",
         "model.delta=.nan": "at most 2",

@@ -222,8 +222,11 @@ def test_a_run_stopped_while_it_writes(tmp_path, monkeypatch):
 
 
 def test_resume_takes_the_latest_run_of_this_configuration(tmp_path):
-    for name in ("default-20250101-000000", "default-big-20260101-000000"):
-        (tmp_path / "runs" / "graph_classify" / name).mkdir(parents=True)
+    runs = tmp_path / "runs" / "graph_classify"
+    for name in ("default-20240101-000000", "default-20250101-000000", "default-big-20260101-000000"):
+        (runs / name).mkdir(parents=True)
+        (runs / name / "config.yaml").touch()
+    (runs / "default-20260101-000000").mkdir()          # of a run that failed before it began
     told = task(*settings(*SMALL, "model.compare=[]"), "--folds", "0", "--resume", cwd=tmp_path).stdout
     assert "default-20250101-000000" in told
 
