@@ -222,7 +222,8 @@ def load_config(task: str, name: str | None = None, changes: Sequence[str] = ())
     config = build(TASKS[task], values, "", given, problems)
     if values.get("task", task) != task:
         problems.append(f"{given('task')}: task is {values['task']!r}, but this is the task {task!r}")
-    wrong = [*_out_of_range(config), *import_module(f"jbpool.{task}").wrong_choices(config)]
+    choices = import_module(f"jbpool.{task}").wrong_choices         # the module of the task, which imports this one
+    wrong = [*_out_of_range(config), *choices(config)]
     problems += [f"{given(key)}: {problem}" for key, problem in wrong]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -240,7 +241,7 @@ def _change(values: dict[str, Any], change: str) -> None:
         inner = inner.setdefault(section, {})
         if not isinstance(inner, dict):
             raise ConfigError(f"{section!r} is a value, not a section")
-    is_mark = len(text) == 1 and not text.isalnum()             # a separator; YAML would see the start of something
+    is_mark = len(text) == 1 and not text.isalnum() and text != "~"     # a separator: not for YAML. ~ is its null
     value = text if is_mark else read_yaml(text, "not YAML")
     if key == "dataset.name" and value != inner.get("name"):
         for option in inner.keys() - {"root"}:

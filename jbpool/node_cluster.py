@@ -87,9 +87,19 @@ def make_model(config: Config, in_feats: int, num_clusters: int) -> ClusterNet:
     )
 
 
-def run(config: Config, folder: Path, device: torch.device, resume: bool = False) -> RunFolder:
-    """Run a configuration into a folder; with ``resume``, what a killed run left there is not done again."""
-    data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
+def load_data(config: Config) -> NodeData:
+    """The dataset of a configuration."""
+    return load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
+
+
+def run(
+    config: Config, folder: Path, device: torch.device, resume: bool = False, data: NodeData | None = None
+) -> RunFolder:
+    """Run a configuration into a folder; with ``resume``, what a killed run left there is not done again.
+
+    ``data`` is what :func:`load_data` gives, if it is at hand.
+    """
+    data = load_data(config) if data is None else data
     num_clusters = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, config.as_dict(), data.fingerprint)
     job = _Job(config, data, num_clusters, out, device)
@@ -122,16 +132,22 @@ class _Job:
             self.clusters, self.confidence, self.best_loss = state["clusters"], state["confidence"], state["best_loss"]
         self.unfinished = self.out.unfinished()
 
-    def keep(self) -> None:
-        """Everything about the finished seeds, and the readable files."""
-        self.out.keep(clusters=self.clusters, confidence=self.confidence, best_loss=self.best_loss)
+    def save_clusters(self) -> None:
+        """The readable files of clusters: of every seed, and a table of the one with the lowest loss."""
         ids = np.arange(self.data.graph.num_nodes()) if self.data.ids is None else self.data.ids
         self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
         best = min(self.out.runs, key=lambda run: run["loss"])["seed"]
         write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])
 
+    def keep(self) -> None:
+        """Everything about the finished seeds; last what says that they are finished."""
+        self.save_clusters()
+        self.out.keep(clusters=self.clusters, confidence=self.confidence, best_loss=self.best_loss)
+
     def leave(self) -> None:
         """Interrupted: leave what there is in readable form; --resume does not need it."""
+        if self.out.runs:
+            self.save_clusters()
         self.out.history += self.curve
         self.out.save()
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from jbpool.config import load_config
-from jbpool.data import load_nodes
-from jbpool.node_cluster import make_model
+from jbpool.node_cluster import load_data, make_model
 from jbpool.pool import POOLS
 from jbpool.results import load_state, write_assign_csv
 from jbpool.strict import ConfigError
@@ -32,7 +31,7 @@ def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.devi
         changes = [*changes, "dataset.labels=null"]             # those of the new graph are not needed, nor known
     config = load_config("node_cluster", str(run_dir / "config.yaml"), changes)
     stored = load_state(run_dir / "model.pt")
-    data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
+    data = load_data(config)
     if data.made_feat:
         raise ConfigError(
             f"{data.name} has no features of its own: those made from the edges are coordinates within one graph and "

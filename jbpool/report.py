@@ -16,9 +16,10 @@ from jbpool.adjacency import propagate, smooth
 from jbpool.atomic import write_text
 from jbpool.coarsen import normalized_off_diagonal
 from jbpool.config import load_config
-from jbpool.data import NodeData, load_nodes
+from jbpool.data import NodeData
 from jbpool.html import number, score, section, spread, table
 from jbpool.metrics import confusion
+from jbpool.node_cluster import load_data
 from jbpool.published import CLUSTERING
 
 SHOWN = 4000        # nodes in the picture of the features
@@ -28,11 +29,11 @@ NAMES = {
 }  # fmt: skip
 
 
-def write_report(folder: Path) -> Path:
-    """Make ``report.html`` in a run folder."""
+def write_report(folder: Path, data: NodeData | None = None) -> Path:
+    """Make ``report.html`` in a run folder; ``data`` are those of the run, if they are at hand."""
     result = json.loads((folder / "result.json").read_text())
-    config = load_config("node_cluster", str(folder / "config.yaml"))
-    data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
+    if data is None:
+        data = load_data(load_config("node_cluster", str(folder / "config.yaml")))
     with open(folder / "history.csv", newline="") as file:
         history = list(csv.DictReader(file))
     with np.load(folder / "assign.npz", allow_pickle=False) as stored:

@@ -31,7 +31,6 @@ def load_results(folder: Path) -> list[dict]:
 
 
 USUAL = {"epochs": 2000, "restarts": 1}            # of node clustering
-ONE_LAYER = {(1, "sage"): "one layer"}             # as reproduce.py calls it
 
 
 def name_of(result: dict) -> str:
@@ -45,8 +44,8 @@ def name_of(result: dict) -> str:
         if objective:
             words.append(" + ".join(f"{weight:g} {name}" for name, weight in objective.items()))
         if model["backbone"] != "delta" or model["layers"] != 10:
-            network = model["layers"], model["backbone"]
-            words.append(ONE_LAYER.get(network, "{} x {}".format(*network)))
+            network = f"{model['layers']} x {model['backbone']}"
+            words.append("one layer" if network == "1 x sage" else network)         # as reproduce.py calls it
         if result["method"] == "jb" and train["lr"] == 5e-5:
             words.append("lr 5e-5")
         words += [f"{key} {train[key]}" for key, usual in USUAL.items() if train[key] != usual]

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 from pathlib import Path
 
@@ -37,16 +36,16 @@ def start(args: argparse.Namespace) -> int:
         return 0
     config = load_config(TASK, args.cfg, args.changes)
     folder = cli.run_folder(args, TASK)
+    data = node_cluster.load_data(config)
     try:
-        out = node_cluster.run(config, folder, device, args.resume)
+        out = node_cluster.run(config, folder, device, args.resume, data)
     except KeyboardInterrupt:
         if (folder / "assign.npz").exists():
-            with contextlib.suppress(ValueError):       # interrupted between two files of the same seed
-                write_report(folder)                    # of the seeds that are finished
+            write_report(folder, data)              # of the seeds that are finished
         raise
     print()
     cli.print_scores(out.result)
-    print(f"\nthe cluster of every node: {folder / 'assign.csv'}\nopen {write_report(folder)}")
+    print(f"\nthe cluster of every node: {folder / 'assign.csv'}\nopen {write_report(folder, data)}")
     return 0
 
 

@@ -136,6 +136,10 @@ def test_another_dataset_does_not_get_the_options_of_the_first():
     assert (config.dataset.name, config.dataset.root, config.dataset.options) == ("cora", "x", {"normalize": False})
 
 
+def test_a_tilde_is_nothing():
+    assert load_config("node_cluster", None, ["method.num_clusters=~"]).method.num_clusters is None
+
+
 @pytest.mark.parametrize("mark", ["|", ",", "\t", " ", ":", ";"])
 def test_a_lone_mark_is_a_separator(mark):
     changes = ["dataset.name=file", "dataset.edges=e.csv", f"dataset.separator={mark}"]

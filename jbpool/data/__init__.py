@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from jbpool.checks import lookup, unknown_choices
+from jbpool.checks import lookup
 from jbpool.data import bins, citation, files, ogb_mol, synthetic, tu
 from jbpool.data.errors import DataError
 from jbpool.data.sources import find
@@ -82,14 +82,13 @@ def wrong_options(loader: Callable, name: str, options: dict[str, Any]) -> Itera
     accepted = {option: None for option in inspect.signature(loader).parameters if option not in ("root", "name")}
     for option, value in options.items():
         key = f"dataset.{option}"
-        if option in accepted:
-            try:
-                convert(value, hints[option])
-            except TypeError:
-                yield key, f"{key}={value!r} should be {readable(hints[option])}"
-        else:
-            unknown = unknown_choices([(accepted, option, f"dataset {name!r}: option")])
-            yield from ((key, problem) for _, problem in unknown)
+        try:
+            lookup(accepted, option, f"dataset {name!r}: option")
+            convert(value, hints[option])
+        except TypeError:
+            yield key, f"{key}={value!r} should be {readable(hints[option])}"
+        except ValueError as error:
+            yield key, str(error)
 
 
 def _call(loader: Callable, name: str, root: str | Path | None, options: dict[str, Any]) -> Any:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import zipfile
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -119,12 +118,7 @@ def _mention_odd_first_line(path: Path, one: np.ndarray, other: np.ndarray) -> N
     ends = (one[0], other[0])
     if one.dtype.kind not in "iu" and sum(int((side == end).sum()) for side in (one, other) for end in ends) == 2:
         edge = f"{ends[0]} to {ends[1]}"
-        _mention(f"{path}: the first line is taken as an edge, {edge}; if it is a header: dataset.header=true")
-
-
-@cache
-def _mention(words: str) -> None:
-    log.warning(words)          # once: a task reads its files again for the report
+        log.warning("%s: the first line is taken as an edge, %s; if it is a header: dataset.header=true", path, edge)
 
 
 @dataclass(frozen=True)

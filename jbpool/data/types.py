@@ -64,7 +64,8 @@ class NodeData:
         digest = hashlib.sha256()
         for tensor in (*self.graph.edges(), self.edge_weight, *feat):
             if tensor is not None:
-                digest.update(str(tuple(tensor.shape)).encode() + tensor.contiguous().numpy().tobytes())
+                digest.update(str(tuple(tensor.shape)).encode())
+                digest.update(tensor.contiguous().numpy().data)
         return digest.hexdigest()
 
 
