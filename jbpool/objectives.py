@@ -1,7 +1,7 @@
 """The losses of Just Balance, MinCut, DMoN and DiffPool (plain torch, no DGL).
 
 Tensors in, one value per graph out, unreduced. ``sizes`` is always the nodes per graph, ``(B,)``, ``None`` for a
-single graph, or the :class:`~jbpool.segment.Segments` made from them. No loss builds an N x N matrix: those that
+single graph, or the :class:`~jbpool.ops.segment.Segments` made from them. No loss builds an N x N matrix: those that
 look at the adjacency A take the product ``A S`` instead, which a pool gets from one sparse multiplication.
 Gram matrices and long sums are taken in float64; losses are returned in the type of ``assign``, float32 at least.
 The gradient of the matrix root is in closed form: first derivatives only.
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from jbpool.checks import check_assign, check_cluster_sizes, lookup
-from jbpool.matrix_sqrt import trace_sqrt
-from jbpool.precision import at_least_float32
-from jbpool.segment import Segments, make_segments, segment_gram, segment_norm, segment_sum
+from jbpool.ops.matrix_sqrt import trace_sqrt
+from jbpool.ops.precision import at_least_float32
+from jbpool.ops.segment import Segments, make_segments, segment_gram, segment_norm, segment_sum
 
 Sizes = Tensor | Sequence[int] | Segments | None
 

@@ -63,10 +63,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
 
-    from jbpool.classification import ClassifyProblem, with_edge_sums
-    from jbpool.config import load_config
+    from jbpool.classification.problem import ClassifyProblem, with_edge_sums
+    from jbpool.classification.run import make_model
     from jbpool.data import load_graphs
-    from jbpool.graph_classify import make_model
+    from jbpool.engine.config import load_config
 
     without = missing("torch_geometric", "torch_scatter", "tgp")
     rows, raw = [], []

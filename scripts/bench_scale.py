@@ -22,8 +22,8 @@ from benchmark import peak_rss, write
 def measure(num_nodes: int, backbone: str, steps: int) -> dict:
     import dgl
 
-    from jbpool.config import load_config
-    from jbpool.node_cluster import make_model
+    from jbpool.clustering.run import make_model
+    from jbpool.engine.config import load_config
 
     torch.manual_seed(0)
     one, other = torch.randint(num_nodes, (2, 10 * num_nodes), dtype=torch.int32)

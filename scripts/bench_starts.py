@@ -20,10 +20,10 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=CASES)
     args = parser.parse_args()
 
-    from jbpool.config import load_config
+    from jbpool.clustering.run import make_model
+    from jbpool.clustering.starts import Starts
     from jbpool.data import load_nodes
-    from jbpool.node_cluster import make_model
-    from jbpool.starts import Starts
+    from jbpool.engine.config import load_config
 
     rows, raw = [], []
     for case in args.cases:

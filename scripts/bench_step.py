@@ -40,7 +40,7 @@ def peers(data, ours, without: list[str]) -> dict[str, Peer]:
 
     import dgl
 
-    from jbpool.adjacency import sparse_operator
+    from jbpool.ops.adjacency import sparse_operator
 
     operator = sparse_operator(data.graph, None, torch.float32, delta=0.85).matrix.to_sparse_coo()
     target, source = operator.indices().long()
@@ -70,9 +70,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
 
-    from jbpool.config import load_config
+    from jbpool.clustering.run import make_model
     from jbpool.data import DataError, load_nodes
-    from jbpool.node_cluster import make_model
+    from jbpool.engine.config import load_config
 
     without = missing("torch_geometric")
     rows, raw = [], []

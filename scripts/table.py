@@ -56,8 +56,8 @@ def name_of(result: dict) -> str:
 
 def clustering_table(results: list[dict]) -> str:
     """Table 2: mean and deviation over seeds, the paper's beside it, and PyAGC's where it has one."""
-    from jbpool.html import score, spread
-    from jbpool.published import CLUSTERING, PYAGC
+    from jbpool.report.page import score, spread
+    from jbpool.report.published import CLUSTERING, PYAGC
 
     rows: dict[str, dict[str, dict]] = {}
     for result in results:
@@ -81,7 +81,7 @@ def clustering_table(results: list[dict]) -> str:
 
 def classification_table(results: list[dict]) -> str:
     """Test scores in percent, mean and deviation over folds and seeds, their number in brackets."""
-    from jbpool.published import CLASSIFICATION
+    from jbpool.report.published import CLASSIFICATION
 
     columns = ["jb", "jb, diagonal", "none", "mincut", "dmon", "diffpool"]
     found: dict[str, dict[str, str]] = {}
@@ -117,11 +117,11 @@ def time_table(datasets: list[str], steps: int) -> str:
     """Table 3: a step of each pool in turn, again and again, in one process; medians."""
     import torch
 
-    from jbpool.config import load_config
+    from jbpool.clustering.run import make_model
     from jbpool.data import load_nodes
-    from jbpool.node_cluster import make_model
-    from jbpool.pool import POOLS
-    from jbpool.published import SECONDS_PER_STEP
+    from jbpool.engine.config import load_config
+    from jbpool.nn.pools import POOLS
+    from jbpool.report.published import SECONDS_PER_STEP
 
     variants = {name: [f"method.name={name}"] for name in POOLS}
     variants["jb, diagonal"] = ["method.name=jb", "method.sqrt=diagonal"]

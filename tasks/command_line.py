@@ -44,7 +44,7 @@ def main(start: Callable[[argparse.Namespace], int], args: argparse.Namespace) -
     """Run a task: what users can mend is told in a sentence, without a traceback."""
     sys.path.insert(0, str(ROOT))
     try:
-        from jbpool.train import TrainingError
+        from jbpool.engine.fit import TrainingError
 
         try:
             return start(args)
@@ -65,8 +65,8 @@ def main(start: Callable[[argparse.Namespace], int], args: argparse.Namespace) -
 
 
 def show_list(task: str, methods: tuple[str, ...]) -> int:
-    from jbpool.config import CONFIGS
     from jbpool.data.__main__ import main as list_datasets
+    from jbpool.engine.config import CONFIGS
 
     names = ", ".join(sorted(path.name for path in (CONFIGS / task).glob("*.yaml")))
     print(f"configurations: {names}\nmethods: {', '.join(methods)}\n")

@@ -26,10 +26,10 @@ LOST = "another process of this run has died, so this one stops; --resume contin
 def start(args: argparse.Namespace) -> int:
     import torch
 
-    from jbpool import graph_classify
-    from jbpool.config import load_config
-    from jbpool.distributed import gather, process_group, rank, world_size
-    from jbpool.graph_report import write_report
+    from jbpool.classification import run as graph_classify
+    from jbpool.classification.report import write_report
+    from jbpool.engine.config import load_config
+    from jbpool.engine.processes import gather, process_group, rank, world_size
 
     if args.list:
         return cli.show_list(TASK, graph_classify.METHODS)

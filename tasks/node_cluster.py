@@ -20,10 +20,10 @@ TASK = "node_cluster"
 
 
 def start(args: argparse.Namespace) -> int:
-    from jbpool import node_cluster
-    from jbpool.config import load_config
-    from jbpool.predict import predict
-    from jbpool.report import write_report
+    from jbpool.clustering import run as node_cluster
+    from jbpool.clustering.predict import predict
+    from jbpool.clustering.report import write_report
+    from jbpool.engine.config import load_config
 
     if args.list:
         return cli.show_list(TASK, node_cluster.METHODS)

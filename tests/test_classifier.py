@@ -9,14 +9,14 @@ import pytest
 import torch
 from zoo import ZOO, random_graph, symmetric_weights
 
-from jbpool.adjacency import complete_size, propagate
-from jbpool.classification import ClassifyProblem, with_edge_sums
-from jbpool.coarsen import complete_graphs
-from jbpool.config import load_config
-from jbpool.conv import BACKBONES, GINConv, GraphConv, SAGEConv
+from jbpool.classification.problem import ClassifyProblem, with_edge_sums
+from jbpool.classification.run import METHODS, make_model, numbers_of_clusters
+from jbpool.clustering.network import CategoryEncoder, FeatureEncoder, _Layer, read_out
 from jbpool.data import load_graphs
-from jbpool.graph_classify import METHODS, make_model, numbers_of_clusters
-from jbpool.models import CategoryEncoder, FeatureEncoder, _Layer, read_out
+from jbpool.engine.config import load_config
+from jbpool.nn.conv import BACKBONES, GINConv, GraphConv, SAGEConv
+from jbpool.ops.adjacency import complete_size, propagate
+from jbpool.ops.coarsen import complete_graphs
 
 CPU = torch.device("cpu")
 

@@ -3,7 +3,7 @@
 import torch
 from torch.autograd import gradcheck
 
-from jbpool.coarsen import normalized_off_diagonal
+from jbpool.ops.coarsen import normalized_off_diagonal
 
 
 def naive(adj):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jbpool.config import CONFIGS, DEFAULTS, ConfigError, load_config, read_yaml
+from jbpool.engine.config import CONFIGS, DEFAULTS, ConfigError, load_config, read_yaml
 
 FILES = sorted(CONFIGS.glob("*/*.yaml"))
 

@@ -7,7 +7,7 @@ import torch
 from zoo import random_graph, symmetric_weights
 
 from jbpool import DeltaConv
-from jbpool.conv import BACKBONES, TAKE_SPARSE
+from jbpool.nn.conv import BACKBONES, TAKE_SPARSE
 
 
 @pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])

@@ -8,8 +8,8 @@ import pytest
 import torch
 from zoo import random_graph
 
-from jbpool.config import load_config
-from jbpool.node_cluster import run
+from jbpool.clustering.run import run
+from jbpool.engine.config import load_config
 
 ROOT = Path(__file__).parent.parent
 

@@ -6,10 +6,10 @@ import torch
 from sklearn.cluster import KMeans
 from torch.nn.functional import logsigmoid
 
+from jbpool.clustering.embed import EMBEDDINGS
+from jbpool.clustering.embed.walks import NEGATIVES, WINDOW, skip_gram_loss
+from jbpool.clustering.scores import accuracy
 from jbpool.data import NodeData
-from jbpool.embed import EMBEDDINGS
-from jbpool.embed.walks import NEGATIVES, WINDOW, skip_gram_loss
-from jbpool.metrics import accuracy
 
 
 def test_skip_gram_loss_against_a_loop_over_pairs():

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 
-from jbpool import graph_classify
-from jbpool.config import load_config
+from jbpool.classification import run as graph_classify
+from jbpool.classification.run import run
 from jbpool.data import load_graphs
-from jbpool.graph_classify import run
-from jbpool.results import RunFolder
-from jbpool.strict import ConfigError
+from jbpool.engine.config import load_config
+from jbpool.engine.run_folder import RunFolder
+from jbpool.engine.strict import ConfigError
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = str(ROOT / "tasks" / "graph_classify.py")

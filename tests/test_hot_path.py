@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from zoo import POOLS, random_graph
 
 from jbpool import DeltaConv, JBPool, objectives, value_checks
-from jbpool.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
+from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
 
 # Operations that read a value, or have an output whose size depends on values; eigh looks at its error code on CUDA.
 READS = {

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from jbpool.matrix_sqrt import _eigh, inverse_sqrt_by_eigh, inverse_sqrt_by_products, trace_sqrt
+from jbpool.ops.matrix_sqrt import _eigh, inverse_sqrt_by_eigh, inverse_sqrt_by_products, trace_sqrt
 
 BOTH = pytest.mark.parametrize("inverse_sqrt", [inverse_sqrt_by_eigh, inverse_sqrt_by_products])
 

@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from zoo import ZOO, grid, random_graph, symmetric_weights
 
-from jbpool.metrics import graph_scores, label_scores
+from jbpool.clustering.scores import graph_scores, label_scores
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -15,14 +15,14 @@ import pytest
 import torch
 from zoo import symmetric_weights
 
-from jbpool.clustering import ClusterProblem, collapse_warning
-from jbpool.config import load_config
+from jbpool.clustering.network import ClusterNet
+from jbpool.clustering.problem import ClusterProblem, collapse_warning
+from jbpool.clustering.run import METHODS, make_model, run
+from jbpool.clustering.starts import Starts
 from jbpool.data import load_nodes
-from jbpool.models import ClusterNet
-from jbpool.node_cluster import METHODS, make_model, run
-from jbpool.pool import POOLS, CombinedPool, JBPool
-from jbpool.starts import Starts
-from jbpool.train import TrainingError, fit
+from jbpool.engine.config import load_config
+from jbpool.engine.fit import TrainingError, fit
+from jbpool.nn.pools import POOLS, CombinedPool, JBPool
 
 ROOT = Path(__file__).parent.parent
 TASK = [sys.executable, str(ROOT / "tasks" / "node_cluster.py")]
@@ -120,7 +120,7 @@ def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkey
         return assign, loss
 
     monkeypatch.setattr(ClusterProblem, "finish", spy)
-    monkeypatch.setattr("jbpool.starts.MAX_NODES", max_nodes)
+    monkeypatch.setattr("jbpool.clustering.starts.MAX_NODES", max_nodes)
     config = load_config("node_cluster", None, [*SMALL, "train.restarts=4", "train.epochs=40"])
     out = run(config, tmp_path / "r", torch.device("cpu"))
     assert groups == {0: [1, 1, 1, 1], 600: [2, 2], 10_000: [4]}[max_nodes]
@@ -186,11 +186,11 @@ def test_kill_and_resume_equals_an_unbroken_run(tmp_path):
 
 
 def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkeypatch):
-    monkeypatch.setattr("jbpool.train.CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr("jbpool.engine.fit.CHECKPOINT_SECONDS", 0)
     config, cpu = load_config("node_cluster", None, SMALL), torch.device("cpu")
     whole = run(config, tmp_path / "whole", cpu)
     with monkeypatch.context() as patch:
-        patch.setattr("jbpool.node_cluster._Job.keep", lambda job: 1 / 0)
+        patch.setattr("jbpool.clustering.run._Job.keep", lambda job: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(config, tmp_path / "broken", cpu)
     assert run(config, tmp_path / "broken", cpu, resume=True).history == whole.history

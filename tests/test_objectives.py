@@ -8,8 +8,8 @@ from torch.autograd import gradcheck
 from zoo import ZOO, random_graph, symmetric_weights
 
 from jbpool import objectives
-from jbpool.adjacency import degree, propagate, propagate_normalized
 from jbpool.objectives import balance_loss
+from jbpool.ops.adjacency import degree, propagate, propagate_normalized
 
 FORMS = pytest.mark.parametrize("sqrt", ["matrix", "diagonal"])
 

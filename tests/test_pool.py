@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from zoo import POOLS, grid, random_graph, symmetric_weights
 
 from jbpool import DeltaConv, DiffPool, JBPool, MinCutPool, Pooled
-from jbpool.cluster_pool import row_softmax
+from jbpool.nn.cluster_pool import row_softmax
 
 
 def features(graph, width=5, dtype=torch.float64):
@@ -165,8 +165,8 @@ def test_cluster_is_forward_without_the_pooled_graph(make_pool, batch):
 
 def test_clustering_with_just_balance_never_touches_the_adjacency(monkeypatch):
     graph = grid(4)
-    monkeypatch.setattr("jbpool.adjacency.multiply", None)
-    monkeypatch.setattr("jbpool.adjacency.dgl.ops.u_mul_e_sum", None)
+    monkeypatch.setattr("jbpool.ops.adjacency.multiply", None)
+    monkeypatch.setattr("jbpool.ops.adjacency.dgl.ops.u_mul_e_sum", None)
     JBPool(5, 4).cluster(graph, features(graph).float())
     with pytest.raises(TypeError):                              # the test can fail: the pooled graph needs it
         JBPool(5, 4)(graph, features(graph).float())

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
-from jbpool import segment
-from jbpool.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
+from jbpool.ops import segment
+from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
 
 SIZES = st.lists(st.integers(0, 70), min_size=1, max_size=12)
 

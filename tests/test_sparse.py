@@ -13,10 +13,10 @@ import torch
 from zoo import ZOO, random_graph, symmetric_weights
 
 from jbpool import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool
-from jbpool.adjacency import _kept, degree, propagate, smooth
-from jbpool.conv import SAGEConv
 from jbpool.data.types import to_csr_tensor
-from jbpool.sparse import _features, _product, multiply, sparse_features
+from jbpool.nn.conv import SAGEConv
+from jbpool.ops.adjacency import _kept, degree, propagate, smooth
+from jbpool.ops.sparse import _features, _product, multiply, sparse_features
 
 
 def sparse_matrix(height, width, seed=0):
@@ -105,7 +105,7 @@ def test_nothing_is_made_anew_for_constant_weights(pool, monkeypatch):
     graph = random_graph(20, 50)
     feat, weight, layer = torch.rand(20, 3), symmetric_weights(graph).float(), pool(3, 2)
     layer(graph, feat, weight)
-    monkeypatch.setattr("jbpool.adjacency._make_operator", None)
+    monkeypatch.setattr("jbpool.ops.adjacency._make_operator", None)
     layer(graph, feat, weight)
     with pytest.raises(TypeError):                              # the test can fail
         layer(graph, feat, weight.clone())

@@ -7,7 +7,7 @@ import torch
 from zoo import grid, random_graph, symmetric_weights
 
 from jbpool import DeltaConv
-from jbpool.conv import smooth
+from jbpool.nn.conv import smooth
 from jbpool.objectives import balance_loss
 
 

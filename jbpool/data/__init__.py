@@ -17,10 +17,10 @@ from typing import Any, get_type_hints
 
 from jbpool.checks import lookup
 from jbpool.data import bins, citation, files, ogb_mol, synthetic, tu
-from jbpool.data.errors import DataError
 from jbpool.data.sources import find
 from jbpool.data.types import GraphBatch, GraphData, NodeData, Split
-from jbpool.strict import convert, readable
+from jbpool.engine.strict import convert, readable
+from jbpool.errors import DataError
 
 __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_graphs", "load_nodes"]
 

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from jbpool.data.errors import DataError
+from jbpool.errors import DataError
 
 MAX_BYTES = 4 << 30             # unpacked, all members together
 MAX_MEMBERS = 10_000

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jbpool.data.errors import DataError
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.data.tu import load_tu_folder
 from jbpool.data.types import GraphData, NodeData, degree_features
+from jbpool.errors import DataError
 
 
 def _load_bin(path: Path) -> tuple[list[dgl.DGLGraph], dict[str, Tensor]]:

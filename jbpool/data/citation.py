@@ -18,10 +18,10 @@ import torch
 
 from jbpool.checks import check_flag
 from jbpool.data.cache import Arrays, cached
-from jbpool.data.errors import DataError
 from jbpool.data.sources import Source, Wheel, fetch
 from jbpool.data.types import NodeData, row_normalized, to_csr_tensor, undirected
 from jbpool.data.unpickle import load_pickle
+from jbpool.errors import DataError
 
 PARSER = 1
 PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data/"

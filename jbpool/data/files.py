@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from jbpool.data.bins import load_node_bin
-from jbpool.data.errors import DataError
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, shown
 from jbpool.data.types import NodeData, to_csr_tensor
+from jbpool.errors import DataError
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from dgl import DGLError
 from jbpool.checks import lookup
 from jbpool.data.archive import extract, open_archive
 from jbpool.data.cache import Arrays, cached
-from jbpool.data.errors import DataError
 from jbpool.data.sources import Source, fetch, find
 from jbpool.data.types import GraphData, Split
+from jbpool.errors import DataError
 
 PARSER = 1
 PARTS = ("train", "valid", "test")

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from jbpool.atomic import atomic_file
 from jbpool.data.archive import read_members
-from jbpool.data.errors import DataError
+from jbpool.errors import DataError
 
 ATTEMPTS = 4
 BACK_OFF = 0.5              # seconds before the second attempt; doubled each time

@@ -11,8 +11,8 @@ import torch
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from jbpool.data.errors import DataError
 from jbpool.data.types import NodeData
+from jbpool.errors import DataError
 
 STRUCTURAL_FEATURES = 64
 

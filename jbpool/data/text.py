@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbpool.data.errors import DataError
+from jbpool.errors import DataError
 
 SPACES = r"\s+"
 SAMPLE = 20                     # rows looked at to tell how a table is written

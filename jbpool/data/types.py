@@ -18,7 +18,7 @@ from dgl import DGLGraph
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
 
-from jbpool.data.errors import DataError
+from jbpool.errors import DataError
 
 MAX_DEGREE_BUCKET = 15
 

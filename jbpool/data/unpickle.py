@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from jbpool.data.errors import DataError
+from jbpool.errors import DataError
 
 
 def _codecs_encode(text: str, encoding: str) -> bytes:

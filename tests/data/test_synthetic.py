@@ -8,9 +8,9 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
-from jbpool.conv import smooth
 from jbpool.data import load_graphs, load_nodes
 from jbpool.data.citation import PUBLISHED
+from jbpool.nn.conv import smooth
 
 
 def fingerprint(*tensors):

@@ -30,7 +30,7 @@ pre{font-size:12px;overflow-x:auto;margin:0}
 """
 
 
-def page(title: str, lead: str, headline: dict[str, str], notes: Iterable[str], sections: Iterable[str]) -> str:
+def render_page(title: str, lead: str, headline: dict[str, str], notes: Iterable[str], sections: Iterable[str]) -> str:
     """The whole page; ``headline``: name -> figure, shown large."""
     cells = "".join(f"<div>{escape(value)}<span>{escape(name)}</span></div>" for name, value in headline.items())
     warnings = "".join(f'<section class="warn">{escape(note)}</section>' for note in notes)

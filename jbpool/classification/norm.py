@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from jbpool.distributed import sum_over_processes, world_size
+from jbpool.engine.processes import sum_over_processes, world_size
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -19,11 +19,11 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from jbpool.adjacency import check_edge_weight, check_feat, check_graph, degree, propagate
 from jbpool.checks import check_count, check_fraction, lookup
-from jbpool.coarsen import complete_graphs, normalized_off_diagonal
-from jbpool.precision import at_least_float32
-from jbpool.segment import Segments, make_segments, segment_product
+from jbpool.ops.adjacency import check_edge_weight, check_feat, check_graph, degree, propagate
+from jbpool.ops.coarsen import complete_graphs, normalized_off_diagonal
+from jbpool.ops.precision import at_least_float32
+from jbpool.ops.segment import Segments, make_segments, segment_product
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,

@@ -15,19 +15,19 @@ from torch import Tensor
 from tqdm import tqdm
 
 from jbpool.checks import unknown_choices
-from jbpool.clustering import ClusterProblem, collapse_warning
-from jbpool.config import Config
-from jbpool.conv import BACKBONES
+from jbpool.clustering.embed import EMBEDDINGS
+from jbpool.clustering.network import ClusterNet
+from jbpool.clustering.problem import ClusterProblem, collapse_warning
+from jbpool.clustering.scores import graph_scores, label_scores
+from jbpool.clustering.starts import Starts, starts_at_once
 from jbpool.data import NODE_SETS, NodeData, load_nodes, wrong_options
-from jbpool.embed import EMBEDDINGS
-from jbpool.metrics import graph_scores, label_scores
-from jbpool.models import ClusterNet
+from jbpool.engine.config import Config
+from jbpool.engine.fit import Progress, fit
+from jbpool.engine.run_folder import RunFolder, save_state, write_assign_csv
+from jbpool.engine.strict import ConfigError
+from jbpool.nn.conv import BACKBONES
+from jbpool.nn.pools import LOSSES, POOLS, ClusterPool, CombinedPool, JBPool
 from jbpool.objectives import TRACES
-from jbpool.pool import LOSSES, POOLS, ClusterPool, CombinedPool, JBPool
-from jbpool.results import RunFolder, save_state, write_assign_csv
-from jbpool.starts import Starts, starts_at_once
-from jbpool.strict import ConfigError
-from jbpool.train import Progress, fit
 
 METHODS = (*POOLS, *EMBEDDINGS)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from jbpool.config import load_config
-from jbpool.node_cluster import load_data, make_model
-from jbpool.pool import POOLS
-from jbpool.results import load_state, write_assign_csv
-from jbpool.strict import ConfigError
+from jbpool.clustering.run import load_data, make_model
+from jbpool.engine.config import load_config
+from jbpool.engine.run_folder import load_state, write_assign_csv
+from jbpool.engine.strict import ConfigError
+from jbpool.nn.pools import POOLS
 
 
 def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:

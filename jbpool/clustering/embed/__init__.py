@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from jbpool.clustering.embed.autoencoder import gae, vgae
+from jbpool.clustering.embed.spectral import netmf, sc
+from jbpool.clustering.embed.walks import deepwalk, node2vec
 from jbpool.data import NodeData
-from jbpool.embed.autoencoder import gae, vgae
-from jbpool.embed.spectral import netmf, sc
-from jbpool.embed.walks import deepwalk, node2vec
 
 EMBEDDINGS: dict[str, Callable[[NodeData, int, int], np.ndarray]] = {
     "sc": sc,

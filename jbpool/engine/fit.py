@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jbpool.config import EpochsConfig, TrainConfig
+from jbpool.engine.config import EpochsConfig, TrainConfig
 
 CHECKPOINT_SECONDS = 0.5        # at least so long between two checkpoints
 

@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from jbpool.checks import check_sizes
-from jbpool.precision import at_least_float32, full_precision
+from jbpool.ops.precision import at_least_float32, full_precision
 
 GRAM_BLOCK = 2**17      # numbers of S that are float64 at once, where a graph is large: a block that fits the cache
 

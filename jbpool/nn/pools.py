@@ -1,4 +1,4 @@
-"""The pools: each adds its objective to :class:`~jbpool.cluster_pool.ClusterPool`, and nothing else."""
+"""The pools: each adds its objective to :class:`~jbpool.nn.cluster_pool.ClusterPool`, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dgl import DGLGraph
 from torch import Tensor
 
 from jbpool import objectives
-from jbpool.adjacency import degree, propagate_normalized, smooth
 from jbpool.checks import check_cluster_sizes, check_flag, check_real, lookup
-from jbpool.cluster_pool import ClusterPool, Partition, Pooled
+from jbpool.nn.cluster_pool import ClusterPool, Partition, Pooled
+from jbpool.ops.adjacency import degree, propagate_normalized, smooth
 
 __all__ = [
     "LOSSES", "POOLS", "ClusterPool", "CombinedPool", "DMoNPool", "DiffPool", "JBPool", "MinCutPool", "Partition",

@@ -13,13 +13,13 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torchmetrics.functional.classification import multiclass_accuracy
 
-from jbpool.config import ClassifyConfig
+from jbpool.clustering.network import GraphClassifier
 from jbpool.data import GraphData, Split
 from jbpool.data.ogb_mol import evaluator
-from jbpool.distributed import gather, mean_over_processes, rank, world_size
-from jbpool.models import GraphClassifier
-from jbpool.pool import Pooled
-from jbpool.train import Problem, weights_diagnosis
+from jbpool.engine.config import ClassifyConfig
+from jbpool.engine.fit import Problem, weights_diagnosis
+from jbpool.engine.processes import gather, mean_over_processes, rank, world_size
+from jbpool.nn.pools import Pooled
 
 LOWER_IS_BETTER = ("rmse",)
 

@@ -14,18 +14,18 @@ from tqdm import tqdm
 
 from jbpool.atomic import atomic_file
 from jbpool.checks import unknown_choices
-from jbpool.classification import LOWER_IS_BETTER, ClassifyProblem, with_edge_sums
-from jbpool.config import ClassifyConfig
-from jbpool.conv import BACKBONES
+from jbpool.classification.norm import NORMS
+from jbpool.classification.problem import LOWER_IS_BETTER, ClassifyProblem, with_edge_sums
+from jbpool.clustering.network import CategoryEncoder, FeatureEncoder, GraphClassifier
 from jbpool.data import GraphData, load_graphs
-from jbpool.distributed import barrier, rank, world_size
-from jbpool.models import CategoryEncoder, FeatureEncoder, GraphClassifier
-from jbpool.norm import NORMS
+from jbpool.engine.config import ClassifyConfig
+from jbpool.engine.fit import Progress, fit
+from jbpool.engine.processes import barrier, rank, world_size
+from jbpool.engine.run_folder import RunFolder, save_state
+from jbpool.engine.strict import ConfigError
+from jbpool.nn.conv import BACKBONES
+from jbpool.nn.pools import POOLS, ClusterPool, JBPool
 from jbpool.objectives import TRACES
-from jbpool.pool import POOLS, ClusterPool, JBPool
-from jbpool.results import RunFolder, save_state
-from jbpool.strict import ConfigError
-from jbpool.train import Progress, fit
 
 METHODS = (*POOLS, "jb-diagonal", "none")      # jb-diagonal: jb with method.sqrt=diagonal, to stand beside jb
 READOUTS = ("mean", "sum", "max")

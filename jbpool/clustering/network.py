@@ -11,11 +11,11 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from jbpool.adjacency import complete_size, smooth
 from jbpool.checks import lookup
-from jbpool.conv import BACKBONES, TAKE_SPARSE
-from jbpool.norm import NORMS
-from jbpool.pool import ClusterPool, Pooled
+from jbpool.classification.norm import NORMS
+from jbpool.nn.conv import BACKBONES, TAKE_SPARSE
+from jbpool.nn.pools import ClusterPool, Pooled
+from jbpool.ops.adjacency import complete_size, smooth
 
 
 class ClusterNet(nn.Module):

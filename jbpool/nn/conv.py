@@ -9,7 +9,8 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 
-from jbpool.adjacency import (
+from jbpool.checks import check_count, check_real
+from jbpool.ops.adjacency import (
     check_edge_weight,
     check_feat,
     check_graph,
@@ -19,8 +20,7 @@ from jbpool.adjacency import (
     propagate_normalized,
     smooth,
 )
-from jbpool.checks import check_count, check_real
-from jbpool.sparse import multiply, sparse_features
+from jbpool.ops.sparse import multiply, sparse_features
 
 
 class DeltaConv(nn.Module):

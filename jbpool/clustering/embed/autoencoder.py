@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from tqdm import trange
 
-from jbpool.adjacency import propagate_normalized
 from jbpool.data import NodeData
+from jbpool.ops.adjacency import propagate_normalized
 
 HIDDEN, DIM, LR = 32, 16, 0.01
 EPOCHS = 800        # 200, usual elsewhere, leave VGAE half trained: see docs/reproduce.md

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from jbpool.adjacency import inverse_sqrt, mark_complete
+from jbpool.ops.adjacency import inverse_sqrt, mark_complete
 
 
 def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:

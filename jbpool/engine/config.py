@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from jbpool.checks import check_cluster_sizes
-from jbpool.strict import ConfigError, build, read_yaml
+from jbpool.engine.strict import ConfigError, build, read_yaml
 
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs"
 
 
 @dataclass
@@ -222,7 +222,7 @@ def load_config(task: str, name: str | None = None, changes: Sequence[str] = ())
     config = build(TASKS[task], values, "", given, problems)
     if values.get("task", task) != task:
         problems.append(f"{given('task')}: task is {values['task']!r}, but this is the task {task!r}")
-    choices = import_module(f"jbpool.{task}").wrong_choices         # the module of the task, which imports this one
+    choices = import_module({"node_cluster": "jbpool.clustering.run", "graph_classify": "jbpool.classification.run"}[task]).wrong_choices
     wrong = [*_out_of_range(config), *choices(config)]
     problems += [f"{given(key)}: {problem}" for key, problem in wrong]
     if problems:

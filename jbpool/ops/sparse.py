@@ -15,7 +15,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from jbpool.precision import full_precision
+from jbpool.ops.precision import full_precision
 
 
 class Sparse(NamedTuple):

@@ -16,8 +16,8 @@ from dgl import DGLError, DGLGraph
 from torch import Tensor
 
 from jbpool.checks import may_read
-from jbpool.precision import at_least_float32, full_precision
-from jbpool.sparse import Sparse, csr, multiply, version
+from jbpool.ops.precision import at_least_float32, full_precision
+from jbpool.ops.sparse import Sparse, csr, multiply, version
 
 # Pooled graph -> its topology and the nodes K of each of its complete graphs.
 _complete: WeakKeyDictionary[DGLGraph, tuple[object, int]] = WeakKeyDictionary()

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jbpool.starts import Starts
-from jbpool.train import Problem, weights_diagnosis
+from jbpool.clustering.starts import Starts
+from jbpool.engine.fit import Problem, weights_diagnosis
 
 GAIN = 1e-4         # a loss has to fall by this share of itself to count as lower: losses hardly ever stop falling
 

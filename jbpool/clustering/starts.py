@@ -14,10 +14,10 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 
-from jbpool.adjacency import smooth
-from jbpool.conv import DeltaConv
-from jbpool.models import ClusterNet
-from jbpool.sparse import multiply, sparse_features
+from jbpool.clustering.network import ClusterNet
+from jbpool.nn.conv import DeltaConv
+from jbpool.ops.adjacency import smooth
+from jbpool.ops.sparse import multiply, sparse_features
 
 # The copies of the graph hold at most this many nodes. Five starts together against one by one, two CPU cores:
 # twice as fast on 1,000 nodes, 1.2 times on Cora, no faster on DBLP (docs/performance.md), and five times the memory.

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from jbpool import html, svg
-from jbpool.adjacency import propagate, smooth
 from jbpool.atomic import write_text
-from jbpool.coarsen import normalized_off_diagonal
-from jbpool.config import load_config
+from jbpool.clustering.run import load_data
+from jbpool.clustering.scores import confusion
 from jbpool.data import NodeData
-from jbpool.html import number, score, section, spread, table
-from jbpool.metrics import confusion
-from jbpool.node_cluster import load_data
-from jbpool.published import CLUSTERING
+from jbpool.engine.config import load_config
+from jbpool.ops.adjacency import propagate, smooth
+from jbpool.ops.coarsen import normalized_off_diagonal
+from jbpool.report import charts
+from jbpool.report.page import number, render_page, score, section, settings, spread, table
+from jbpool.report.published import CLUSTERING
 
 SHOWN = 4000        # nodes in the picture of the features
 NAMES = {
@@ -55,7 +55,7 @@ def page(
     if data.label is not None:
         parts.append(_confusion(data, cluster, names.tolist()))
     parts += [_cluster_graph(data, cluster, names.tolist()), _picture(data, cluster)]
-    parts += [_runs(result), html.settings(result)]
+    parts += [_runs(result), settings(result)]
     graph = data.graph
     lead = (
         f"{graph.num_nodes():,} nodes, {graph.num_edges() // 2:,} edges, {data.feat.shape[1]:,} features; runs: "
@@ -63,7 +63,7 @@ def page(
     )
     keys = [key for key in ("acc", "nmi", "ari", "modularity", "used_clusters") if key in result["mean"]]
     headline = {NAMES[key]: format(result["mean"][key], ".3g" if key == "used_clusters" else ".3f") for key in keys}
-    return html.page(f"{result['dataset']} clustered by {result['method']}", lead, headline, result["notes"], parts)
+    return render_page(f"{result['dataset']} clustered by {result['method']}", lead, headline, result["notes"], parts)
 
 
 def _scores(result: dict[str, Any]) -> str:
@@ -88,14 +88,14 @@ def _curves(history: list[dict[str, str]], seed: int) -> str:
     shown = {name: NAMES.get(name, name.replace("_", " ")) for name in names}
     series = {shown[name]: (epochs, [float(row[name] or math.nan) for row in rows]) for name in names}
     title = "Losses and NMI while training" if "nmi" in names else "Losses while training"
-    return section(title, svg.lines(series, "epoch", "losses and NMI"))
+    return section(title, charts.lines(series, "epoch", "losses and NMI"))
 
 
 def _sizes(data: NodeData, cluster: torch.Tensor) -> str:
     groups = {"clusters": sorted(cluster.bincount().tolist(), reverse=True)}
     if data.label is not None:
         groups["classes"] = sorted(data.label.bincount().tolist(), reverse=True)
-    return section("Cluster sizes", svg.bars(groups, "cluster sizes against class sizes"))
+    return section("Cluster sizes", charts.bars(groups, "cluster sizes against class sizes"))
 
 
 def _confusion(data: NodeData, cluster: torch.Tensor, names: list[int]) -> str:
@@ -103,7 +103,7 @@ def _confusion(data: NodeData, cluster: torch.Tensor, names: list[int]) -> str:
     order = np.argsort(-(table / np.maximum(table.sum(0), 1)).argmax(0), kind="stable")[::-1]     # near the diagonal
     classes = list(data.class_names or [f"class {i}" for i in range(table.shape[0])])
     columns = [str(names[i]) for i in order]
-    drawing = svg.heat_map(table[:, order], classes, columns, "confusion matrix")
+    drawing = charts.heat_map(table[:, order], classes, columns, "confusion matrix")
     return section("Classes (rows) in clusters (columns)", drawing)
 
 
@@ -111,7 +111,7 @@ def _cluster_graph(data: NodeData, cluster: torch.Tensor, names: list[int]) -> s
     onehot = torch.nn.functional.one_hot(cluster).float()                           # (N, K)
     between = onehot.T @ propagate(data.graph, onehot, data.edge_weight)            # (K, K)
     weight = normalized_off_diagonal(between[None])[0].numpy()
-    drawing = svg.circle_graph(weight, cluster.bincount().numpy(), "cluster graph", names)
+    drawing = charts.circle_graph(weight, cluster.bincount().numpy(), "cluster graph", names)
     return section("The coarsened graph", drawing, "Discs: nodes of a cluster. Lines: edges between two, normalised.")
 
 
@@ -130,7 +130,7 @@ def _picture(data: NodeData, cluster: torch.Tensor) -> str:
     if xy.shape[1] < 2:
         xy = np.column_stack([xy[:, 0], np.zeros(len(xy))])
     note = f"{len(some):,} nodes; principal components of the features smoothed over the graph; a colour per cluster."
-    return section("Node features in the plane", svg.points(xy, cluster[some].numpy(), "node features"), note)
+    return section("Node features in the plane", charts.points(xy, cluster[some].numpy(), "node features"), note)
 
 
 def _runs(result: dict[str, Any]) -> str:

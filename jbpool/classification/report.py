@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torchmetrics.functional.classification import binary_roc
 
-from jbpool import html, svg
 from jbpool.atomic import write_text
-from jbpool.config import load_config
+from jbpool.clustering.scores import confusion
 from jbpool.data import GraphData, load_graphs
-from jbpool.html import number, score, section, spread, table
-from jbpool.metrics import confusion
-from jbpool.published import CLASSIFICATION
-from jbpool.results import load_state
+from jbpool.engine.config import load_config
+from jbpool.engine.run_folder import load_state
+from jbpool.report import charts
+from jbpool.report.page import number, render_page, score, section, settings, spread, table
+from jbpool.report.published import CLASSIFICATION
 
 METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
 RUN_KEYS = ("seed", "fold", "valid", "test", "test_balanced", "epochs", "best_epoch", "seconds", "seconds_per_step")
@@ -54,13 +54,13 @@ def page(
     elif data.metric == "rocauc" and data.num_classes == 1:
         parts.append(_roc(predictions))
     parts += [_picture(data, picture) for picture in pictures]
-    parts += [_runs(result), html.settings(result)]
+    parts += [_runs(result), settings(result)]
     lead = f"{len(data):,} graphs of {len(data.feat) / len(data):.0f} nodes on average; runs: {len(result['runs'])}."
     headline = {
         f"{METRICS[data.metric]} on test graphs": number(result["mean"]["test"]),
         "on validation graphs": number(result["mean"]["valid"]),
     }
-    return html.page(f"{result['dataset']} classified with {result['method']}", lead, headline, result["notes"], parts)
+    return render_page(f"{result['dataset']} classified with {result['method']}", lead, headline, result["notes"], parts)
 
 
 def _scores(result: dict[str, Any]) -> str:
@@ -84,13 +84,13 @@ def _curves(result: dict[str, Any], history: list[dict[str, str]]) -> str:
             series[f"{method}, training loss"] = (epochs, [float(row["loss"]) for row in rows])
         series[method] = (epochs, [float(row["valid"]) for row in rows])
     note = f"Seed {first['seed']}, fold {first['fold']}; by the name of the pool its score on validation graphs."
-    return section("Learning curves", svg.lines(series, "epoch", "learning curves"), note)
+    return section("Learning curves", charts.lines(series, "epoch", "learning curves"), note)
 
 
 def _confusion(data: GraphData, predictions: dict[str, torch.Tensor]) -> str:
     counts = confusion(predictions["scores"].argmax(1), predictions["label"]).numpy()
     names = list(data.class_names or [f"class {i}" for i in range(counts.shape[0])])
-    drawing = svg.heat_map(counts, names, names[: counts.shape[1]], "confusion matrix")
+    drawing = charts.heat_map(counts, names, names[: counts.shape[1]], "confusion matrix")
     return section("Classes (rows) and predictions (columns)", drawing, "Test graphs of all folds and seeds.")
 
 
@@ -101,7 +101,7 @@ def _roc(predictions: dict[str, torch.Tensor]) -> str:
         "test graphs": (false[some].tolist(), true[some].tolist()),
         "chance": ([0.0, 1.0], [0.0, 1.0]),
     }
-    return section("ROC curve", svg.lines(series, "share of negatives taken for positive", "ROC curve"))
+    return section("ROC curve", charts.lines(series, "share of negatives taken for positive", "ROC curve"))
 
 
 def _picture(data: GraphData, picture: dict[str, torch.Tensor]) -> str:
@@ -115,8 +115,8 @@ def _picture(data: GraphData, picture: dict[str, torch.Tensor]) -> str:
     used = np.unique(cluster)
     cluster = np.searchsorted(used, cluster)
     adj = picture["adj"].numpy()[np.ix_(used, used)]
-    both = svg.network(xy, edges, cluster, f"graph {index}")
-    both += svg.circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled")
+    both = charts.network(xy, edges, cluster, f"graph {index}")
+    both += charts.circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled")
     note = f"{graph.num_nodes()} nodes, {len(used)} of {len(picture['adj'])} clusters used."
     if data.metric == "acc":
         names = data.class_names or [f"class {i}" for i in range(data.num_classes)]

@@ -21,7 +21,7 @@ import yaml
 from torch import Tensor
 
 from jbpool.atomic import atomic_file, write_text
-from jbpool.strict import ConfigError
+from jbpool.engine.strict import ConfigError
 
 PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
 
