@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from jbpool.checks import convert, lookup, readable
-from jbpool.data import bins, citation, files, ogb_mol, synthetic, tu
+from jbpool.data import bins, citation, files, npz, ogb_mol, synthetic, tu
 from jbpool.data.sources import find
 from jbpool.data.types import GraphBatch, GraphData, NodeData, Split
 from jbpool.errors import DataError, JBPoolError
@@ -25,6 +25,8 @@ __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_gr
 
 NODE_SETS: dict[str, Callable[..., NodeData]] = {
     **{name: partial(citation.load_citation, name) for name in citation.PUBLISHED},
+    **{name: partial(npz.load_npz_set, name) for name in npz.SETS},
+    "npz": npz.load_npz_file,
     "sbm": synthetic.sbm,
     **{name: partial(synthetic.simulated, name) for name in synthetic.SIMULATED},
     "file": files.load_node_files,
@@ -38,7 +40,8 @@ def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> Nod
 
     Parameters
     ----------
-    name : cora, citeseer, pubmed, dblp; sbm; cora-sim and so on; or file.
+    name : cora, citeseer, pubmed, dblp; amazon-photo, amazon-computers, coauthor-cs, coauthor-physics, cora-ml, acm;
+        sbm; cora-sim and so on; npz or file.
     root : a folder to look for files in before the other data roots.
     options : of the generator (:func:`jbpool.data.synthetic.sbm`) or of the user's files
         (:func:`jbpool.data.files.load_node_files`).
