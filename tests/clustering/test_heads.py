@@ -31,7 +31,7 @@ def groups():
 def test_loss_and_gradient_equal_autograd_on_the_whole_matrix(groups, monkeypatch, temperature, block, kept):
     monkeypatch.setattr(heads_module, "BLOCK", block)
     monkeypatch.setattr(heads_module, "KEPT", kept)
-    feat = normalize(groups[0].double()).repeat(3, 1)                                  # more rows than the smallest block
+    feat = normalize(groups[0].double()).repeat(3, 1)                              # more rows than the smallest block
     prototypes = torch.randn(4, 5, 16, dtype=torch.float64)
     heads = Heads(prototypes, temperature)
     weights = torch.rand(4, dtype=torch.float64)
