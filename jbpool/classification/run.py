@@ -24,10 +24,10 @@ from jbpool.engine.processes import barrier, rank, world_size
 from jbpool.engine.run_folder import RunFolder, save_state
 from jbpool.engine.strict import ConfigError
 from jbpool.nn.conv import BACKBONES
-from jbpool.nn.pools import POOLS, ClusterPool, JBPool
+from jbpool.nn.pools import POOLS, ClusterPool, PoolOptions, make_pool
 from jbpool.objectives import TRACES
 
-METHODS = (*POOLS, "jb-diagonal", "none")      # jb-diagonal: jb with method.sqrt=diagonal, to stand beside jb
+METHODS = (*POOLS, "none")
 READOUTS = ("mean", "sum", "max")
 PICTURED = 4            # test graphs in the report, of at most so many nodes:
 PICTURED_NODES = 120
@@ -67,16 +67,15 @@ def make_model(config: ClassifyConfig, data: GraphData, train: Tensor, edge_colu
         encoder = CategoryEncoder((data.feat[:, :width].amax(0) + 1).tolist(), model.hidden)
     clusters = numbers_of_clusters(config, data.sizes[train].float().mean().item())
 
-    def make_pool(num_clusters: int) -> ClusterPool | None:
+    options = PoolOptions(sqrt=config.method.sqrt, cluster_sizes=config.method.cluster_sizes)
+
+    def pool(num_clusters: int) -> ClusterPool | None:
         if model.pool == "none":
             return None
-        if not model.pool.startswith("jb"):
-            return POOLS[model.pool](model.hidden, num_clusters, model.mlp)
-        sqrt = "diagonal" if model.pool == "jb-diagonal" else config.method.sqrt
-        return JBPool(model.hidden, num_clusters, model.mlp, sqrt=sqrt, cluster_sizes=config.method.cluster_sizes)
+        return make_pool(model.pool, model.hidden, num_clusters, model.mlp, options=options)
 
     return GraphClassifier(
-        encoder, [make_pool(num_clusters) for num_clusters in clusters], data.num_classes,
+        encoder, [pool(num_clusters) for num_clusters in clusters], data.num_classes,
         backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta, edge_feats=edge_columns,
         readout=model.readout.split("+"), read_all=model.readout_of == "all", norm=model.norm, dropout=model.dropout,
     )  # fmt: skip

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,8 @@ from jbpool.engine.fit import Progress, fit
 from jbpool.engine.run_folder import RunFolder, save_state, write_assign_csv
 from jbpool.engine.strict import ConfigError
 from jbpool.nn.conv import BACKBONES
-from jbpool.nn.pools import LOSSES, POOLS, ClusterPool, CombinedPool, JBPool
+from jbpool.nn.pools import POOLS, ClusterPool, PoolOptions, make_pool
+from jbpool.nn.terms import TERMS
 from jbpool.objectives import TRACES
 
 METHODS = (*POOLS, *EMBEDDINGS)
@@ -41,7 +41,7 @@ def wrong_choices(config: Config) -> Iterator[tuple[str, str]]:
             (dict.fromkeys(METHODS), method.name, "method.name"),
             (TRACES, method.sqrt, "method.sqrt"),
             (NODE_SETS, dataset.name, "dataset.name"),
-            *((LOSSES, name, "method.objective") for name in method.objective or ()),
+            *((TERMS, name, "method.objective") for name in method.objective or ()),
         ]
     )
     if dataset.name in NODE_SETS:
@@ -49,9 +49,9 @@ def wrong_choices(config: Config) -> Iterator[tuple[str, str]]:
     if method.objective is not None and method.name in EMBEDDINGS:
         yield "method.objective", f"method.objective is for the pools ({', '.join(POOLS)}), not for {method.name}"
     if method.objective == {}:
-        yield "method.objective", f"method.objective names no loss: choose some of {', '.join(LOSSES)}"
-    has_balance = "balance" in method.objective if method.objective else method.name == "jb"
-    if method.cluster_sizes is not None and not has_balance:
+        yield "method.objective", f"method.objective names no loss: choose some of {', '.join(TERMS)}"
+    terms = method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
+    if method.cluster_sizes is not None and "balance" not in terms:
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
         yield "method.cluster_sizes", problem
 
@@ -74,16 +74,13 @@ def make_model(config: Config, in_feats: int, num_clusters: int) -> ClusterNet:
     """The network of a configuration."""
     method, model = config.method, config.model
 
-    def make_pool(width: int) -> ClusterPool:
-        if not method.objective and method.name != "jb":
-            return POOLS[method.name](width, num_clusters, model.mlp)
-        make: Callable[..., ClusterPool] = JBPool
-        if method.objective:
-            make = partial(CombinedPool, objective=method.objective, like=method.name)
-        return make(width, num_clusters, model.mlp, sqrt=method.sqrt, cluster_sizes=method.cluster_sizes)
+    options = PoolOptions(sqrt=method.sqrt, cluster_sizes=method.cluster_sizes)
+
+    def pool(width: int) -> ClusterPool:
+        return make_pool(method.name, width, num_clusters, model.mlp, options=options, objective=method.objective)
 
     return ClusterNet(
-        in_feats, make_pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta
+        in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta
     )
 
 
@@ -202,9 +199,9 @@ class _Job:
             state = {"state": best["state"], "in_feats": self.data.feat.shape[1], "num_clusters": self.num_clusters}
             save_state(self.out.path / "model.pt", state)
         scores = self.scores(cluster)
-        objective = self.config.method.objective
-        only_balance = self.config.method.name == "jb" and (not objective or set(objective) == {"balance"})
-        only_balance = only_balance and self.config.method.cluster_sizes is None
+        method = self.config.method
+        terms = tuple(method.objective or POOLS[method.name].pool.terms)
+        only_balance = terms == ("balance",) and method.cluster_sizes is None
         balance = best["loss"] if only_balance else None
         self.warn(seed, collapse_warning(int(scores["used_clusters"]), self.num_clusters, balance=balance))
         return scores | {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")}
