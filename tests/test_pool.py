@@ -15,6 +15,7 @@ from zoo import POOLS, grid, random_graph, symmetric_weights
 
 from jbpool import DeltaConv, DiffPool, JBPool, MinCutPool, Pooled
 from jbpool.nn.cluster_pool import row_softmax
+from jbpool.nn.heads import CosineHead
 
 
 def features(graph, width=5, dtype=torch.float64):
@@ -43,7 +44,7 @@ def test_the_contract(make_pool, batch):
 def test_the_names_of_the_losses():
     graph = grid(3)
     names = {name: set(make(5, 3)(graph, features(graph).float()).losses) for name, make in POOLS.items()}
-    assert names["jb"] == names["jb diagonal"] == names["jb sizes"] == {"balance"}
+    assert names["jb"] == names["jb diagonal"] == names["jb sizes"] == names["jb cosine"] == {"balance"}
     assert names["mincut"] == {"cut", "ortho"}
     assert names["dmon"] == {"modularity", "collapse"}
     assert names["diffpool"] == {"link", "entropy"}
@@ -246,11 +247,17 @@ def test_under_autocast_losses_stay_float32_and_exact(make_pool, batch):
 def test_empty_clusters_have_finite_gradients(make_pool):
     """Logits far apart: clusters of mass 1e-40 and an adjacency to match."""
     graph = grid(4)
-    pool = make_pool(5, 4)
+    pool, feat = make_pool(5, 4), features(graph).float()
+    head = pool.mlp[0]
     with torch.no_grad():
-        pool.mlp[0].bias.copy_(torch.tensor([0.0, 0.0, -90.0, -200.0]))
-    feat = features(graph).float().requires_grad_()
+        if isinstance(head, CosineHead):
+            feat, head.temperature = feat.abs(), 0.01
+            head.weight.abs_().mul_(torch.tensor([[1.0], [1.0], [-1.0], [-1.0]]))
+        else:
+            head.bias.copy_(torch.tensor([0.0, 0.0, -90.0, -200.0]))
+    feat.requires_grad_()
     one = pool(graph, feat)
+    assert one.assign[:, 2:].max() < 1e-30
     two = JBPool(5, 2)(one.graph, one.feat, one.edge_weight)
     loss = one.loss + two.loss + two.edge_weight.sum() + DeltaConv(5, 2)(one.graph, one.feat, one.edge_weight).sum()
     loss.backward()

@@ -48,6 +48,7 @@ POOLS = {
     "jb": lambda *args: JBPool(*args),
     "jb diagonal": lambda *args: JBPool(*args, sqrt="diagonal"),
     "jb sizes": lambda *args: JBPool(*args, cluster_sizes=torch.arange(1.0, args[1] + 1) / sum(range(1, args[1] + 1))),
+    "jb cosine": lambda *args: JBPool(*args, head="cosine"),
     "mincut": lambda *args: MinCutPool(*args),
     "dmon": lambda *args: DMoNPool(*args),
     "diffpool": lambda *args: DiffPool(*args),

@@ -11,8 +11,8 @@ from jbpool.clustering.network import NETWORKS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
-from jbpool.nn.pools import LOSSES, POOLS
-from jbpool.objectives import TRACES
+from jbpool.nn.pools import POOLS, PoolOptions
+from jbpool.nn.terms import TERMS
 
 METHODS = (*POOLS, *EMBEDDINGS)
 
@@ -36,12 +36,10 @@ class ClusterModelConfig:
 
 
 @dataclass
-class ClusterMethodConfig:
+class ClusterMethodConfig(PoolOptions):
     """How clusters are found."""
 
-    name: str = "jb"                                # jb mincut dmon diffpool sc deepwalk node2vec netmf gae vgae
-    sqrt: str = "matrix"                            # jb: matrix (the paper's) or diagonal (element-wise)
-    cluster_sizes: list[float] | None = None        # jb: known proportions
+    name: str = "jb"                                # a pool or an embedding: --list has them all
     num_clusters: int | None = number(None, 1)      # by default the number of classes
     objective: dict[str, float] | None = None       # loss name -> weight, in place of the method's own losses
 
@@ -72,15 +70,14 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
         [
             (NETWORKS, config.model.backbone, "model.backbone"),
             (dict.fromkeys(METHODS), method.name, "method.name"),
-            (TRACES, method.sqrt, "method.sqrt"),
-            *((LOSSES, name, "method.objective") for name in method.objective or ()),
+            *((TERMS, name, "method.objective") for name in method.objective or ()),
         ]
     )
     if method.objective is not None and method.name in EMBEDDINGS:
         yield "method.objective", f"method.objective is for the pools ({', '.join(POOLS)}), not for {method.name}"
     if method.objective == {}:
-        yield "method.objective", f"method.objective names no loss: choose some of {', '.join(LOSSES)}"
-    has_balance = "balance" in method.objective if method.objective else method.name == "jb"
-    if method.cluster_sizes is not None and not has_balance:
+        yield "method.objective", f"method.objective names no loss: choose some of {', '.join(TERMS)}"
+    terms = method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
+    if method.cluster_sizes is not None and "balance" not in terms:
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
         yield "method.cluster_sizes", problem

@@ -15,6 +15,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import normalize
 
+from jbpool.nn.heads import spread_rows
 from jbpool.ops.matrix_sqrt import matrix_inverse_sqrt
 
 BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
@@ -110,7 +111,7 @@ def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: tor
     Parameters
     ----------
     feat : Tensor
-        ``(N, D)`` unit rows; rows of zeros are not chosen while there are others.
+        ``(N, D)`` unit rows; rows of zeros are never chosen.
     num_clusters, num_heads : int
         K and R.
     generator : torch.Generator
@@ -123,16 +124,7 @@ def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: tor
     """
     if len(feat) > CANDIDATES:
         feat = feat[torch.randint(len(feat), (CANDIDATES,), generator=generator)]
-    present = feat.square().sum(1) > 0
-    distance = present.double().repeat(num_heads, 1)                                # (R, C)
-    chosen = torch.empty(num_heads, num_clusters, dtype=torch.long)
-    for k in range(num_clusters):
-        total = distance.cumsum(1)
-        point = torch.rand(num_heads, 1, generator=generator, dtype=torch.float64) * total[:, -1:]
-        chosen[:, k] = torch.searchsorted(total, point, right=True).squeeze(1).clamp_max(len(feat) - 1)
-        gap = 2 - 2 * (feat[chosen[:, k]] @ feat.T).double()                        # (R, C)  squared distance
-        distance = torch.minimum(gap.clamp_min(0), distance) if k else torch.where(present, gap.clamp_min(0), 0)
-    return feat[chosen]
+    return torch.stack([spread_rows(feat, num_clusters, generator) for _ in range(num_heads)])
 
 
 def train_heads(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,8 @@ from jbpool.engine.fit import Progress, fit
 from jbpool.engine.run_folder import RunFolder, save_state, write_assign_csv
 from jbpool.engine.schema import as_dict
 from jbpool.errors import ConfigError
-from jbpool.nn.pools import POOLS, ClusterPool, CombinedPool, JBPool
+from jbpool.nn.cluster_pool import ClusterPool
+from jbpool.nn.pools import POOLS, make_pool
 
 
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> int:
@@ -46,16 +45,11 @@ def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> Clust
     """The network of a configuration."""
     method, model = config.method, config.model
 
-    def make_pool(width: int) -> ClusterPool:
-        if not method.objective and method.name != "jb":
-            return POOLS[method.name](width, num_clusters, model.mlp)
-        make: Callable[..., ClusterPool] = JBPool
-        if method.objective:
-            make = partial(CombinedPool, objective=method.objective, like=method.name)
-        return make(width, num_clusters, model.mlp, sqrt=method.sqrt, cluster_sizes=method.cluster_sizes)
+    def pool(width: int) -> ClusterPool:
+        return make_pool(method.name, width, num_clusters, model.mlp, options=method, objective=method.objective)
 
     return ClusterNet(
-        in_feats, make_pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta
+        in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta
     )
 
 
@@ -184,9 +178,9 @@ class _Job:
             state = {"state": best["state"], "in_feats": self.data.feat.shape[1], "num_clusters": self.num_clusters}
             save_state(self.out.path / "model.pt", state)
         scores = self.scores(cluster)
-        objective = self.config.method.objective
-        only_balance = self.config.method.name == "jb" and (not objective or set(objective) == {"balance"})
-        only_balance = only_balance and self.config.method.cluster_sizes is None
+        method = self.config.method
+        terms = tuple(method.objective or POOLS[method.name].pool.terms)
+        only_balance = terms == ("balance",) and method.cluster_sizes is None
         balance = best["loss"] if only_balance else None
         self.warn(seed, collapse_warning(int(scores["used_clusters"]), self.num_clusters, balance=balance))
         return scores | {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")}
