@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from jbpool.checks import unknown_choices
 from jbpool.clustering.embed import EMBEDDINGS
+from jbpool.clustering.features import WEIGHTINGS
 from jbpool.clustering.network import NETWORKS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, number
@@ -22,6 +23,7 @@ class ClusterDatasetConfig(DatasetConfig):
     """The graph."""
 
     name: str = "sbm"
+    weighting: str = "none"                         # sgc: none, idf (for counts), or auto (idf if they are counts)
 
 
 @dataclass
@@ -33,6 +35,7 @@ class ClusterModelConfig:
     hidden: int = number(64, 1, MAX_WIDTH)          # their width
     delta: float = number(0.85, 0, 2)               # step size of the smoothing
     mlp: list[int] = number([16], 1, MAX_WIDTH)     # hidden layers between the features and the clusters
+    components: int | None = number(None, 1, MAX_WIDTH)     # sgc: principal components to keep; by default all columns
 
 
 @dataclass
@@ -69,6 +72,7 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     yield from unknown_choices(
         [
             (NETWORKS, config.model.backbone, "model.backbone"),
+            (WEIGHTINGS, dataset.weighting, "dataset.weighting"),
             (dict.fromkeys(METHODS), method.name, "method.name"),
             *((TERMS, name, "method.objective") for name in method.objective or ()),
         ]

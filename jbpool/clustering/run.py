@@ -49,8 +49,9 @@ def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> Clust
         return make_pool(method.name, width, num_clusters, model.mlp, options=method, objective=method.objective)
 
     return ClusterNet(
-        in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta
-    )
+        in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
+        weighting=config.dataset.weighting, components=model.components,
+    )  # fmt: skip
 
 
 def load_data(config: ClusterConfig) -> NodeData:
@@ -201,7 +202,7 @@ class _Job:
             nets.append(make_model(self.config, data.feat.shape[1], self.num_clusters).to(device))
         feat = nets[0].prepare(graph, data.feat.to(device), weight)
         for net in nets[1:]:
-            net.centre = nets[0].centre
+            net.features = nets[0].features
         resume = None
         if (self.unfinished.get("seed"), self.unfinished.get("first")) == (seed, starts[0]):
             resume, self.unfinished = self.unfinished["training"], {}
