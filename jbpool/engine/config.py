@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from jbpool.checks import hint
 from jbpool.engine.schema import build, out_of_range
@@ -93,7 +94,8 @@ def _apply(change: str, values: dict[str, Any], task: Task) -> None:
     is_separator = len(text) == 1 and not text.isalnum() and text != "~"    # not YAML, where ~ is null
     value = text if is_separator else read_yaml(text, "not YAML")
     if key == "dataset.name" and value != inner.get("name"):
-        for option in inner.keys() - {"root"}:
+        declared = {item.name for item in fields(get_type_hints(task.schema)["dataset"])}
+        for option in inner.keys() - declared:
             del inner[option]                                   # options of the other dataset
     inner[last] = value
     if key in task.exclusive and value is not None:
