@@ -87,6 +87,7 @@ def main() -> None:
         for form in ("matrix", "diagonal"):
             torch.manual_seed(0)
             config = load_config(NODE_CLUSTER, name, [f"method.sqrt={form}"])
+            assert data.feat is not None
             models[form] = make_model(config, data.feat.shape[1], data.num_classes or 1)
         dense = data.feat.to_dense() if data.feat.layout == torch.sparse_csr else data.feat
         others = peers(data, models["matrix"], without)

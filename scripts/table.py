@@ -133,6 +133,7 @@ def time_table(datasets: list[str], steps: int) -> str:
         runs: dict[str, tuple] = {}
         for name, changes in variants.items():
             torch.manual_seed(0)
+            assert data.feat is not None
             model = make_model(load_config(NODE_CLUSTER, dataset, changes), data.feat.shape[1], data.num_classes or 1)
             runs[name] = (model, torch.optim.Adam(model.parameters(), lr=1e-4), [])
         for step in range(steps + 3):

@@ -104,26 +104,34 @@ class FixedFeatures(nn.Module):
         return axes @ rotation.flip(1)[:, : self.out_feats].to(axes.dtype)
 
 
+def weighted_rows(feat: Tensor, weighting: str) -> Tensor:
+    """Features with weighted columns and unit rows: ``(N, D)`` to ``(N, D)``, dense or CSR as given."""
+    return _unit_weighted(feat, lookup(WEIGHTINGS, weighting, "dataset.weighting")(feat))
+
+
+def _unit_weighted(feat: Tensor, column_weight: Tensor) -> Tensor:
+    if feat.layout != torch.sparse_csr:
+        return unit_rows(feat * column_weight)
+    values = feat.values() * column_weight[feat.col_indices()]
+    norm = values.new_zeros(feat.shape[0]).index_add_(0, _row_numbers(feat), values.square())
+    values = values * torch.where(norm > 0, norm, 1).rsqrt()[_row_numbers(feat)]
+    return csr(feat.crow_indices(), feat.col_indices(), values, (feat.shape[0], feat.shape[1]))
+
+
 class _Rows:
-    """Weighted features with unit rows, dense or sparse, for products from either side."""
+    """Products with weighted unit rows X, dense or sparse, from either side."""
 
     def __init__(self, feat: Tensor, column_weight: Tensor):
-        self.device, self.shape = feat.device, tuple(feat.shape)
-        self.sparse: Sparse | None = None
-        if feat.layout == torch.sparse_csr:
-            values = feat.values() * column_weight[feat.col_indices()]
-            norm = _row_sums(feat, values.square())
-            values = values * torch.where(norm > 0, norm, 1).rsqrt()[_row_numbers(feat)]
-            weighted = csr(feat.crow_indices(), feat.col_indices(), values, cast(tuple[int, int], self.shape))
-            self.sparse = sparse_features(weighted)
-        else:
-            self.dense = unit_rows(feat * column_weight)
+        rows = _unit_weighted(feat, column_weight)
+        self.device, self.shape = feat.device, feat.shape
+        self.sparse = sparse_features(rows) if rows.layout == torch.sparse_csr else None
+        self.dense = rows
 
     def times(self, right: Tensor | None) -> Tensor:
         """``X V``: ``(D, C)`` to ``(N, C)``; X itself, dense, without ``right``."""
         if self.sparse is None:
             return self.dense if right is None else self.dense @ right
-        return self.sparse.matrix.to_dense() if right is None else multiply(self.sparse, right)
+        return self.dense.to_dense() if right is None else multiply(self.sparse, right)
 
     def transposed_times(self, left: Tensor) -> Tensor:
         """``X^T U``: ``(N, C)`` to ``(D, C)``."""
@@ -171,7 +179,3 @@ def are_counts(feat: Tensor) -> bool:
 def _row_numbers(feat: Tensor) -> Tensor:
     """Row of each stored value of a CSR matrix."""
     return torch.arange(feat.shape[0], device=feat.device).repeat_interleave(feat.crow_indices().diff())
-
-
-def _row_sums(feat: Tensor, values: Tensor) -> Tensor:
-    return values.new_zeros(feat.shape[0]).index_add_(0, _row_numbers(feat), values)

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import normalize
 
-from jbpool.nn.heads import spread_rows
+from jbpool.nn.heads import spread_rows, unit_rows
 from jbpool.ops.matrix_sqrt import matrix_inverse_sqrt
 
 BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
@@ -41,19 +40,19 @@ class Heads(nn.Module):
 
     def forward(self, feat: Tensor) -> Tensor:
         """The balance loss of every head on unit rows: ``(N, D)`` to ``(R,)``."""
-        weight = normalize(self.prototypes, dim=-1) / self.temperature              # (R, K, D)
+        weight = unit_rows(self.prototypes) / self.temperature              # (R, K, D)
         return _Balance.apply(weight, feat)
 
     @torch.no_grad()
     def assign(self, feat: Tensor, head: int) -> Tensor:
         """Soft assignments of one head: ``(N, D)`` to ``(N, K)``."""
-        weight = normalize(self.prototypes[head], dim=-1)[None] / self.temperature  # (1, K, D)
+        weight = unit_rows(self.prototypes[head])[None] / self.temperature  # (1, K, D)
         return torch.cat([_soft(block, weight)[0].T for block in _row_blocks(feat, weight)])
 
     @torch.no_grad()
     def clusters(self, feat: Tensor) -> Tensor:
         """The cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
-        weight = normalize(self.prototypes, dim=-1)                                 # (R, K, D)
+        weight = unit_rows(self.prototypes)                                 # (R, K, D)
         return torch.cat([_soft(block, weight).argmax(1) for block in _row_blocks(feat, weight)], dim=1)
 
 
@@ -125,6 +124,35 @@ def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: tor
     if len(feat) > CANDIDATES:
         feat = feat[torch.randint(len(feat), (CANDIDATES,), generator=generator)]
     return torch.stack([spread_rows(feat, num_clusters, generator) for _ in range(num_heads)])
+
+
+@torch.no_grad()
+def lloyd(feat: Tensor, prototypes: Tensor, steps: int = 10) -> Tensor:
+    """Spherical k-means steps: every prototype moves to the mean direction of its nodes.
+
+    Parameters
+    ----------
+    feat : Tensor
+        ``(N, D)`` unit rows.
+    prototypes : Tensor
+        ``(R, K, D)``.
+    steps : int, default 10
+        Number of steps.
+
+    Returns
+    -------
+    Tensor
+        ``(R, K, D)`` unit vectors; a prototype without nodes stays.
+    """
+    prototypes = unit_rows(prototypes)
+    for _ in range(steps):
+        total = torch.zeros_like(prototypes)                                        # (R, K, D)
+        for block in _row_blocks(feat, prototypes):
+            near = (prototypes.flatten(0, 1) @ block.T).unflatten(0, prototypes.shape[:2]).argmax(1, keepdim=True)
+            onehot = block.new_zeros(*prototypes.shape[:2], len(block)).scatter_(1, near, 1)
+            total += onehot @ block
+        prototypes = torch.where((total != 0).any(-1, keepdim=True), unit_rows(total), prototypes)
+    return prototypes
 
 
 def train_heads(

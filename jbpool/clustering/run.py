@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, collapse_warning
 from jbpool.clustering.scores import graph_scores, label_scores
 from jbpool.clustering.starts import Starts, starts_at_once
+from jbpool.clustering.structure import with_features
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.fit import Progress, fit
 from jbpool.engine.run_folder import RunFolder, save_state, write_assign_csv
@@ -96,7 +97,8 @@ class _Job:
     """The seeds of a run, one after another."""
 
     def __init__(self, config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFolder, device: torch.device):
-        self.config, self.data, self.num_clusters, self.out, self.device = config, data, num_clusters, out, device
+        self.config, self.num_clusters, self.out, self.device = config, num_clusters, out, device
+        self.data = with_features(data, num_clusters)
         self.clusters: dict[int, Tensor] = {}
         self.confidence: dict[int, Tensor] = {}
         self.best_loss = float("inf")
@@ -176,7 +178,8 @@ class _Job:
         self.curve = []
         if best["loss"] < self.best_loss:
             self.best_loss = best["loss"]
-            state = {"state": best["state"], "in_feats": self.data.feat.shape[1], "num_clusters": self.num_clusters}
+            in_feats = cast(Tensor, self.data.feat).shape[1]
+            state = {"state": best["state"], "in_feats": in_feats, "num_clusters": self.num_clusters}
             save_state(self.out.path / "model.pt", state)
         scores = self.scores(cluster)
         method = self.config.method
@@ -194,13 +197,13 @@ class _Job:
     def train_together(self, seed: int, starts: range, best: dict[str, Any] | None) -> dict[str, Any]:
         """Some starts of a seed trained as one model; the result of the one with the lowest loss."""
         data, device = self.data, self.device
-        graph = data.graph.to(device)
+        graph, feat = data.graph.to(device), cast(Tensor, data.feat).to(device)
         weight = None if data.edge_weight is None else data.edge_weight.to(device)
         nets = []
         for start in starts:
             torch.manual_seed(seed + 1_000_003 * start)
-            nets.append(make_model(self.config, data.feat.shape[1], self.num_clusters).to(device))
-        feat = nets[0].prepare(graph, data.feat.to(device), weight)
+            nets.append(make_model(self.config, feat.shape[1], self.num_clusters).to(device))
+        feat = nets[0].prepare(graph, feat, weight)
         for net in nets[1:]:
             net.features = nets[0].features
         resume = None

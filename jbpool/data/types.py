@@ -29,38 +29,36 @@ class NodeData:
     """A graph whose nodes are to be clustered."""
 
     graph: DGLGraph                         # both directions of every edge, no self loops
-    feat: Tensor                            # (N, D), dense or sparse CSR
+    feat: Tensor | None                     # (N, D), dense or sparse CSR; None if nodes have no features
     label: Tensor | None                    # (N,)
     num_classes: int | None
     name: str
     edge_weight: Tensor | None = None       # (E,)
     ids: np.ndarray | None = None           # (N,) the user's own node ids; None: 0 .. N-1
     class_names: Sequence[str] | None = None
-    made_feat: bool = False                 # the features were made from the edges: they say nothing on another graph
 
     def __repr__(self) -> str:
-        kind = "sparse " if self.feat.layout == torch.sparse_csr else ""
-        return (
-            f"NodeData({self.name!r}, {self.graph.num_nodes()} nodes, {self.graph.num_edges()} edges, "
-            f"{self.feat.shape[1]} {kind}features, {self.num_classes} classes)"
-        )
+        size = f"{self.graph.num_nodes()} nodes, {self.graph.num_edges()} edges"
+        return f"NodeData({self.name!r}, {size}, {self._features}, {self.num_classes} classes)"
+
+    @property
+    def _features(self) -> str:
+        if self.feat is None:
+            return "no features"
+        return f"{self.feat.shape[1]:,} {'sparse ' if self.feat.layout == torch.sparse_csr else ''}features"
 
     @property
     def summary(self) -> str:
         """A line for people; an edge counts once."""
-        made = " made from the edges" if self.made_feat else ""
         classes = "no labels" if self.label is None else f"{self.num_classes} classes"
-        nodes, edges = self.graph.num_nodes(), self.graph.num_edges() // 2
-        return f"{self.name}: {nodes:,} nodes, {edges:,} edges, {self.feat.shape[1]:,} features{made}, {classes}"
+        size = f"{self.graph.num_nodes():,} nodes, {self.graph.num_edges() // 2:,} edges"
+        return f"{self.name}: {size}, {self._features}, {classes}"
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same graph, weights and features.
-
-        Features that were made follow from the edges, but their last bits also from the number of threads.
-        """
-        feat: tuple[Tensor, ...] = () if self.made_feat else (self.feat,)
-        if feat and self.feat.layout == torch.sparse_csr:
+        """The same for the same graph, weights and features."""
+        feat: tuple[Tensor | None, ...] = (self.feat,)
+        if self.feat is not None and self.feat.layout == torch.sparse_csr:
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
         return _hash(*self.graph.edges(), self.edge_weight, *feat)
 
