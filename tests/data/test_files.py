@@ -286,8 +286,8 @@ def test_bad_feature_tables(tmp_path, features, words):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        ("0,a\n1,b\n2,c\n", "no label for node 3"),
-        ("0,a\n1,b\n2,c\n3,\n", "field 2 is empty"),
+        ("0,a\n1,b\n1,c\n", "node 1 has more than one row"),
+        ("0,a\n,b\n", "field 1 is empty"),
         ("0,a,b\n", "3 columns"),
     ],
 )
