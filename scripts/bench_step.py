@@ -82,12 +82,12 @@ def main() -> None:
             data = load_nodes(name)
         except DataError:
             data = load_nodes(f"{name}-sim")
+        assert data.feat is not None
         contestants = {}
         models = {}
         for form in ("matrix", "diagonal"):
             torch.manual_seed(0)
             config = load_config(NODE_CLUSTER, name, [f"method.sqrt={form}"])
-            assert data.feat is not None
             models[form] = make_model(config, data.feat.shape[1], data.num_classes or 1)
         dense = data.feat.to_dense() if data.feat.layout == torch.sparse_csr else data.feat
         others = peers(data, models["matrix"], without)

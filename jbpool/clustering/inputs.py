@@ -59,7 +59,9 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
             raise DataError(f"adjacency has shape {adjacency.shape}: give {FORMS}.")
     if matrix.shape[0] < 2:
         raise DataError(f"the graph has {matrix.shape[0]} nodes: there is nothing to cluster.")
-    return node_data("graph", matrix, weighted, _features(features, matrix.shape[0], ids), None, ids=ids)
+    weight_name = "their weights" if weighted else None
+    feat = _features(features, matrix.shape[0], ids)
+    return node_data("graph", matrix, weight_name=weight_name, feat=feat, label=None, ids=ids)
 
 
 def _array(adjacency: Any) -> np.ndarray:

@@ -31,7 +31,7 @@ from jbpool.nn.pools import POOLS, make_pool
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> int:
     """K: as configured, else the number of classes."""
     found = data.num_classes
-    if config.method.num_clusters is not None:
+    if isinstance(config.method.num_clusters, int):
         found = config.method.num_clusters
     elif config.method.cluster_sizes is not None:
         found = len(config.method.cluster_sizes)

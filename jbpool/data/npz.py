@@ -101,7 +101,8 @@ def _node_data(name: str, arrays: Arrays, normalize: bool) -> NodeData:
         feat = to_csr_tensor(row_normalized(matrix) if normalize else matrix)
     if "label" in arrays:
         label = torch.from_numpy(arrays["label"])
-    return node_data(name, adjacency, weight is not None, feat, label)
+    weight_name = None if weight is None else "adj_data"
+    return node_data(name, adjacency, weight_name=weight_name, feat=feat, label=label)
 
 
 def read_npz(path: Path) -> Arrays:

@@ -37,13 +37,18 @@ def symmetric_adjacency(
 def node_data(
     name: str,
     adjacency: scipy.sparse.csr_matrix,
-    weighted: bool,
+    *,
+    weight_name: str | None,
     feat: Tensor | None,
     label: Tensor | None,
     class_names: Sequence[str] | None = None,
     ids: np.ndarray | None = None,
+    ignored: Sequence[str] = (),
 ) -> NodeData:
-    """A graph with what is known of its nodes."""
+    """A graph with what is known of its nodes.
+
+    ``weight_name`` says where the weights come from, for people; None: the edges have no weights.
+    """
     coo = adjacency.tocoo()
     ends = tuple(torch.from_numpy(end.astype(np.int64)) for end in (coo.row, coo.col))
     return NodeData(
@@ -52,7 +57,9 @@ def node_data(
         label=label,
         num_classes=None if label is None else int(label.max()) + 1,
         name=name,
-        edge_weight=torch.from_numpy(coo.data.astype(np.float32)) if weighted else None,
+        edge_weight=torch.from_numpy(coo.data.astype(np.float32)) if weight_name else None,
         ids=ids,
         class_names=class_names,
+        weight_name=weight_name,
+        ignored=ignored,
     )

@@ -22,20 +22,27 @@ from torch.nn import functional
 from jbpool.errors import DataError
 
 MAX_DEGREE_BUCKET = 15
+UNLABELLED = -1
 
 
 @dataclass(frozen=True, eq=False)
 class NodeData:
-    """A graph whose nodes are to be clustered."""
+    """A graph whose nodes are to be clustered.
+
+    Labels may be known for some nodes only: the others have the label -1 (``UNLABELLED``), and ``num_classes`` counts
+    the known classes 0, 1, 2, ... alone.
+    """
 
     graph: DGLGraph                         # both directions of every edge, no self loops
     feat: Tensor | None                     # (N, D), dense or sparse CSR; None if nodes have no features
-    label: Tensor | None                    # (N,)
+    label: Tensor | None                    # (N,) 0 .. num_classes-1; -1: unlabelled
     num_classes: int | None
     name: str
     edge_weight: Tensor | None = None       # (E,)
     ids: np.ndarray | None = None           # (N,) the user's own node ids; None: 0 .. N-1
     class_names: Sequence[str] | None = None
+    weight_name: str | None = None          # where the edge weights come from, for the summary
+    ignored: Sequence[str] = ()             # what of the user's files is not used, for the summary
 
     def __repr__(self) -> str:
         size = f"{self.graph.num_nodes()} nodes, {self.graph.num_edges()} edges"
@@ -49,10 +56,20 @@ class NodeData:
 
     @property
     def summary(self) -> str:
-        """A line for people; an edge counts once."""
-        classes = "no labels" if self.label is None else f"{self.num_classes} classes"
-        size = f"{self.graph.num_nodes():,} nodes, {self.graph.num_edges() // 2:,} edges"
-        return f"{self.name}: {size}, {self._features}, {classes}"
+        """A line for people: sizes, weights, labels, and what was ignored. An edge counts once."""
+        nodes, edges = self.graph.num_nodes(), self.graph.num_edges() // 2
+        kind = "edges" if self.edge_weight is not None else "unweighted edges"
+        by = "" if self.edge_weight is None else f" weighted by {self.weight_name or 'a number each'}"
+        ignored = f"; ignored: {', '.join(self.ignored)}" if self.ignored else ""
+        return f"{self.name}: {nodes:,} nodes, {edges:,} {kind}{by}, {self._features}, {self._classes}{ignored}"
+
+    @property
+    def _classes(self) -> str:
+        if self.label is None:
+            return "no labels"
+        labelled, nodes = int((self.label != UNLABELLED).sum()), len(self.label)
+        some = f" ({labelled:,} of {nodes:,} nodes labelled)" if labelled < nodes else ""
+        return f"{self.num_classes} classes{some}"
 
     @property
     def fingerprint(self) -> str:

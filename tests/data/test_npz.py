@@ -57,7 +57,7 @@ def test_weights_and_missing_parts(tmp_path, triangle):
     data = load_nodes("npz", path=str(write(tmp_path / "g.npz", 2 * triangle)))
     assert data.edge_weight.tolist() == [2.0] * 6
     assert data.label is None
-    assert data.made_feat
+    assert data.feat is None
 
 
 def broken(tmp_path, triangle):
