@@ -41,8 +41,8 @@ def choose_num_clusters(
 ) -> Choice:
     """Choose the number of clusters without labels.
 
-    For every candidate the start of lowest loss gives a partition; the one with the largest
-    :meth:`~jbpool.clustering.evidence.Evidence.saving` wins.
+    Every candidate gets several starts; the partition with the largest
+    :meth:`~jbpool.clustering.evidence.Evidence.saving` decides.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def choose_num_clusters(
     for done, num_clusters in enumerate(candidates, 1):
         if modes is not None:
             rows = modes.features(num_clusters)
-        heads, losses = trained_heads(rows, num_clusters, STARTS, TEMPERATURE, generator)
-        savings[num_clusters] = evidence.saving(hard_clusters(heads, rows)[losses.argmin()])
+        heads, _ = trained_heads(rows, num_clusters, STARTS, TEMPERATURE, generator)
+        savings[num_clusters] = max(evidence.saving(cluster) for cluster in hard_clusters(heads, rows))
         watch(done, len(candidates))
     return Choice(max(savings, key=lambda k: savings[k]), savings)

@@ -19,11 +19,13 @@ from torch import Tensor
 
 from jbpool.data import NodeData
 from jbpool.nn.heads import unit_rows
+from jbpool.ops.sparse import csr
 
 MODES_PER_CLUSTER = 3
 DECAY = 8               # how steeply the weight of modes falls after the first K - 1
 SMALL = 0.1             # components below this share of N / K nodes are left out
 DENSE = 400             # nodes up to which the operator is a dense matrix
+LARGE = 20_000          # nodes from which modes are approximated at a bounded cost
 
 
 class StructuralModes:
@@ -89,35 +91,42 @@ def _modes(adjacency: scipy.sparse.csr_matrix, count: int, seed: int) -> tuple[n
     trivial = np.sqrt(degree / degree.sum())                                                # (N,) of unit length
     if num_nodes <= DENSE:
         values, vectors = np.linalg.eigh(matrix.toarray() - np.outer(trivial, trivial))
+    elif num_nodes <= LARGE:
+        values, vectors = _lanczos(matrix.astype(np.float32), trivial.astype(np.float32), count, seed)
     else:
-        matrix, trivial = matrix.astype(np.float32), trivial.astype(np.float32)
-        operator = LinearOperator(
-            matrix.shape, matvec=lambda x: matrix @ x.ravel() - trivial * (trivial @ x.ravel()), dtype=np.float32
-        )
-        start = np.random.default_rng(seed).standard_normal(num_nodes).astype(np.float32)
-        space = min(num_nodes, max(2 * count + 1, 40))
-        try:
-            values, vectors = eigsh(operator, count, which="LA", v0=start, tol=1e-3, ncv=space, maxiter=60)
-        except ArpackNoConvergence:                                     # grids, roads: eigenvalues crowd below 1
-            values, vectors = _subspace_iteration(matrix, trivial, count, seed)
+        values, vectors = _subspace_iteration(matrix.astype(np.float32), trivial.astype(np.float32), count, seed)
     order = np.argsort(-values)[:count]
     return values[order], vectors[:, order]
 
 
-def _subspace_iteration(
-    matrix: scipy.sparse.csr_matrix, trivial: np.ndarray, count: int, seed: int, steps: int = 200
+def _lanczos(
+    matrix: scipy.sparse.csr_matrix, trivial: np.ndarray, count: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Approximate modes at a bounded cost: subspace iteration with ``((I + M) / 2)^2``."""
-    block = np.random.default_rng(seed).standard_normal((matrix.shape[0], count + 8)).astype(np.float32)
+    """ARPACK; where eigenvalues crowd below 1 (grids, roads) and it does not converge, subspace iteration."""
+    start = np.random.default_rng(seed).standard_normal(len(trivial)).astype(np.float32)
+    operator = LinearOperator(
+        matrix.shape, matvec=lambda x: matrix @ x.ravel() - trivial * (trivial @ x.ravel()), dtype=np.float32
+    )
+    space = min(len(trivial), max(2 * count + 1, 40))
+    try:
+        return eigsh(operator, count, which="LA", v0=start, tol=1e-3, ncv=space, maxiter=60)
+    except ArpackNoConvergence:
+        return _subspace_iteration(matrix, trivial, count, seed)
+
+
+def _subspace_iteration(
+    matrix: scipy.sparse.csr_matrix, trivial: np.ndarray, count: int, seed: int, steps: int = 40
+) -> tuple[np.ndarray, np.ndarray]:
+    """Subspace iteration with the lazy walk ``(I + M) / 2``: bounded cost; modes close to others are approximate."""
+    operator = csr(*(torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)), matrix.shape)
+    removed = torch.from_numpy(trivial)[:, None]                                            # (N, 1)
+    block = torch.randn(len(trivial), count + 8, generator=torch.Generator().manual_seed(seed))
     for step in range(steps):
-        for _ in range(2):
-            block = (block + matrix @ block) / 2
-        block -= trivial[:, None] * (trivial @ block)
+        block = (block + operator @ block) / 2
         if step % 5 == 4:
-            block, _ = np.linalg.qr(block)
-    block, _ = np.linalg.qr(block)
-    values, rotation = np.linalg.eigh(block.T @ (matrix @ block))
-    return values, block @ rotation
+            block = torch.linalg.qr(block - removed * (removed.T @ block))[0]
+    values, rotation = torch.linalg.eigh(block.T @ (operator @ block))
+    return values.numpy(), (block @ rotation).numpy()
 
 
 def _mode_weights(values: np.ndarray, num_clusters: int) -> np.ndarray:
