@@ -118,7 +118,8 @@ def _subspace_iteration(
     matrix: scipy.sparse.csr_matrix, trivial: np.ndarray, count: int, seed: int, steps: int = 40
 ) -> tuple[np.ndarray, np.ndarray]:
     """Subspace iteration with the lazy walk ``(I + M) / 2``: bounded cost; modes close to others are approximate."""
-    operator = csr(*(torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)), matrix.shape)
+    pointers, columns, entries = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+    operator = csr(pointers, columns, entries, matrix.shape)
     removed = torch.from_numpy(trivial)[:, None]                                            # (N, 1)
     block = torch.randn(len(trivial), count + 8, generator=torch.Generator().manual_seed(seed))
     for step in range(steps):
