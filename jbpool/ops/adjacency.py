@@ -16,22 +16,33 @@ from dgl import DGLError, DGLGraph
 from torch import Tensor
 
 from jbpool.checks import may_read
+from jbpool.ops.caches import named
 from jbpool.ops.precision import at_least_float32, full_precision
 from jbpool.ops.sparse import Sparse, csr, multiply, version
 
-# Pooled graph -> its topology and the nodes K of each of its complete graphs.
+# Pooled graph -> its topology and the number of nodes K of each complete graph. Known only where the graph is built, so
+# this is no cache: it could not be filled again.
 _complete: WeakKeyDictionary[DGLGraph, tuple[object, int]] = WeakKeyDictionary()
 
 
+def topology(graph: DGLGraph) -> object:
+    """An object that is replaced when edges or nodes are added or removed.
+
+    A private attribute of DGL: the public interface has no such identity, and comparing the edges instead
+    (``graph.adj_tensors``) takes as long as the product that a cache would save.
+    """
+    return graph._graph
+
+
 def mark_complete(graph: DGLGraph, num_nodes: int) -> None:
-    """Note that the graph is a batch of complete graphs of so many nodes each, edges in row-major order."""
-    _complete[graph] = (graph._graph, num_nodes)
+    """Record that the graph is a batch of complete graphs of ``num_nodes`` nodes each, edges in row-major order."""
+    _complete[graph] = (topology(graph), num_nodes)
 
 
 def complete_size(graph: DGLGraph) -> int | None:
-    """K if the graph was marked by :func:`mark_complete` and has the same edges still, else ``None``."""
-    topology, num_nodes = _complete.get(graph, (None, 0))
-    return num_nodes if topology is graph._graph else None
+    """K if the graph was marked by :func:`mark_complete` and its edges have not changed, else ``None``."""
+    marked, num_nodes = _complete.get(graph, (None, 0))
+    return num_nodes if marked is topology(graph) else None
 
 
 def propagate(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
@@ -80,12 +91,12 @@ class _Operator(NamedTuple):
 class _Kept(NamedTuple):
     """The operators of a graph."""
 
-    topology: object                            # DGL puts another one in place when edges are added or removed
+    topology: object
     operators: dict[tuple, _Operator]           # (delta or None, type) -> operator
 
 
 MOST_KEPT = 4       # operators of a graph: a sweep over delta must not pile them up
-_kept: WeakKeyDictionary[DGLGraph, _Kept] = WeakKeyDictionary()     # for as long as the graph lives
+_kept: WeakKeyDictionary[DGLGraph, _Kept] = named("operators", WeakKeyDictionary())     # while the graph lives
 
 
 def _is_constant(graph: DGLGraph, edge_weight: Tensor) -> bool:
@@ -102,8 +113,8 @@ def sparse_operator(
     through ``weight.data`` or a shared numpy array, is not seen.
     """
     kept = _kept.get(graph)
-    if kept is None or kept.topology is not graph._graph:
-        kept = _kept[graph] = _Kept(graph._graph, {})
+    if kept is None or kept.topology is not topology(graph):
+        kept = _kept[graph] = _Kept(topology(graph), {})
     now = None if edge_weight is None else version(edge_weight)
     known = kept.operators.get((delta, dtype))
     if known is None or known.weight() is not edge_weight or known.version != now:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import dgl
 import numpy as np
@@ -14,6 +14,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from jbpool.ops.adjacency import inverse_sqrt, mark_complete
+from jbpool.ops.caches import named
 
 
 def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
@@ -25,6 +26,7 @@ def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device
     return graph
 
 
+@partial(named, "pooled_topologies")
 @lru_cache(maxsize=16)      # a training run meets a handful of batch sizes: build each topology once
 def _complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
     node = np.arange(num_graphs * num_nodes)

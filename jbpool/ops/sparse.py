@@ -15,6 +15,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from jbpool.ops.caches import named
 from jbpool.ops.precision import full_precision
 
 
@@ -63,7 +64,7 @@ def _product(matrix: Tensor, dense: Tensor) -> Tensor:
 
 
 # Sparse features -> (their version, the matrices), for as long as the features live.
-_features: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_features: WeakTensorKeyDictionary = named("sparse_features", WeakTensorKeyDictionary())
 
 
 def sparse_features(feat: Tensor) -> Sparse:
