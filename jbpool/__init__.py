@@ -1,13 +1,29 @@
-"""Just Balance pooling and clustering for DGL."""
+"""Just Balance pooling and clustering for DGL.
 
-from jbpool import _environment
+Public names are imported when they are first used, so that ``import jbpool`` and the help of the commands are quick
+and a torch and dgl that do not fit each other give one readable error.
+"""
 
-_environment.require_dgl()
+from __future__ import annotations
 
-from jbpool import objectives  # noqa: E402  (the environment is checked first, for a readable error)
-from jbpool.checks import value_checks  # noqa: E402
-from jbpool.nn.conv import DeltaConv  # noqa: E402
-from jbpool.nn.pools import DiffPool, DMoNPool, JBPool, MinCutPool, Pooled  # noqa: E402
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jbpool import objectives
+    from jbpool.checks import value_checks
+    from jbpool.nn import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool, Pooled
 
 __version__ = "0.1.0"
 __all__ = ["DMoNPool", "DeltaConv", "DiffPool", "JBPool", "MinCutPool", "Pooled", "objectives", "value_checks"]
+
+_MODULES = {"value_checks": "jbpool.checks"}        # public name -> its module, where it is not jbpool.nn
+_SUBMODULES = ("data", "nn", "objectives", "ops")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"jbpool.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'jbpool' has no attribute {name!r}")
+    return getattr(import_module(_MODULES.get(name, "jbpool.nn")), name)

@@ -8,15 +8,19 @@ synchronisation, so there they run only inside :func:`value_checks`.
 from __future__ import annotations
 
 import math
+import types
+import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+from jbpool.errors import JBPoolError
 
 T = TypeVar("T")
 
@@ -39,7 +43,7 @@ def value_checks(mode: str = "all") -> Iterator[None]:
     ...     pooled = pool(graph, feat)              # raises if feat holds a NaN
     """
     if mode not in ("auto", "all", "none"):
-        raise ValueError(f"value_checks: mode={mode!r} is unknown; choose 'auto', 'all' or 'none'.")
+        raise JBPoolError(f"value_checks: mode={mode!r} is unknown; choose 'auto', 'all' or 'none'.")
     token = _mode.set(mode)
     try:
         yield
@@ -53,13 +57,19 @@ def may_read(x: Tensor, only_if_asked: bool = False) -> bool:
     return kind != "meta" and (mode == "all" or (mode == "auto" and kind == "cpu" and not only_if_asked))
 
 
+def hint(name: object, known: Iterable[str], prefix: str = "") -> str:
+    """``" Did you mean 'gin'?"`` for a near miss, else nothing."""
+    known = list(known)
+    same = [other for other in known if other.lower() == str(name).lower()]
+    near = same or get_close_matches(str(name), known, n=1)
+    return f" Did you mean {prefix + near[0]!r}?" if near else ""
+
+
 def lookup(table: Mapping[str, T], name: str, what: str) -> T:
-    """``table[name]``, or a ``ValueError`` that suggests the near miss and lists the choices."""
+    """``table[name]``, or a ``JBPoolError`` that suggests the near miss and lists the choices."""
     if isinstance(name, str) and name in table:
         return table[name]
-    near = get_close_matches(str(name), table, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{what}={name!r} is unknown.{hint} Choose one of: {', '.join(table)}.")
+    raise JBPoolError(f"{what}={name!r} is unknown.{hint(name, table)} Choose one of: {', '.join(table)}.")
 
 
 def unknown_choices(choices: Iterable[tuple[Mapping[str, Any], str, str]]) -> Iterator[tuple[str, str]]:
@@ -67,35 +77,35 @@ def unknown_choices(choices: Iterable[tuple[Mapping[str, Any], str, str]]) -> It
     for table, name, key in choices:
         try:
             lookup(table, name, key)
-        except ValueError as error:
+        except JBPoolError as error:
             yield key, str(error)
 
 
 def check_count(value: int, what: str) -> int:
     """A whole number of at least one."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{what}={value!r}: give a whole number of at least 1.")
+        raise JBPoolError(f"{what}={value!r}: give a whole number of at least 1.")
     return int(value)
 
 
 def check_flag(value: bool, what: str) -> bool:
     """True or False."""
     if not isinstance(value, bool):
-        raise ValueError(f"{what}={value!r}: give True or False.")
+        raise JBPoolError(f"{what}={value!r}: give True or False.")
     return value
 
 
 def check_fraction(value: float, what: str) -> float:
     """A number from zero up to, not including, one."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
-        raise ValueError(f"{what}={value!r}: give a number p with 0 <= p < 1.")
+        raise JBPoolError(f"{what}={value!r}: give a number p with 0 <= p < 1.")
     return float(value)
 
 
 def check_real(value: float, what: str) -> float:
     """A finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"{what}={value!r}: give a finite number.")
+        raise JBPoolError(f"{what}={value!r}: give a finite number.")
     return float(value)
 
 
@@ -110,22 +120,22 @@ def check_assign(assign: Tensor) -> None:
     """A floating ``(N, K)`` matrix."""
     if not isinstance(assign, Tensor) or assign.dim() != 2 or not assign.is_floating_point():
         got = f"{assign.dtype} {tuple(assign.shape)}" if isinstance(assign, Tensor) else type(assign).__name__
-        raise ValueError(f"assign is {got}: give the soft assignments as a floating-point (N, K) matrix.")
+        raise JBPoolError(f"assign is {got}: give the soft assignments as a floating-point (N, K) matrix.")
     if assign.shape[1] < 1:
-        raise ValueError(f"assign has shape {tuple(assign.shape)}: it needs at least one cluster (column).")
+        raise JBPoolError(f"assign has shape {tuple(assign.shape)}: it needs at least one cluster (column).")
 
 
 def check_sizes(sizes: Tensor, num_rows: int) -> None:
     """Whole numbers, one per graph, that add up to the number of rows."""
     if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype == torch.bool or sizes.numel() == 0:
-        raise ValueError(
+        raise JBPoolError(
             f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as a 1-D integer tensor, "
             "e.g. graph.batch_num_nodes()."
         )
     if may_read(sizes) and bool((sizes < 0).any()):
-        raise ValueError(f"sizes holds {int(sizes.min())}: the nodes of a graph cannot be fewer than 0.")
+        raise JBPoolError(f"sizes holds {int(sizes.min())}: the nodes of a graph cannot be fewer than 0.")
     if may_read(sizes) and int(sizes.sum()) != num_rows:
-        raise ValueError(
+        raise JBPoolError(
             f"sizes add up to {int(sizes.sum())} but there are {num_rows} rows: they must be the nodes per graph; "
             "if the batch information was lost in a transform, restore it with graph.set_batch_num_nodes(...)."
         )
@@ -136,14 +146,48 @@ def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: i
     try:
         share = torch.as_tensor(cluster_sizes, dtype=torch.float64).detach()
     except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"cluster_sizes={cluster_sizes!r}: give {num_clusters} proportions, as numbers.") from None
+        raise JBPoolError(f"cluster_sizes={cluster_sizes!r}: give {num_clusters} proportions, as numbers.") from None
     if share.shape != (num_clusters,):
-        raise ValueError(
+        raise JBPoolError(
             f"cluster_sizes has shape {tuple(share.shape)}: give {num_clusters} proportions, one per cluster."
         )
     if may_read(share) and not (bool((share > 0).all()) and abs(float(share.sum()) - 1) < 1e-3):
-        raise ValueError(
+        raise JBPoolError(
             f"cluster_sizes={[round(s, 6) for s in share.tolist()]}: proportions must be positive and add up to 1; "
             "divide counts by their sum."
         )
     return share / share.sum()
+
+
+def convert(value: Any, kind: Any) -> Any:
+    """``value`` as the annotated type, or a ``TypeError``; a single number will do for a list of them."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        for option in inner:
+            try:
+                return convert(value, option)
+            except TypeError:
+                continue
+        raise TypeError
+    if origin in (list, Sequence):
+        items = value if isinstance(value, Iterable) and not isinstance(value, (str, dict)) else [value]
+        return [convert(item, inner[0]) for item in items]
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise TypeError
+        return {convert(key, inner[0]): convert(item, inner[1]) for key, item in value.items()}
+    if not isinstance(value, {int: Integral, float: Real}.get(kind, kind)) or isinstance(value, bool) != (kind is bool):
+        raise TypeError
+    return float(value) if kind is float else value
+
+
+def readable(kind: Any) -> str:
+    """What a value of the annotated type looks like, for messages."""
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        options = ("nothing" if option is type(None) else readable(option) for option in typing.get_args(kind))
+        return " or ".join(dict.fromkeys(options))
+    if typing.get_origin(kind) in (list, Sequence):
+        return f"a list of {readable(typing.get_args(kind)[0]).removeprefix('a ')}s"
+    if typing.get_origin(kind) is dict:
+        return "a mapping of names to numbers"
+    return {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "text")

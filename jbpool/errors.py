@@ -1,15 +1,35 @@
-"""The one error of the data code: what is wrong, in which file, on which line, and the cure."""
+"""The errors of the package. Users can fix what causes them; the commands print them without a traceback."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 
-class DataError(ValueError):
-    """Data that cannot be found, fetched or understood."""
+class JBPoolError(ValueError):
+    """Base class: an argument, setting or file that the package cannot work with."""
+
+
+class ConfigError(JBPoolError):
+    """A configuration that cannot be read or run. The message lists all problems, one per line."""
+
+
+class DataError(JBPoolError):
+    """Data that cannot be found, downloaded or parsed."""
 
     @classmethod
     def at(cls, file: str | Path, message: str, line: int | None = None) -> DataError:
         """An error that points into a file."""
         place = str(file) if line is None else f"{file}, line {line}"
         return cls(f"{place}: {message}")
+
+
+class TrainingError(JBPoolError):
+    """Training that cannot continue: the loss is not a number."""
+
+
+class RunFolderError(JBPoolError):
+    """A run folder that cannot be written, read or resumed."""
+
+
+class ProcessError(JBPoolError):
+    """Another process of a distributed run has died."""

@@ -63,8 +63,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
 
-    from jbpool.classification.problem import ClassifyProblem, with_edge_sums
+    from jbpool.classification.problem import ClassifyProblem
     from jbpool.classification.run import make_model
+    from jbpool.classification.task import GRAPH_CLASSIFY
     from jbpool.data import load_graphs
     from jbpool.engine.config import load_config
 
@@ -72,7 +73,8 @@ def main() -> None:
     rows, raw = [], []
     for name in args.sets:
         cfg, batch_size = SETS[name]
-        data, columns = with_edge_sums(load_graphs(name))
+        data = load_graphs(name).with_edge_sums()
+        edge_feats = 0 if data.edge_sum is None else data.edge_sum.shape[1]
         split = data.split()
         train = split.train[:4096]                                              # of molhiv a part will do
         split = split._replace(train=train)
@@ -81,9 +83,9 @@ def main() -> None:
         contestants: dict[str, Callable[[], None]] = {}
         counts = set()
         for form in ("matrix", "diagonal"):
-            config = load_config("graph_classify", cfg, [*changes, f"method.sqrt={form}"])
-            model = make_model(config, data, train, columns)
-            problem = ClassifyProblem(model, data, split, config, 0, torch.device("cpu"), columns)
+            config = load_config(GRAPH_CLASSIFY, cfg, [*changes, f"method.sqrt={form}"])
+            model = make_model(config, data, train)
+            problem = ClassifyProblem(model, data, split, config, 0, torch.device("cpu"))
             optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
             counts.add(sum(parameter.numel() for parameter in model.parameters()))
 
@@ -112,7 +114,7 @@ def main() -> None:
                 cut = data.batch([i])
                 graphs.append(Data(x=cut.feat, edge_index=torch.stack(cut.graph.edges()), y=cut.label))
             loader = DataLoader(graphs, batch_size=batch_size, shuffle=True)
-            peer = PygClassifier(copy.deepcopy(model.encoder), columns, 12, data.num_classes)
+            peer = PygClassifier(copy.deepcopy(model.encoder), edge_feats, 12, data.num_classes)
             counts.add(sum(parameter.numel() for parameter in peer.parameters()))
             optimiser = torch.optim.Adam(peer.parameters(), lr=1e-3)
 

@@ -23,6 +23,7 @@ def measure(num_nodes: int, backbone: str, steps: int) -> dict:
     import dgl
 
     from jbpool.clustering.run import make_model
+    from jbpool.clustering.task import NODE_CLUSTER
     from jbpool.engine.config import load_config
 
     torch.manual_seed(0)
@@ -31,7 +32,7 @@ def measure(num_nodes: int, backbone: str, steps: int) -> dict:
     del one, other
     feat = torch.randn(num_nodes, 64)
     loaded = peak_rss()
-    config = load_config("node_cluster", "cora", [f"model.backbone={backbone}", "model.layers=3"])
+    config = load_config(NODE_CLUSTER, "cora", [f"model.backbone={backbone}", "model.layers=3"])
     model = make_model(config, 64, 16)
     began = time.perf_counter()
     feat = model.prepare(graph, feat)

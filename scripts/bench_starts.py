@@ -22,12 +22,13 @@ def main() -> None:
 
     from jbpool.clustering.run import make_model
     from jbpool.clustering.starts import Starts
+    from jbpool.clustering.task import NODE_CLUSTER
     from jbpool.data import load_nodes
     from jbpool.engine.config import load_config
 
     rows, raw = [], []
     for case in args.cases:
-        config = load_config("node_cluster", case.split(",")[0], CASES[case])
+        config = load_config(NODE_CLUSTER, case.split(",")[0], CASES[case])
         data = load_nodes(config.dataset.name, **config.dataset.options)
         torch.manual_seed(0)
         nets = [make_model(config, data.feat.shape[1], data.num_classes or 1) for _ in range(2 * args.starts)]

@@ -71,6 +71,7 @@ def main() -> None:
     args = parser.parse_args()
 
     from jbpool.clustering.run import make_model
+    from jbpool.clustering.task import NODE_CLUSTER
     from jbpool.data import DataError, load_nodes
     from jbpool.engine.config import load_config
 
@@ -85,7 +86,7 @@ def main() -> None:
         models = {}
         for form in ("matrix", "diagonal"):
             torch.manual_seed(0)
-            config = load_config("node_cluster", name, [f"method.sqrt={form}"])
+            config = load_config(NODE_CLUSTER, name, [f"method.sqrt={form}"])
             models[form] = make_model(config, data.feat.shape[1], data.num_classes or 1)
         dense = data.feat.to_dense() if data.feat.layout == torch.sparse_csr else data.feat
         others = peers(data, models["matrix"], without)

@@ -118,6 +118,7 @@ def time_table(datasets: list[str], steps: int) -> str:
     import torch
 
     from jbpool.clustering.run import make_model
+    from jbpool.clustering.task import NODE_CLUSTER
     from jbpool.data import load_nodes
     from jbpool.engine.config import load_config
     from jbpool.nn.pools import POOLS
@@ -132,7 +133,7 @@ def time_table(datasets: list[str], steps: int) -> str:
         runs: dict[str, tuple] = {}
         for name, changes in variants.items():
             torch.manual_seed(0)
-            model = make_model(load_config("node_cluster", dataset, changes), data.feat.shape[1], data.num_classes or 1)
+            model = make_model(load_config(NODE_CLUSTER, dataset, changes), data.feat.shape[1], data.num_classes or 1)
             runs[name] = (model, torch.optim.Adam(model.parameters(), lr=1e-4), [])
         for step in range(steps + 3):
             for model, optimiser, seconds in runs.values():

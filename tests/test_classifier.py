@@ -11,6 +11,7 @@ from zoo import ZOO, random_graph, symmetric_weights
 
 from jbpool.classification.problem import ClassifyProblem, with_edge_sums
 from jbpool.classification.run import METHODS, make_model, numbers_of_clusters
+from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.network import CategoryEncoder, FeatureEncoder, _Layer, read_out
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
@@ -22,7 +23,7 @@ CPU = torch.device("cpu")
 
 
 def small(*changes):
-    return load_config("graph_classify", None, ["train.batch_size=8", "model.hidden=16", *changes])
+    return load_config(GRAPH_CLASSIFY, None, ["train.batch_size=8", "model.hidden=16", *changes])
 
 
 # ---------------------------------------------------------------- layers
@@ -213,11 +214,11 @@ def test_jb_diagonal_is_jb_with_the_element_wise_root():
 
 
 def test_numbers_of_clusters():
-    by_ratio = load_config("graph_classify", "proteins", ["model.ratio=0.5", "model.levels=2"])
+    by_ratio = load_config(GRAPH_CLASSIFY, "proteins", ["model.ratio=0.5", "model.levels=2"])
     assert numbers_of_clusters(by_ratio, 40.0) == [20, 10]
     assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5]"), 40.0) == [5, 5]
     assert numbers_of_clusters(small("model.num_clusters=[5]", "model.ratio=0.25"), 40.0) == [10]
-    by_number = load_config("graph_classify", "proteins", ["model.num_clusters=[7]"])       # the file has a ratio
+    by_number = load_config(GRAPH_CLASSIFY, "proteins", ["model.num_clusters=[7]"])       # the file has a ratio
     assert numbers_of_clusters(by_number, 40.0) == [7]
     assert numbers_of_clusters(small("model.num_clusters=null"), 40.0) == [20]
     assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5, 3]"), 40.0) == [5, 3]

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import CONFIGS, DEFAULTS, ConfigError, load_config, read_yaml
 
 FILES = sorted(CONFIGS.glob("*/*.yaml"))
@@ -22,20 +24,20 @@ def test_every_file_loads_and_opens_with_its_command(path):
 
 def test_the_paper_s_sets_have_the_paper_s_network():
     for name in ("cora", "citeseer", "pubmed", "dblp"):
-        model, train = (getattr(load_config("node_cluster", name), part) for part in ("model", "train"))
+        model, train = (getattr(load_config(NODE_CLUSTER, name), part) for part in ("model", "train"))
         assert (model.backbone, model.delta, model.layers, model.hidden, model.mlp) == ("delta", 0.85, 10, 64, [16])
         assert (train.epochs, len(train.seeds)) == (2000, 10)
 
 
 def test_the_embedded_defaults_are_files():
-    assert load_config("node_cluster") == load_config("node_cluster", "sbm.yaml")
-    assert load_config("graph_classify") == load_config("graph_classify", "motifs.yaml")
+    assert load_config(NODE_CLUSTER) == load_config(NODE_CLUSTER, "sbm.yaml")
+    assert load_config(GRAPH_CLASSIFY) == load_config(GRAPH_CLASSIFY, "motifs.yaml")
 
 
 def test_a_config_survives_its_file(tmp_path):
-    config = load_config("node_cluster", "file.yaml", ["method.objective={cut: 1, balance: 0.5}"])
+    config = load_config(NODE_CLUSTER, "file.yaml", ["method.objective={cut: 1, balance: 0.5}"])
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config.as_dict()))
-    assert load_config("node_cluster", str(tmp_path / "config.yaml")) == config
+    assert load_config(NODE_CLUSTER, str(tmp_path / "config.yaml")) == config
     assert config.dataset.options["edges"] == "edges.csv"
 
 
@@ -65,7 +67,7 @@ def test_all_problems_at_once(tmp_path):
         "task: node_cluster\nmodle: {}\nmodel: {hiden: 3, layers: many}\ntrain: {lr: fast, seeds: [a]}\nmethod: 3\n"
     )
     with pytest.raises(ConfigError) as caught:
-        load_config("node_cluster", str(path), ["train.epochs=1.5", "nonsense"])
+        load_config(NODE_CLUSTER, str(path), ["train.epochs=1.5", "nonsense"])
     message = str(caught.value)
     for words in (
         "'modle' is unknown. Did you mean 'model'?", "'model.hiden' is unknown. Did you mean 'model.hidden'?",
@@ -88,7 +90,7 @@ def test_all_problems_at_once(tmp_path):
 )
 def test_values_out_of_range(changes, words):
     with pytest.raises(ConfigError, match=words):
-        load_config("node_cluster", None, changes)
+        load_config(NODE_CLUSTER, None, changes)
 
 
 def test_problems_of_every_kind_are_told_together_with_the_place_of_each(tmp_path):
@@ -108,7 +110,7 @@ def test_problems_of_every_kind_are_told_together_with_the_place_of_each(tmp_pat
     }
     (tmp_path / "a.yaml").write_text("task: node_cluster\nmodel: {backbone: gccn}\ntrain: {patience: 3}\n")
     with pytest.raises(ConfigError) as caught:
-        load_config("node_cluster", str(tmp_path / "a.yaml"), list(changes))
+        load_config(NODE_CLUSTER, str(tmp_path / "a.yaml"), list(changes))
     lines = str(caught.value).splitlines()
     for change, words in changes.items():
         assert any(line.startswith(f"--set {change}: ") and words in line for line in lines), (change, lines)
@@ -128,38 +130,38 @@ def test_problems_of_every_kind_are_told_together_with_the_place_of_each(tmp_pat
 )
 def test_choices_that_do_not_go_together(changes, words):
     with pytest.raises(ConfigError, match=words):
-        load_config("node_cluster", None, changes)
+        load_config(NODE_CLUSTER, None, changes)
 
 
 def test_another_dataset_does_not_get_the_options_of_the_first():
-    config = load_config("node_cluster", None, ["dataset.normalize=false", "dataset.name=cora", "dataset.root=x"])
+    config = load_config(NODE_CLUSTER, None, ["dataset.normalize=false", "dataset.name=cora", "dataset.root=x"])
     assert (config.dataset.name, config.dataset.root, config.dataset.options) == ("cora", "x", {"normalize": False})
 
 
 def test_a_tilde_is_nothing():
-    assert load_config("node_cluster", None, ["method.num_clusters=~"]).method.num_clusters is None
+    assert load_config(NODE_CLUSTER, None, ["method.num_clusters=~"]).method.num_clusters is None
 
 
 @pytest.mark.parametrize("mark", ["|", ",", "\t", " ", ":", ";"])
 def test_a_lone_mark_is_a_separator(mark):
     changes = ["dataset.name=file", "dataset.edges=e.csv", f"dataset.separator={mark}"]
-    assert load_config("node_cluster", None, changes).dataset.options["separator"] == mark
+    assert load_config(NODE_CLUSTER, None, changes).dataset.options["separator"] == mark
 
 
 def test_a_file_that_is_not_there():
     with pytest.raises(ConfigError, match=r"Did you mean 'dblp\.yaml'.*cora\.yaml"):
-        load_config("node_cluster", "dblpp.yaml")
+        load_config(NODE_CLUSTER, "dblpp.yaml")
 
 
 def test_a_file_without_its_task(tmp_path):
     (tmp_path / "a.yaml").write_text("train: {epochs: 3}\n")
     with pytest.raises(ConfigError, match="'task: node_cluster' is missing"):
-        load_config("node_cluster", str(tmp_path / "a.yaml"))
+        load_config(NODE_CLUSTER, str(tmp_path / "a.yaml"))
 
 
 def test_changes_reach_lists_numbers_and_options():
     changes = ["train.seeds=3", "model.mlp=[8, 4]", "train.lr=1e-3", "dataset.mixing=0.1"]
-    config = load_config("node_cluster", None, changes)
+    config = load_config(NODE_CLUSTER, None, changes)
     assert config.train.seeds == [3]
     assert config.model.mlp == [8, 4]
     assert config.train.lr == 1e-3
@@ -171,7 +173,7 @@ def test_every_setting_has_a_line_of_explanation():
     source = Path(__file__).parent.parent.joinpath("jbpool", "config.py").read_text()
     for section in ("ModelConfig", "MethodConfig", "TrainConfig"):
         body = source.split(f"class {section}:")[1].split("\n\n\n")[0]
-        config = load_config("node_cluster")
+        config = load_config(NODE_CLUSTER)
         for field in dataclasses.fields(getattr(config, section.removesuffix("Config").lower())):
             line = next(line for line in body.splitlines() if line.strip().startswith(f"{field.name}:"))
             assert "#" in line or field.name in ("epochs", "lr", "seeds"), line
@@ -181,6 +183,6 @@ def test_two_ways_to_say_k_in_one_file_are_an_error(tmp_path):
     path = tmp_path / "both.yaml"
     path.write_text("task: graph_classify\nmodel: {ratio: 0.5, num_clusters: [3]}\n")
     with pytest.raises(ConfigError, match="give one of them"):
-        load_config("graph_classify", str(path))
-    assert load_config("graph_classify", str(path), ["model.ratio=0.25"]).model.num_clusters is None
-    assert load_config("graph_classify", "proteins", ["model.num_clusters=null"]).model.ratio == 0.25
+        load_config(GRAPH_CLASSIFY, str(path))
+    assert load_config(GRAPH_CLASSIFY, str(path), ["model.ratio=0.25"]).model.num_clusters is None
+    assert load_config(GRAPH_CLASSIFY, "proteins", ["model.num_clusters=null"]).model.ratio == 0.25

@@ -9,6 +9,7 @@ import torch
 from zoo import random_graph
 
 from jbpool.clustering.run import run
+from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
 
 ROOT = Path(__file__).parent.parent
@@ -49,7 +50,7 @@ def test_the_five_lines_for_a_graph_of_one_s_own(tmp_path, monkeypatch):
     graph = random_graph(60, 200)
     edges = zip(*(end.tolist() for end in graph.edges()), strict=True)
     (tmp_path / "edges.csv").write_text("\n".join(f"n{a},n{b}" for a, b in edges))
-    config = load_config("node_cluster", "mine.yaml", ["train.epochs=20"])
+    config = load_config(NODE_CLUSTER, "mine.yaml", ["train.epochs=20"])
     out = run(config, tmp_path / "run", torch.device("cpu"))
     assert out.runs[0]["used_clusters"] > 1
     features = "\n".join(f"n{i},{i},1" for i in range(60))

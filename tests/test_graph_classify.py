@@ -16,6 +16,7 @@ import torch
 
 from jbpool.classification import run as graph_classify
 from jbpool.classification.run import run
+from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import RunFolder
@@ -82,13 +83,13 @@ def test_the_task_leaves_a_whole_run_folder(tmp_path):
 
 def test_pooling_beats_the_flat_network_on_motifs(tmp_path):
     """The default, one fold of it: the class lies in the coarse graph."""
-    out = run(load_config("graph_classify"), tmp_path / "r", CPU, [0])
+    out = run(load_config(GRAPH_CLASSIFY), tmp_path / "r", CPU, [0])
     assert out.runs[0]["test"] > out.compared["none"][0]["test"] + 0.2
 
 
 def test_every_method_gets_the_same_folds(tmp_path):
     changes = [*SMALL, "train.epochs=1", "model.compare=[none, mincut, dmon, diffpool]"]
-    run(load_config("graph_classify", None, changes), tmp_path / "r", CPU)
+    run(load_config(GRAPH_CLASSIFY, None, changes), tmp_path / "r", CPU)
     entries = torch.load(tmp_path / "r" / "finished.pt", weights_only=True)["predictions"]
     assert len(entries) == 10
     for fold in (0, 1):
@@ -99,7 +100,7 @@ def test_every_method_gets_the_same_folds(tmp_path):
 
 def test_test_labels_have_no_say(tmp_path, monkeypatch):
     """With the labels of the test fold shuffled, training is the same to the last bit, and the score that of chance."""
-    config = load_config("graph_classify", None, ["model.compare=[]", "train.epochs=12"])
+    config = load_config(GRAPH_CLASSIFY, None, ["model.compare=[]", "train.epochs=12"])
     data = load_graphs("motifs")
     split = data.split(0, 3)
     label = data.label.clone()
@@ -117,7 +118,7 @@ def test_test_labels_have_no_say(tmp_path, monkeypatch):
 
 def test_seeds_repeat_to_the_bit(tmp_path):
     for name in ("one", "two"):
-        run(load_config("graph_classify", None, [*SMALL, "train.seeds=[0, 1]"]), tmp_path / name, CPU, [0])
+        run(load_config(GRAPH_CLASSIFY, None, [*SMALL, "train.seeds=[0, 1]"]), tmp_path / name, CPU, [0])
     assert numbers(tmp_path / "one") == numbers(tmp_path / "two")
     one, two = (torch.load(tmp_path / name / "model.pt", weights_only=True)["state"] for name in ("one", "two"))
     assert all(torch.equal(one[key], two[key]) for key in one)
@@ -208,7 +209,7 @@ def test_too_few_graphs_for_the_processes(tmp_path):
 
 def test_a_run_stopped_while_it_writes(tmp_path, monkeypatch):
     """Killed just before a fold counts as finished, it is run again, and every file is there in the end."""
-    config = load_config("graph_classify", None, [*SMALL, "model.compare=[]"])
+    config = load_config(GRAPH_CLASSIFY, None, [*SMALL, "model.compare=[]"])
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "keep", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -216,7 +217,7 @@ def test_a_run_stopped_while_it_writes(tmp_path, monkeypatch):
     run(config, tmp_path / "r", CPU, [0], resume=True)
     assert (tmp_path / "r" / "assign.npz").is_file()
     assert len(result_of(tmp_path / "r")["runs"]) == 1
-    other = load_config("graph_classify", None, [*SMALL, "model.compare=[]", "model.hidden=8"])
+    other = load_config(GRAPH_CLASSIFY, None, [*SMALL, "model.compare=[]", "model.hidden=8"])
     with pytest.raises(ConfigError, match=r"another configuration \(model.hidden\)"):
         run(other, tmp_path / "r", CPU, [0], resume=True)
 
@@ -242,7 +243,7 @@ def test_a_short_run_on_the_real_sets(name, tmp_path):
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
     changes = [f"dataset.root={SHARED}", "train.epochs=2"]
-    out = run(load_config("graph_classify", name, changes), tmp_path / "r", CPU, [0])
+    out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", CPU, [0])
     assert out.history[-1]["loss"] < out.history[0]["loss"]
 
 
@@ -252,7 +253,7 @@ def test_a_short_run_on_the_large_sets(name, tmp_path):
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
     changes = [f"dataset.root={SHARED}", "train.epochs=1", "train.seeds=[0]"]
-    out = run(load_config("graph_classify", name, changes), tmp_path / "r", CPU, [0])
+    out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", CPU, [0])
     assert out.runs[0]["test"] > 0.5
 
 

@@ -19,6 +19,7 @@ from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, collapse_warning
 from jbpool.clustering.run import METHODS, make_model, run
 from jbpool.clustering.starts import Starts
+from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
 from jbpool.engine.config import load_config
 from jbpool.engine.fit import TrainingError, fit
@@ -83,7 +84,7 @@ def test_list(tmp_path):
 def test_every_method_beats_chance(method, tmp_path):
     walks = {"deepwalk", "node2vec"}
     changes = [*SMALL, f"method.name={method}", f"dataset.num_nodes={150 if method in walks else 300}"]
-    config = load_config("node_cluster", None, changes)
+    config = load_config(NODE_CLUSTER, None, changes)
     out = run(config, tmp_path / "run", torch.device("cpu"))
     assert out.runs[0]["nmi"] > (0.1 if method == "diffpool" else 0.3)
     assert out.method == method
@@ -93,7 +94,7 @@ def test_every_method_beats_chance(method, tmp_path):
 def test_every_backbone_trains(backbone, tmp_path):
     changes = [*SMALL, f"model.backbone={backbone}", "model.layers=2", "model.hidden=16"]
     changes += ["train.epochs=20", "train.eval_every=5"]
-    out = run(load_config("node_cluster", None, changes), tmp_path / "run", torch.device("cpu"))
+    out = run(load_config(NODE_CLUSTER, None, changes), tmp_path / "run", torch.device("cpu"))
     assert [row["epoch"] for row in out.history] == [5, 10, 15, 20]
     assert out.history[-1]["loss"] < out.history[0]["loss"]
     assert out.runs[0]["epochs"] == 20
@@ -101,7 +102,7 @@ def test_every_backbone_trains(backbone, tmp_path):
 
 def test_seeds_are_repeatable_bit_for_bit(tmp_path):
     for name in ("one", "two"):
-        run(load_config("node_cluster", None, [*SMALL, "train.seeds=[0, 1]"]), tmp_path / name, torch.device("cpu"))
+        run(load_config(NODE_CLUSTER, None, [*SMALL, "train.seeds=[0, 1]"]), tmp_path / name, torch.device("cpu"))
     assert scores(tmp_path / "one") == scores(tmp_path / "two")
     assert scores(tmp_path / "one")[0] != scores(tmp_path / "one")[1]
     one, two = (torch.load(tmp_path / name / "model.pt", weights_only=True)["state"] for name in ("one", "two"))
@@ -121,7 +122,7 @@ def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkey
 
     monkeypatch.setattr(ClusterProblem, "finish", spy)
     monkeypatch.setattr("jbpool.clustering.starts.MAX_NODES", max_nodes)
-    config = load_config("node_cluster", None, [*SMALL, "train.restarts=4", "train.epochs=40"])
+    config = load_config(NODE_CLUSTER, None, [*SMALL, "train.restarts=4", "train.epochs=40"])
     out = run(config, tmp_path / "r", torch.device("cpu"))
     assert groups == {0: [1, 1, 1, 1], 600: [2, 2], 10_000: [4]}[max_nodes]
     assert out.runs[0]["loss"] == min(losses.values())
@@ -143,7 +144,7 @@ def test_starts_train_together_as_they_would_alone(backbone, method, weighted):
     graph = data.graph
     weight = symmetric_weights(graph) if weighted else None
     changes = [f"model.backbone={backbone}", f"method.name={method}", "model.layers=3", "model.mlp=[8]"]
-    config = load_config("node_cluster", None, changes)
+    config = load_config(NODE_CLUSTER, None, changes)
     torch.manual_seed(0)
     nets = [make_model(config, data.feat.shape[1], 3) for _ in range(3)]
     feat = nets[0].prepare(graph, data.feat, weight)
@@ -187,7 +188,7 @@ def test_kill_and_resume_equals_an_unbroken_run(tmp_path):
 
 def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkeypatch):
     monkeypatch.setattr("jbpool.engine.fit.CHECKPOINT_SECONDS", 0)
-    config, cpu = load_config("node_cluster", None, SMALL), torch.device("cpu")
+    config, cpu = load_config(NODE_CLUSTER, None, SMALL), torch.device("cpu")
     whole = run(config, tmp_path / "whole", cpu)
     with monkeypatch.context() as patch:
         patch.setattr("jbpool.clustering.run._Job.keep", lambda job: 1 / 0)
@@ -343,14 +344,14 @@ def test_a_loss_that_is_no_number_stops_before_the_step(pool):
     model = ClusterNet(4, lambda width: make_pool(pool, width, 2), layers=1, hidden=8)
     before = [parameter.clone() for parameter in model.parameters()]
     with pytest.raises(TrainingError, match=r"epoch 1 .*features hold NaN"):
-        fit(ClusterProblem(Starts([model], graph), feat, lambda assign: {}), load_config("node_cluster").train)
+        fit(ClusterProblem(Starts([model], graph), feat, lambda assign: {}), load_config(NODE_CLUSTER).train)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
 def test_patience_stops_early(tmp_path):
     """At the usual learning rate too: a loss that falls by less and less has stopped."""
     changes = [*SMALL, "train.epochs=5000", "train.patience=20"]
-    out = run(load_config("node_cluster", None, changes), tmp_path / "r", torch.device("cpu"))
+    out = run(load_config(NODE_CLUSTER, None, changes), tmp_path / "r", torch.device("cpu"))
     assert out.runs[0]["epochs"] < 2500
     assert out.runs[0]["nmi"] > 0.9
 
@@ -373,7 +374,7 @@ def test_collapse_is_told(balance, used, trained, words):
 
 
 def test_objectives_combine(tmp_path):
-    config = load_config("node_cluster", None, [*SMALL, "method.objective={cut: 1, balance: 0.5, modularity: 2}"])
+    config = load_config(NODE_CLUSTER, None, [*SMALL, "method.objective={cut: 1, balance: 0.5, modularity: 2}"])
     out = run(config, tmp_path / "r", torch.device("cpu"))
     last = out.history[-1]
     assert last["loss"] == pytest.approx(last["cut_loss"] + last["balance_loss"] + last["modularity_loss"], abs=1e-5)
@@ -400,7 +401,7 @@ def test_objectives_combine(tmp_path):
 def test_the_pools_have_the_same_capacity():
     counts = set()
     for name in POOLS:
-        model = make_model(load_config("node_cluster", "cora", [f"method.name={name}"]), 1433, 7)
+        model = make_model(load_config(NODE_CLUSTER, "cora", [f"method.name={name}"]), 1433, 7)
         counts.add(sum(parameter.numel() for parameter in model.parameters()))
     assert len(counts) == 1
 
@@ -410,7 +411,7 @@ def test_a_short_run_on_the_real_sets(name, tmp_path):
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
     changes = [f"dataset.root={SHARED}", "train.epochs=10", "train.seeds=[0]", "train.eval_every=5"]
-    out = run(load_config("node_cluster", name, changes), tmp_path / "r", torch.device("cpu"))
+    out = run(load_config(NODE_CLUSTER, name, changes), tmp_path / "r", torch.device("cpu"))
     assert out.history[-1]["loss"] < out.history[0]["loss"]
 
 

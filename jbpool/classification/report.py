@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,9 @@ import torch
 from torchmetrics.functional.classification import binary_roc
 
 from jbpool.atomic import write_text
-from jbpool.clustering.scores import confusion
-from jbpool.data import GraphData, load_graphs
-from jbpool.engine.config import load_config
-from jbpool.engine.run_folder import load_state
+from jbpool.data import GraphData
+from jbpool.engine.run_folder import load_state, read_results
+from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.page import number, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLASSIFICATION
@@ -25,16 +22,12 @@ METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "r
 RUN_KEYS = ("seed", "fold", "valid", "test", "test_balanced", "epochs", "best_epoch", "seconds", "seconds_per_step")
 
 
-def write_report(folder: Path) -> Path:
-    """Make ``report.html`` in a run folder."""
-    result = json.loads((folder / "result.json").read_text())
-    config = load_config("graph_classify", str(folder / "config.yaml"))
-    data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
-    with open(folder / "history.csv", newline="") as file:
-        history = list(csv.DictReader(file))
-    with np.load(folder / "assign.npz", allow_pickle=False) as stored:
+def write_report(folder: Path, data: GraphData) -> Path:
+    """Write ``report.html`` into a run folder; ``data`` is what was classified."""
+    result, history = read_results(folder)
+    with np.load(folder / "predictions.npz", allow_pickle=False) as stored:
         predictions = {key: torch.from_numpy(stored[key]) for key in stored}
-    pictures = load_state(folder / "finished.pt")["pictures"]
+    pictures = load_state(folder / "pictures.pt")["pictures"]
     path = folder / "report.html"
     write_text(path, page(result, data, history, predictions, pictures))
     return path
@@ -60,7 +53,8 @@ def page(
         f"{METRICS[data.metric]} on test graphs": number(result["mean"]["test"]),
         "on validation graphs": number(result["mean"]["valid"]),
     }
-    return render_page(f"{result['dataset']} classified with {result['method']}", lead, headline, result["notes"], parts)
+    title = f"{result['dataset']} classified with {result['method']}"
+    return render_page(title, lead, headline, result["notes"], parts)
 
 
 def _scores(result: dict[str, Any]) -> str:
@@ -88,7 +82,7 @@ def _curves(result: dict[str, Any], history: list[dict[str, str]]) -> str:
 
 
 def _confusion(data: GraphData, predictions: dict[str, torch.Tensor]) -> str:
-    counts = confusion(predictions["scores"].argmax(1), predictions["label"]).numpy()
+    counts = contingency(predictions["label"], predictions["scores"].argmax(1)).numpy()
     names = list(data.class_names or [f"class {i}" for i in range(counts.shape[0])])
     drawing = charts.heat_map(counts, names, names[: counts.shape[1]], "confusion matrix")
     return section("Classes (rows) and predictions (columns)", drawing, "Test graphs of all folds and seeds.")

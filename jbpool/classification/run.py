@@ -1,8 +1,8 @@
-"""The graph-classification task: data, network, seeds and folds, scores, run folder."""
+"""Graph classification: data, network, seeds and folds, scores, run folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,39 +13,27 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from jbpool.atomic import atomic_file
-from jbpool.checks import unknown_choices
-from jbpool.classification.norm import NORMS
-from jbpool.classification.problem import LOWER_IS_BETTER, ClassifyProblem, with_edge_sums
-from jbpool.clustering.network import CategoryEncoder, FeatureEncoder, GraphClassifier
+from jbpool.classification.config import ClassifyConfig
+from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
+from jbpool.classification.network import GraphClassifier
+from jbpool.classification.problem import ClassifyProblem
+from jbpool.classification.scores import LOWER_IS_BETTER, balanced_accuracy, score
 from jbpool.data import GraphData, load_graphs
-from jbpool.engine.config import ClassifyConfig
 from jbpool.engine.fit import Progress, fit
 from jbpool.engine.processes import barrier, rank, world_size
 from jbpool.engine.run_folder import RunFolder, save_state
-from jbpool.engine.strict import ConfigError
-from jbpool.nn.conv import BACKBONES
-from jbpool.nn.pools import POOLS, ClusterPool, PoolOptions, make_pool
-from jbpool.objectives import TRACES
+from jbpool.engine.schema import as_dict
+from jbpool.errors import ConfigError
+from jbpool.nn.cluster_pool import ClusterPool
+from jbpool.nn.pools import make_pool
 
-METHODS = (*POOLS, "none")
-READOUTS = ("mean", "sum", "max")
-PICTURED = 4            # test graphs in the report, of at most so many nodes:
+PICTURED = 4            # test graphs in the report, of at most this many nodes:
 PICTURED_NODES = 120
 
 
-def wrong_choices(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
-    """Key and problem of every choice that does not exist."""
-    yield from unknown_choices(
-        [
-            (BACKBONES, config.model.backbone, "model.backbone"),
-            (TRACES, config.method.sqrt, "method.sqrt"),
-            (NORMS, config.model.norm, "model.norm"),
-            (dict.fromkeys(("all", "last")), config.model.readout_of, "model.readout_of"),
-            (dict.fromkeys(METHODS), config.model.pool, "model.pool"),
-            *((dict.fromkeys(METHODS), name, "model.compare") for name in config.model.compare),
-            *((dict.fromkeys(READOUTS), name, "model.readout") for name in config.model.readout.split("+")),
-        ]
-    )
+def load_data(config: ClassifyConfig) -> GraphData:
+    """The dataset of a configuration, with edge features summed per node."""
+    return load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options).with_edge_sums()
 
 
 def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
@@ -56,41 +44,56 @@ def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
     return [max(2, round(mean_size * (ratio or 0.5) ** (level + 1))) for level in range(levels)]
 
 
-def make_model(config: ClassifyConfig, data: GraphData, train: Tensor, edge_columns: int = 0) -> GraphClassifier:
+def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> GraphClassifier:
     """The network of a configuration for these training graphs."""
     model = config.model
-    width = data.feat.shape[1] - edge_columns
     encoder: nn.Module
     if data.feat.is_floating_point():
-        encoder = FeatureEncoder(data.batch(train).feat[:, :width], model.hidden)
+        encoder = FeatureEncoder(data.batch(train).feat, model.hidden)
     else:
-        encoder = CategoryEncoder((data.feat[:, :width].amax(0) + 1).tolist(), model.hidden)
+        encoder = CategoryEncoder((data.feat.amax(0) + 1).tolist(), model.hidden)
     clusters = numbers_of_clusters(config, data.sizes[train].float().mean().item())
-
-    options = PoolOptions(sqrt=config.method.sqrt, cluster_sizes=config.method.cluster_sizes)
 
     def pool(num_clusters: int) -> ClusterPool | None:
         if model.pool == "none":
             return None
-        return make_pool(model.pool, model.hidden, num_clusters, model.mlp, options=options)
+        return make_pool(model.pool, model.hidden, num_clusters, model.mlp, options=config.method)
 
     return GraphClassifier(
         encoder, [pool(num_clusters) for num_clusters in clusters], data.num_classes,
-        backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta, edge_feats=edge_columns,
+        backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
+        edge_feats=0 if data.edge_sum is None else data.edge_sum.shape[1],
         readout=model.readout.split("+"), read_all=model.readout_of == "all", norm=model.norm, dropout=model.dropout,
     )  # fmt: skip
 
 
 def run(
-    config: ClassifyConfig, folder: Path, device: torch.device, folds: Sequence[int] | None = None, resume: bool = False
+    config: ClassifyConfig,
+    data: GraphData,
+    folder: Path,
+    device: torch.device,
+    resume: bool = False,
+    folds: Sequence[int] | None = None,
 ) -> RunFolder:
-    """Run a configuration into a folder; with ``resume``, what a killed run left there is not done again.
+    """Run a configuration into a folder.
 
-    ``folds``: which of them, for a quick look; by default all.
+    Parameters
+    ----------
+    config : ClassifyConfig
+        What to run.
+    data : GraphData
+        As returned by :func:`load_data`.
+    folder : Path
+        The run folder.
+    device : torch.device
+        Where to train.
+    resume : bool, default False
+        Continue the run in the folder; what is finished is not repeated.
+    folds : sequence of int, optional
+        Which folds to run; by default all.
     """
-    data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
     if data.metric == "acc" and data.num_classes < 2:
-        raise ConfigError(f"{data.name} has one class: there is nothing to tell apart.")
+        raise ConfigError(f"{data.name} has one class: there is nothing to classify.")
     if config.train.batch_size < world_size():
         raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
     if data.official_split is not None:
@@ -102,7 +105,7 @@ def run(
     for fold in folds:
         if not 0 <= fold < config.train.folds:
             raise ConfigError(f"--folds {fold}: there are train.folds={config.train.folds}, numbered from 0.")
-    out = RunFolder(folder, config.task, data.name, config.model.pool, config.as_dict())
+    out = RunFolder(folder, config.task, data.name, config.model.pool, as_dict(config), data.fingerprint)
     job = _Job(config, data, out, device)
     if resume:
         job.load()
@@ -111,10 +114,16 @@ def run(
         out.start()
         processes = f", {world_size()} processes" if world_size() > 1 else ""
         print(f"{data!r}\n{', '.join(job.methods)}; seeds {config.train.seeds}{processes}, into {folder}")
-    for method in job.methods:
-        for seed in config.train.seeds:
-            for fold in folds:
-                job.run_fold(method, seed, fold)
+    try:
+        for method in job.methods:
+            for seed in config.train.seeds:
+                for fold in folds:
+                    job.run_fold(method, seed, fold)
+    except KeyboardInterrupt:
+        if rank() == 0:
+            out.history += job.curve
+            out.save()                                      # readable as far as it got; --resume does not need it
+        raise
     return out
 
 
@@ -122,19 +131,17 @@ class _Job:
     """The folds of a run, one after another."""
 
     def __init__(self, config: ClassifyConfig, data: GraphData, out: RunFolder, device: torch.device):
-        self.config, self.out, self.device = config, out, device
-        self.data, self.edge_columns = with_edge_sums(data)
+        self.config, self.data, self.out, self.device = config, data, out, device
         self.methods = list(dict.fromkeys([config.model.pool, *config.model.compare]))
         self.predictions: list[dict[str, Any]] = []         # of the test graphs, one entry per finished fold
-        self.pictures: list[dict[str, Tensor]] = []
         self.best_valid: float | None = None
         self.unfinished: dict[str, Any] = {}
+        self.curve: list[dict[str, Any]] = []               # of the fold that is being trained
 
     def load(self) -> None:
         state = self.out.finished()
         if state:
-            self.predictions, self.pictures = state["predictions"], state["pictures"]
-            self.best_valid = state["best_valid"]
+            self.predictions, self.best_valid = state["predictions"], state["best_valid"]
         self.unfinished = self.out.unfinished()
 
     def run_fold(self, method: str, seed: int, fold: int) -> None:
@@ -145,8 +152,8 @@ class _Job:
         config = replace(self.config, model=replace(self.config.model, pool=method))
         split = self.data.split(fold, config.train.folds)
         torch.manual_seed(1_000_003 * seed + fold)
-        model = make_model(config, self.data, split.train, self.edge_columns).to(self.device)
-        problem = ClassifyProblem(model, self.data, split, config, seed, self.device, self.edge_columns)
+        model = make_model(config, self.data, split.train).to(self.device)
+        problem = ClassifyProblem(model, self.data, split, config, seed, self.device)
         where = {"method": method, "seed": seed, "fold": fold}
         resume = None
         if {key: self.unfinished.get(key) for key in where} == where:
@@ -155,6 +162,7 @@ class _Job:
         with tqdm(total=config.train.epochs, desc=name, leave=False, mininterval=0.5, disable=rank() > 0) as bar:
 
             def report(progress: Progress, row: dict[str, Any]) -> None:
+                self.curve = [{**where, **row} for row in progress.history]
                 bar.update(progress.epoch - bar.n)
                 shown = {key: f"{row[key]:.3f}" for key in ("loss", "pool_loss", "valid")}
                 bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
@@ -167,19 +175,20 @@ class _Job:
         scores, label = problem.predict(split.test), self.data.label[split.test]       # the one look at the test graphs
         found = {
             "seed": seed, "fold": fold, "metric": self.data.metric, "valid": problem.best["valid"],
-            "test": problem.metric(scores, label), "epochs": progress.epoch, "best_epoch": progress.best_epoch,
+            "test": score(self.data, scores, label), "epochs": progress.epoch, "best_epoch": progress.best_epoch,
             "seconds": progress.seconds, "seconds_per_step": progress.seconds_per_step,
         }  # fmt: skip
         if self.data.metric == "acc":
-            found["test_balanced"] = problem.balanced_accuracy(scores, label)
+            found["test_balanced"] = balanced_accuracy(self.data, scores, label)
         runs.append(found)
         self.out.history += [{**where, **row} for row in progress.history]
+        self.curve = []
         self.predictions.append({**where, "graph": split.test, "label": label, "scores": scores})
         if rank() > 0:
             return
         self._keep_best(problem, method, found["valid"], split.test)
         self._save_predictions()                            # before the fold counts as finished
-        self.out.keep(predictions=self.predictions, pictures=self.pictures, best_valid=self.best_valid)
+        self.out.keep(predictions=self.predictions, best_valid=self.best_valid)
         print(f"{name}: valid {found['valid']:.3f}, test {found['test']:.3f}, {progress.epoch} epochs")
 
     def _keep_best(self, problem: ClassifyProblem, method: str, valid: float, test: Tensor) -> None:
@@ -193,10 +202,10 @@ class _Job:
         state = {key: value.cpu() for key, value in problem.model.state_dict().items()}
         save_state(self.out.path / "model.pt", {"state": state, "train": problem.split.train})
         small = test[self.data.sizes[test] <= PICTURED_NODES]
-        self.pictures = problem.clusters(small[:PICTURED].tolist())
+        save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(small[:PICTURED].tolist())})
 
     def _save_predictions(self) -> None:
-        """``assign.npz``: for every fold and test graph its label and scores."""
+        """``predictions.npz``: for every fold and test graph its label and scores."""
         ours = [entry for entry in self.predictions if entry["method"] == self.out.method]
         if not ours:
             return
@@ -205,5 +214,5 @@ class _Job:
             columns[key] = torch.cat([entry[key] for entry in ours])
         for key in ("seed", "fold"):
             columns[key] = np.concatenate([np.full(len(entry["graph"]), entry[key]) for entry in ours])
-        with atomic_file(self.out.path / "assign.npz") as file:
+        with atomic_file(self.out.path / "predictions.npz") as file:
             np.savez_compressed(file, **columns)

@@ -11,11 +11,12 @@ import torch
 from jbpool.clustering.run import load_data, make_model
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import load_state, write_assign_csv
-from jbpool.engine.strict import ConfigError
+from jbpool.engine.task import Task
+from jbpool.errors import ConfigError
 from jbpool.nn.pools import POOLS
 
 
-def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
+def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
     """Assign the nodes of the dataset that ``changes`` name: ``assign.csv`` with id, cluster, confidence."""
     if not (run_dir / "model.pt").is_file():
         raise ConfigError(f"{run_dir} has no model.pt: give the folder of a finished run of {', '.join(POOLS)}.")
@@ -25,11 +26,11 @@ def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.devi
     path = out / "assign.csv"
     if path.exists():
         raise ConfigError(f"{path} is there already: choose another --out.")
-    before = load_config("node_cluster", str(run_dir / "config.yaml")).dataset
+    before = load_config(task, str(run_dir / "config.yaml")).dataset
     given = {change.partition("=")[0] for change in changes}
     if "labels" in before.options and not given & {"dataset.labels", "dataset.name"}:
         changes = [*changes, "dataset.labels=null"]             # those of the new graph are not needed, nor known
-    config = load_config("node_cluster", str(run_dir / "config.yaml"), changes)
+    config = load_config(task, str(run_dir / "config.yaml"), changes)
     stored = load_state(run_dir / "model.pt")
     data = load_data(config)
     if data.made_feat:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,11 @@ import numpy as np
 import torch
 
 from jbpool.atomic import write_text
-from jbpool.clustering.run import load_data
-from jbpool.clustering.scores import confusion
 from jbpool.data import NodeData
-from jbpool.engine.config import load_config
+from jbpool.engine.run_folder import read_results
 from jbpool.ops.adjacency import propagate, smooth
 from jbpool.ops.coarsen import normalized_off_diagonal
+from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.page import number, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLUSTERING
@@ -29,13 +26,9 @@ NAMES = {
 }  # fmt: skip
 
 
-def write_report(folder: Path, data: NodeData | None = None) -> Path:
-    """Make ``report.html`` in a run folder; ``data`` are those of the run, if they are at hand."""
-    result = json.loads((folder / "result.json").read_text())
-    if data is None:
-        data = load_data(load_config("node_cluster", str(folder / "config.yaml")))
-    with open(folder / "history.csv", newline="") as file:
-        history = list(csv.DictReader(file))
+def write_report(folder: Path, data: NodeData) -> Path:
+    """Write ``report.html`` into a run folder; ``data`` is what was clustered."""
+    result, history = read_results(folder)
     with np.load(folder / "assign.npz", allow_pickle=False) as stored:
         clusters, seeds = stored["cluster"], stored["seeds"].tolist()
     path = folder / "report.html"
@@ -99,7 +92,7 @@ def _sizes(data: NodeData, cluster: torch.Tensor) -> str:
 
 
 def _confusion(data: NodeData, cluster: torch.Tensor, names: list[int]) -> str:
-    table = confusion(cluster, data.label).numpy()      # type: ignore[arg-type]
+    table = contingency(data.label, cluster).numpy()      # type: ignore[arg-type]
     order = np.argsort(-(table / np.maximum(table.sum(0), 1)).argmax(0), kind="stable")[::-1]     # near the diagonal
     classes = list(data.class_names or [f"class {i}" for i in range(table.shape[0])])
     columns = [str(names[i]) for i in order]

@@ -1,9 +1,8 @@
-"""The node-clustering task: data, method, seeds and restarts, scores, run folder."""
+"""Node clustering: data, method, seeds and restarts, scores, run folder."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,50 +12,22 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 from tqdm import tqdm
 
-from jbpool.checks import unknown_choices
+from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, collapse_warning
 from jbpool.clustering.scores import graph_scores, label_scores
 from jbpool.clustering.starts import Starts, starts_at_once
-from jbpool.data import NODE_SETS, NodeData, load_nodes, wrong_options
-from jbpool.engine.config import Config
+from jbpool.data import NodeData, load_nodes
 from jbpool.engine.fit import Progress, fit
 from jbpool.engine.run_folder import RunFolder, save_state, write_assign_csv
-from jbpool.engine.strict import ConfigError
-from jbpool.nn.conv import BACKBONES
-from jbpool.nn.pools import POOLS, ClusterPool, PoolOptions, make_pool
-from jbpool.nn.terms import TERMS
-from jbpool.objectives import TRACES
-
-METHODS = (*POOLS, *EMBEDDINGS)
+from jbpool.engine.schema import as_dict
+from jbpool.errors import ConfigError
+from jbpool.nn.cluster_pool import ClusterPool
+from jbpool.nn.pools import POOLS, make_pool
 
 
-def wrong_choices(config: Config) -> Iterator[tuple[str, str]]:
-    """Key and problem of every choice that does not exist, or does not go with another."""
-    dataset, method = config.dataset, config.method
-    yield from unknown_choices(
-        [
-            ({**BACKBONES, "sgc": None}, config.model.backbone, "model.backbone"),
-            (dict.fromkeys(METHODS), method.name, "method.name"),
-            (TRACES, method.sqrt, "method.sqrt"),
-            (NODE_SETS, dataset.name, "dataset.name"),
-            *((TERMS, name, "method.objective") for name in method.objective or ()),
-        ]
-    )
-    if dataset.name in NODE_SETS:
-        yield from wrong_options(NODE_SETS[dataset.name], dataset.name, dataset.options)
-    if method.objective is not None and method.name in EMBEDDINGS:
-        yield "method.objective", f"method.objective is for the pools ({', '.join(POOLS)}), not for {method.name}"
-    if method.objective == {}:
-        yield "method.objective", f"method.objective names no loss: choose some of {', '.join(TERMS)}"
-    terms = method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
-    if method.cluster_sizes is not None and "balance" not in terms:
-        problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
-        yield "method.cluster_sizes", problem
-
-
-def number_of_clusters(config: Config, data: NodeData) -> int:
+def number_of_clusters(config: ClusterConfig, data: NodeData) -> int:
     """K: as configured, else the number of classes."""
     found = data.num_classes
     if config.method.num_clusters is not None:
@@ -70,35 +41,43 @@ def number_of_clusters(config: Config, data: NodeData) -> int:
     return found
 
 
-def make_model(config: Config, in_feats: int, num_clusters: int) -> ClusterNet:
+def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> ClusterNet:
     """The network of a configuration."""
     method, model = config.method, config.model
 
-    options = PoolOptions(sqrt=method.sqrt, cluster_sizes=method.cluster_sizes)
-
     def pool(width: int) -> ClusterPool:
-        return make_pool(method.name, width, num_clusters, model.mlp, options=options, objective=method.objective)
+        return make_pool(method.name, width, num_clusters, model.mlp, options=method, objective=method.objective)
 
     return ClusterNet(
         in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta
     )
 
 
-def load_data(config: Config) -> NodeData:
+def load_data(config: ClusterConfig) -> NodeData:
     """The dataset of a configuration."""
     return load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
 
 
 def run(
-    config: Config, folder: Path, device: torch.device, resume: bool = False, data: NodeData | None = None
+    config: ClusterConfig, data: NodeData, folder: Path, device: torch.device, resume: bool = False
 ) -> RunFolder:
-    """Run a configuration into a folder; with ``resume``, what a killed run left there is not done again.
+    """Run a configuration into a folder.
 
-    ``data`` is what :func:`load_data` gives, if it is at hand.
+    Parameters
+    ----------
+    config : ClusterConfig
+        What to run.
+    data : NodeData
+        As returned by :func:`load_data`.
+    folder : Path
+        The run folder.
+    device : torch.device
+        Where to train.
+    resume : bool, default False
+        Continue the run in the folder; what is finished is not repeated.
     """
-    data = load_data(config) if data is None else data
     num_clusters = number_of_clusters(config, data)
-    out = RunFolder(folder, config.task, data.name, config.method.name, config.as_dict(), data.fingerprint)
+    out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint)
     job = _Job(config, data, num_clusters, out, device)
     if resume:
         job.load()
@@ -115,7 +94,7 @@ def run(
 class _Job:
     """The seeds of a run, one after another."""
 
-    def __init__(self, config: Config, data: NodeData, num_clusters: int, out: RunFolder, device: torch.device):
+    def __init__(self, config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFolder, device: torch.device):
         self.config, self.data, self.num_clusters, self.out, self.device = config, data, num_clusters, out, device
         self.clusters: dict[int, Tensor] = {}
         self.confidence: dict[int, Tensor] = {}

@@ -11,16 +11,12 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torchmetrics.functional.clustering import adjusted_rand_score, normalized_mutual_info_score
 
-
-def confusion(cluster: Tensor, label: Tensor) -> Tensor:
-    """How many nodes of each class (row) are in each cluster (column)."""
-    rows, columns = int(label.max()) + 1, int(cluster.max()) + 1
-    return (label * columns + cluster).bincount(minlength=rows * columns).view(rows, columns)
+from jbpool.ops.contingency import contingency
 
 
 def accuracy(cluster: Tensor, label: Tensor) -> float:
     """Share of nodes in the cluster matched to their class, for the best one-to-one matching (Kuhn-Munkres)."""
-    table = confusion(cluster, label)
+    table = contingency(label, cluster)
     rows, columns = linear_sum_assignment(table.numpy(), maximize=True)
     return table[rows, columns].sum().item() / len(label)
 

@@ -15,17 +15,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from jbpool.checks import lookup
-from jbpool.data import bins, citation, files, ogb_mol, synthetic, tu
+from jbpool.checks import convert, lookup, readable
+from jbpool.data import bins, citation, files, npz, ogb_mol, synthetic, tu
 from jbpool.data.sources import find
 from jbpool.data.types import GraphBatch, GraphData, NodeData, Split
-from jbpool.engine.strict import convert, readable
-from jbpool.errors import DataError
+from jbpool.errors import DataError, JBPoolError
 
 __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_graphs", "load_nodes"]
 
 NODE_SETS: dict[str, Callable[..., NodeData]] = {
     **{name: partial(citation.load_citation, name) for name in citation.PUBLISHED},
+    **{name: partial(npz.load_npz_set, name) for name in npz.SETS},
+    "npz": npz.load_npz_file,
     "sbm": synthetic.sbm,
     **{name: partial(synthetic.simulated, name) for name in synthetic.SIMULATED},
     "file": files.load_node_files,
@@ -39,7 +40,8 @@ def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> Nod
 
     Parameters
     ----------
-    name : cora, citeseer, pubmed, dblp; sbm; cora-sim and so on; or file.
+    name : cora, citeseer, pubmed, dblp; amazon-photo, amazon-computers, coauthor-cs, coauthor-physics, cora-ml, acm;
+        sbm; cora-sim and so on; npz or file.
     root : a folder to look for files in before the other data roots.
     options : of the generator (:func:`jbpool.data.synthetic.sbm`) or of the user's files
         (:func:`jbpool.data.files.load_node_files`).
@@ -55,19 +57,16 @@ def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> Gr
     name : a TU set (PROTEINS, NCI1, ...), an ``ogbg-mol*`` set, motifs, or file.
     root, options : as for :func:`load_nodes`.
     """
+    return _call(_graph_loader(name, root), name, root, options)
+
+
+def _graph_loader(name: str, root: str | Path | None) -> Callable[..., GraphData]:
     if name in OTHER_GRAPHS:
-        loader = OTHER_GRAPHS[name]
-    elif name in tu.KNOWN or _is_tu_on_disk(name, root):
-        loader = partial(tu.load_tu, name)
-    else:
-        molecules = ogb_mol.catalogue()
-        known = dict.fromkeys([*tu.KNOWN, *molecules, *OTHER_GRAPHS])
-        same = next((other for other in known if other.lower() == str(name).lower() and other != name), None)
-        if same is not None:
-            raise ValueError(f"dataset.name={name!r} is unknown. Did you mean {same!r}? (Names are case-sensitive.)")
-        lookup(known, name, "dataset.name")
-        loader = partial(ogb_mol.load_ogb, name)
-    return _call(loader, name, root, options)
+        return OTHER_GRAPHS[name]
+    if name in tu.KNOWN or _is_tu_on_disk(name, root):
+        return partial(tu.load_tu, name)
+    lookup(dict.fromkeys([*tu.KNOWN, *ogb_mol.catalogue(), *OTHER_GRAPHS]), name, "dataset.name")
+    return partial(ogb_mol.load_ogb, name)
 
 
 def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
@@ -76,8 +75,28 @@ def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
     return plain and any(find(place, root) for place in (f"TU/{name}.zip", f"TU/{name}/{name}_A.txt"))
 
 
-def wrong_options(loader: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of every option that a dataset does not have, or that is not of the right kind."""
+def node_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Key and problem of a name or options that :func:`load_nodes` would refuse."""
+    try:
+        loader = lookup(NODE_SETS, name, "dataset.name")
+    except JBPoolError as error:
+        yield "dataset.name", str(error)
+    else:
+        yield from _wrong_options(loader, name, options)
+
+
+def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Key and problem of a name or options that :func:`load_graphs` would refuse."""
+    try:
+        loader = _graph_loader(name, root)
+    except JBPoolError as error:
+        yield "dataset.name", str(error)
+    else:
+        yield from _wrong_options(loader, name, options)
+
+
+def _wrong_options(loader: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Key and problem of every option that a dataset does not have, or whose value has the wrong type."""
     hints = get_type_hints(getattr(loader, "func", loader))             # of what a partial stands for
     accepted = {option: None for option in inspect.signature(loader).parameters if option not in ("root", "name")}
     for option, value in options.items():
@@ -87,13 +106,13 @@ def wrong_options(loader: Callable, name: str, options: dict[str, Any]) -> Itera
             convert(value, hints[option])
         except TypeError:
             yield key, f"{key}={value!r} should be {readable(hints[option])}"
-        except ValueError as error:
+        except JBPoolError as error:
             yield key, str(error)
 
 
 def _call(loader: Callable, name: str, root: str | Path | None, options: dict[str, Any]) -> Any:
-    problems = [problem for _, problem in wrong_options(loader, name, options)]
+    problems = [problem for _, problem in _wrong_options(loader, name, options)]
     if problems:
-        raise ValueError("\n".join(problems))
+        raise DataError("\n".join(problems))
     takes_root = "root" in inspect.signature(loader).parameters
     return loader(root=root, **options) if takes_root else loader(**options)

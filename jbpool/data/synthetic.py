@@ -15,6 +15,7 @@ import torch
 from jbpool.checks import check_cluster_sizes, check_count, check_fraction
 from jbpool.data.citation import PUBLISHED
 from jbpool.data.types import GraphData, NodeData, row_normalized, to_csr_tensor, undirected
+from jbpool.errors import DataError
 
 # Words per paper, measured on the real sets.
 _WORDS = {"cora": 18.2, "citeseer": 31.7, "pubmed": 50.1, "dblp": 5.2}
@@ -51,11 +52,11 @@ def sbm(
         if value != 1:
             check_fraction(value, what)
     if not (isinstance(avg_degree, (int, float)) and avg_degree >= 0 and isinstance(words, (int, float)) and words > 0):
-        raise ValueError(f"avg_degree={avg_degree!r} and words={words!r}: give numbers above 0.")
+        raise DataError(f"avg_degree={avg_degree!r} and words={words!r}: give numbers above 0.")
     equal = [1 / num_clusters] * num_clusters
     share = check_cluster_sizes(equal if cluster_sizes is None else cluster_sizes, num_clusters).numpy()
     if num_nodes < num_clusters:
-        raise ValueError(f"num_nodes={num_nodes} is less than num_clusters={num_clusters}.")
+        raise DataError(f"num_nodes={num_nodes} is less than num_clusters={num_clusters}.")
     rng = np.random.default_rng(seed)
     label = rng.permutation(np.repeat(np.arange(num_clusters), _shares_to_counts(share, num_nodes)))
     source, target = _block_edges(rng, label, round(num_nodes * avg_degree / 2), mixing)
@@ -105,7 +106,7 @@ def _block_edges(
     num_nodes = len(label)
     sizes = np.bincount(label)
     if count > num_nodes * (num_nodes - 1) // 4 or (1 - mixing) * count > (sizes * (sizes - 1)).sum() / 4:
-        raise ValueError(f"{count} edges are too many for clusters of these sizes; lower avg_degree or raise mixing.")
+        raise DataError(f"{count} edges are too many for clusters of these sizes; lower avg_degree or raise mixing.")
     propensity = rng.random(num_nodes) ** -0.4                      # Pareto with exponent 2.5: few hubs, many leaves
     by_cluster = np.argsort(label, kind="stable")
     weight = np.cumsum(propensity[by_cluster])
@@ -131,7 +132,7 @@ def _block_edges(
         if len(codes) >= count:
             break
     else:
-        raise ValueError("the clusters are too small for so many edges inside; lower avg_degree or raise mixing.")
+        raise DataError("the clusters are too small for so many edges inside; lower avg_degree or raise mixing.")
     return undirected(*np.divmod(codes[:count], num_nodes), num_nodes)
 
 

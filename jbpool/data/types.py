@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from typing import NamedTuple
@@ -17,6 +17,7 @@ import torch
 from dgl import DGLGraph
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
+from torch.nn import functional
 
 from jbpool.errors import DataError
 
@@ -61,12 +62,17 @@ class NodeData:
         feat: tuple[Tensor, ...] = () if self.made_feat else (self.feat,)
         if feat and self.feat.layout == torch.sparse_csr:
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
-        digest = hashlib.sha256()
-        for tensor in (*self.graph.edges(), self.edge_weight, *feat):
-            if tensor is not None:
-                digest.update(str(tuple(tensor.shape)).encode())
-                digest.update(tensor.contiguous().numpy().data)
-        return digest.hexdigest()
+        return _hash(*self.graph.edges(), self.edge_weight, *feat)
+
+
+def _hash(*tensors: Tensor | None) -> str:
+    """SHA-256 over the shapes and values of tensors."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        if tensor is not None:
+            digest.update(str(tuple(tensor.shape)).encode())
+            digest.update(tensor.contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 class Split(NamedTuple):
@@ -85,6 +91,7 @@ class GraphBatch(NamedTuple):
     label: Tensor                           # (B,) or (B, T)
     edge_feat: Tensor | None                # (E, D_e)
     edge_weight: Tensor | None              # (E,)
+    edge_sum: Tensor | None                 # (N, D_s)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +113,7 @@ class GraphData:
     metric: str = "acc"
     edge_feat: Tensor | None = None         # (E, D_e)
     edge_weight: Tensor | None = None       # (E,)
+    edge_sum: Tensor | None = None          # (N, D_s) for each node the sum of the features of its edges
     official_split: Split | None = None
     class_names: Sequence[str] | None = None
 
@@ -144,7 +152,25 @@ class GraphData:
             self.label[index],
             None if self.edge_feat is None else self.edge_feat[edges],
             None if self.edge_weight is None else self.edge_weight[edges],
+            None if self.edge_sum is None else self.edge_sum[nodes],
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same graphs, weights, features and labels."""
+        edges = self.num_edges, self.source, self.target, self.edge_feat, self.edge_weight, self.edge_sum
+        return _hash(self.sizes, self.feat, self.label, *edges)
+
+    def with_edge_sums(self) -> GraphData:
+        """The same graphs with ``edge_sum`` in place of ``edge_feat``; categories are counted."""
+        if self.edge_feat is None:
+            return self
+        edge_feat = self.edge_feat
+        if not edge_feat.is_floating_point():
+            edge_feat = torch.cat([functional.one_hot(column) for column in edge_feat.unbind(1)], dim=1)
+        target = self.target + self._first_node.repeat_interleave(self.num_edges)
+        sums = torch.zeros(len(self.feat), edge_feat.shape[1]).index_add_(0, target, edge_feat.float())
+        return replace(self, edge_feat=None, edge_sum=sums)
 
     def split(self, fold: int = 0, folds: int = 10, seed: int = 0) -> Split:
         """Train, valid and test graphs of one fold; the official split where the dataset has one.
@@ -156,7 +182,7 @@ class GraphData:
             return self.official_split
         whole = all(isinstance(value, Integral) and not isinstance(value, bool) for value in (fold, folds))
         if not (whole and folds >= 2 and 0 <= fold < folds):
-            raise ValueError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")
+            raise DataError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")
         label = self.label.numpy()
         counts = np.bincount(label, minlength=self.num_classes)
         left = counts - -(-counts // max(folds, 1))             # what the largest test fold leaves of each class

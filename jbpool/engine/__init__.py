@@ -1,0 +1,1 @@
+"""What both tasks need to run: configurations, training loop, processes, run folder."""

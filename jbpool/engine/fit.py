@@ -12,13 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jbpool.engine.config import EpochsConfig, TrainConfig
+from jbpool.engine.processes import mean_gradients
+from jbpool.engine.task import TrainConfig
+from jbpool.errors import TrainingError
 
 CHECKPOINT_SECONDS = 0.5        # at least so long between two checkpoints
-
-
-class TrainingError(RuntimeError):
-    """A loss that is no number: training cannot go on."""
 
 
 class Problem(ABC):
@@ -72,7 +70,7 @@ class Progress:
 
 def fit(
     problem: Problem,
-    config: TrainConfig | EpochsConfig,
+    config: TrainConfig,
     *,
     weight_decay: float = 0.0,
     report: Callable[[Progress, dict[str, Any]], None] = lambda progress, row: None,
@@ -105,6 +103,7 @@ def fit(
             loss = problem.loss(batch)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
+            mean_gradients(model.parameters())
             if not math.isfinite(problem.value(loss)):
                 raise TrainingError(f"the loss is not a number at epoch {progress.epoch + 1} {problem.diagnosis()}.")
             optimiser.step()

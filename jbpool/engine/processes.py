@@ -1,16 +1,35 @@
-"""Several processes of one run, as ``torchrun`` starts them; with a single process everything here does nothing."""
+"""Several processes of one run, as started by ``torchrun``. With a single process nothing here has an effect."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+
+from jbpool.errors import ProcessError
+
+
+@contextmanager
+def _collective() -> Iterator[None]:
+    """Operations between processes fail with a RuntimeError of the backend: another process is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ProcessError("another process of this run has died; --resume continues from the checkpoint.") from error
+
+
+def local_device(device: torch.device) -> torch.device:
+    """The GPU of this process where there are several, made the current one."""
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    return device
 
 
 @contextmanager
@@ -36,35 +55,51 @@ def rank() -> int:
 
 def barrier() -> None:
     if world_size() > 1:
-        distributed.barrier()
+        with _collective():
+            distributed.barrier()
 
 
 def mean_over_processes(value: Tensor) -> float:
     """The mean of a scalar over all processes, the same number in each."""
-    value = value.detach().clone()
+    return _all_reduce(value.detach()).item() / world_size()
+
+
+def mean_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace every gradient by its mean over the processes, in one operation."""
+    if world_size() == 1:
+        return
+    parameters = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in parameters:
+        if parameter.grad is None:                          # the operation needs the same sizes in every process
+            parameter.grad = torch.zeros_like(parameter)
+    grads = [cast(Tensor, parameter.grad) for parameter in parameters]
+    mean = _all_reduce(torch.cat([grad.flatten() for grad in grads])) / world_size()
+    for grad, part in zip(grads, mean.split([grad.numel() for grad in grads]), strict=True):
+        grad.copy_(part.view_as(grad))
+
+
+def _all_reduce(value: Tensor) -> Tensor:
+    total = value.clone()
     if world_size() > 1:
-        distributed.all_reduce(value)
-    return value.item() / world_size()
+        with _collective():
+            distributed.all_reduce(total)
+    return total
 
 
 def sum_over_processes(value: Tensor) -> Tensor:
-    """The sum of a tensor over all processes; so is its gradient."""
+    """The sum of a tensor over all processes, with its gradient."""
     return _Sum.apply(value)
 
 
 class _Sum(Function):
     @staticmethod
     def forward(ctx, value):
-        total = value.clone()
-        distributed.all_reduce(total)
-        return total
+        return _all_reduce(value)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        total = grad.clone()
-        distributed.all_reduce(total)
-        return total
+        return _all_reduce(grad)
 
 
 def gather(value: Any) -> list[Any]:
@@ -72,5 +107,6 @@ def gather(value: Any) -> list[Any]:
     if world_size() == 1:
         return [value]
     values: list[Any] = [None] * world_size()
-    distributed.all_gather_object(values, value)
+    with _collective():
+        distributed.all_gather_object(values, value)
     return values

@@ -1,4 +1,4 @@
-"""The run folder: config.yaml, result.json, history.csv, model.pt, assign.npz and .csv, each replaced in one step."""
+"""The run folder: config.yaml, result.json, history.csv, model.pt and the results of the task, written atomically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import yaml
 from torch import Tensor
 
 from jbpool.atomic import atomic_file, write_text
-from jbpool.engine.strict import ConfigError
+from jbpool.errors import RunFolderError
 
 PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
 
@@ -59,7 +59,7 @@ class RunFolder:
     dataset: str
     method: str
     config: dict[str, Any]
-    data: str = ""                      # fingerprint of the data, so that --resume can tell whether they have changed
+    fingerprint: str = ""               # of the data, so that --resume can tell whether they have changed
     runs: list[dict[str, Any]] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -117,21 +117,21 @@ class RunFolder:
                 for key in sorted(before[section].keys() | now[section].keys())
                 if before[section].get(key) != now[section].get(key)
             ]
-            raise ConfigError(
+            raise RunFolderError(
                 f"{self.path} was run with another configuration ({', '.join(other)}): resume with its config.yaml."
             )
-        if state.get("data", self.data) != self.data:
-            raise ConfigError(f"the data have changed since {self.path} was begun: start anew with another --out.")
+        if state["fingerprint"] != self.fingerprint:
+            raise RunFolderError(f"the data have changed since {self.path} was started: choose another --out.")
         return state
 
     def checkpoint(self, **state: Any) -> None:
         """Keep where the current run is."""
-        save_state(self.path / "checkpoint.pt", {"config": self.config, "data": self.data, **state})
+        save_state(self.path / "checkpoint.pt", {"config": self.config, "fingerprint": self.fingerprint, **state})
 
     def keep(self, **state: Any) -> None:
         """Keep the runs so far, with what else the task needs of them, and write the readable files."""
         own = {"runs": self.runs, "history": self.history, "notes": self.notes, "compared": self.compared}
-        save_state(self.path / "finished.pt", {"config": self.config, "data": self.data, **own, **state})
+        save_state(self.path / "finished.pt", {"config": self.config, "fingerprint": self.fingerprint, **own, **state})
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
         self.save()
 
@@ -169,7 +169,7 @@ def load_state(path: Path) -> dict[str, Any]:
     try:
         return torch.load(path, weights_only=True, map_location="cpu")
     except (RuntimeError, EOFError, OSError, UnpicklingError) as error:
-        raise ConfigError(f"{path} cannot be read ({str(error).splitlines()[0]}): start anew.") from None
+        raise RunFolderError(f"{path} cannot be read ({str(error).splitlines()[0]}): choose another --out.") from None
 
 
 def write_assign_csv(path: Path, ids: np.ndarray, cluster: Tensor, confidence: Tensor) -> None:
@@ -189,3 +189,9 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """``result.json`` and the rows of ``history.csv``."""
+    with open(folder / "history.csv", newline="") as file:
+        return json.loads((folder / "result.json").read_text()), list(csv.DictReader(file))

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from jbpool.checks import check_count, check_fraction, check_positive, lookup
+from jbpool.errors import JBPoolError
 from jbpool.nn.heads import HEADS, CosineHead, spread_rows
 from jbpool.nn.partition import Partition
 from jbpool.nn.terms import TERMS
@@ -141,7 +142,7 @@ class ClusterPool(nn.Module):
         """
         head = self.mlp[-1]
         if not isinstance(head, CosineHead):
-            raise ValueError("init_prototypes: a linear head has no prototypes; build the pool with head='cosine'.")
+            raise JBPoolError("init_prototypes: a linear head has no prototypes; build the pool with head='cosine'.")
         for layer in list(self.mlp)[:-1]:
             if not isinstance(layer, nn.Dropout):
                 feat = layer(feat)

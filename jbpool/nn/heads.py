@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from jbpool.checks import check_positive
+from jbpool.errors import JBPoolError
 from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.precision import at_least_float32, full_precision
 
@@ -75,7 +76,7 @@ def spread_rows(feat: Tensor, count: int, generator: Generator | None = None) ->
     rows = unit_rows(feat)
     usable = (rows != 0).any(dim=1)                                                 # (N,)
     if not bool(usable.any()):
-        raise ValueError(f"feat has {len(rows)} rows, all zero: prototypes need at least one row that is not.")
+        raise JBPoolError(f"feat has {len(rows)} rows, all zero: prototypes need at least one row that is not.")
     chance = usable.to(rows.dtype)
     cosine = torch.full_like(chance, -1)                                            # (N,)  to the closest row drawn
     chosen: list[Tensor] = []

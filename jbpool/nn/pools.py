@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from jbpool import objectives
-from jbpool.checks import check_cluster_sizes, check_flag, check_real, lookup
+from jbpool.checks import check_cluster_sizes, check_flag, check_positive, check_real, lookup, unknown_choices
+from jbpool.errors import JBPoolError
 from jbpool.nn.cluster_pool import ClusterPool, Pooled
+from jbpool.nn.heads import HEADS
 from jbpool.nn.partition import Partition
 from jbpool.nn.terms import TERMS
 
@@ -138,7 +140,7 @@ class CombinedPool(JBPool):
     def __init__(self, *args, objective: Mapping[str, float], smooth_scores: bool = False, **kwargs):
         super().__init__(*args, **kwargs)
         if not objective:
-            raise ValueError(f"objective={objective!r}: name at least one loss, such as {{'cut': 1, 'balance': 1}}.")
+            raise JBPoolError(f"objective={objective!r}: name at least one loss, such as {{'cut': 1, 'balance': 1}}.")
         for name in objective:
             lookup(TERMS, name, "objective")
         self.terms = tuple(objective)
@@ -160,6 +162,20 @@ class PoolOptions:
     cluster_sizes: list[float] | None = None        # balance term: known proportions of the clusters
     head: str = "linear"                            # last layer: linear, or cosine (bounded logits)
     temperature: float = 0.2                        # of the cosine head
+
+
+def option_problems(options: PoolOptions) -> Iterator[tuple[str, str]]:
+    """Option and problem of every value that no pool accepts."""
+    yield from unknown_choices([(objectives.TRACES, options.sqrt, "sqrt"), (HEADS, options.head, "head")])
+    try:
+        check_positive(options.temperature, "temperature")
+    except JBPoolError as error:
+        yield "temperature", str(error)
+    try:
+        if options.cluster_sizes is not None:
+            check_cluster_sizes(options.cluster_sizes, len(options.cluster_sizes))
+    except JBPoolError as error:
+        yield "cluster_sizes", str(error)
 
 
 class PoolEntry(NamedTuple):

@@ -1,0 +1,1 @@
+"""Arithmetic without a model: per-graph reductions, matrix roots, sparse products, coarsening."""

@@ -32,9 +32,7 @@ def trace_sqrt(gram: Tensor) -> Tensor:
 class _TraceSqrt(Function):
     @staticmethod
     def forward(ctx, gram):
-        # torch.linalg.eigh on CUDA waits for the host to look at its error code; products alone do not.
-        inverse_sqrt = inverse_sqrt_by_eigh if gram.device.type == "cpu" else inverse_sqrt_by_products
-        root = inverse_sqrt(gram)                                               # (B, K, K)
+        root = matrix_inverse_sqrt(gram)                                        # (B, K, K)
         ctx.save_for_backward(root)
         return (gram * root).sum((-2, -1))                                      # Tr(G G^(-1/2))
 
@@ -43,6 +41,12 @@ class _TraceSqrt(Function):
     def backward(ctx, grad):                                                    # (B,)
         (root,) = ctx.saved_tensors
         return grad[:, None, None] / 2 * root
+
+
+def matrix_inverse_sqrt(gram: Tensor) -> Tensor:
+    """``G^(-1/2)``: ``(B, K, K)`` to ``(B, K, K)``, float64."""
+    # torch.linalg.eigh on CUDA waits for the host to look at its error code; products alone do not.
+    return (inverse_sqrt_by_eigh if gram.device.type == "cpu" else inverse_sqrt_by_products)(gram)
 
 
 def inverse_sqrt_by_eigh(gram: Tensor) -> Tensor:

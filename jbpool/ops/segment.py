@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from jbpool.checks import check_sizes
+from jbpool.errors import JBPoolError
 from jbpool.ops.precision import at_least_float32, full_precision
 
 GRAM_BLOCK = 2**17      # numbers of S that are float64 at once, where a graph is large: a block that fits the cache
@@ -90,7 +91,7 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
     try:
         sizes = torch.as_tensor(sizes, device=device)
     except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"sizes={sizes!r}: give the nodes per graph as whole numbers.") from None
+        raise JBPoolError(f"sizes={sizes!r}: give the nodes per graph as whole numbers.") from None
     check_sizes(sizes, num_rows)
     return Segments(sizes.long(), num_rows)
 

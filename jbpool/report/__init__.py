@@ -1,0 +1,1 @@
+"""Parts of report pages: layout, charts, figures published elsewhere."""

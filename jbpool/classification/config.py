@@ -1,0 +1,95 @@
+"""The configuration of graph classification: typed sections, a line of documentation for every key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from jbpool.checks import unknown_choices
+from jbpool.classification.network import READOUTS
+from jbpool.classification.norm import NORMS
+from jbpool.data import graph_problems
+from jbpool.engine.schema import MAX_WIDTH, number
+from jbpool.engine.task import DatasetConfig, TrainConfig
+from jbpool.nn.conv import BACKBONES
+from jbpool.nn.pools import POOLS, PoolOptions
+
+METHODS = (*POOLS, "none")
+
+
+@dataclass
+class ClassifyDatasetConfig(DatasetConfig):
+    """The graphs."""
+
+    name: str = "motifs"
+
+
+@dataclass
+class ClassifyModelConfig:
+    """encoder -> [layers -> pool] x levels -> layers -> readout -> head."""
+
+    backbone: str = "gin"                           # gin, gcn, sage, gat, delta
+    layers: int = number(2, 0, 1000)                # message-passing layers before each pool and after the last
+    hidden: int = number(64, 1, MAX_WIDTH)          # their width
+    delta: float = number(0.85, 0, 2)               # backbone delta: step size of the smoothing
+    pool: str = "jb"                                # jb, mincut, dmon, diffpool, or none: the same layers without pools
+    compare: list[str] = field(default_factory=list)    # further pools to run on the same folds, side by side
+    levels: int = number(1, 1, 100)                 # pools one after another
+    ratio: float | None = number(None, above=0, high=1)     # K of each level, as a share of the mean training graph
+    num_clusters: list[int] | None = number(None, 1, MAX_WIDTH)     # or K of each level; without both, ratio is 0.5
+    mlp: list[int] = number([], 1, MAX_WIDTH)       # hidden layers between the features and the clusters
+    readout: str = "mean+max"                       # mean, sum, max, or several joined by +
+    readout_of: str = "all"                         # all: the readout before each pool counts too; last
+    norm: str = "batch"                             # batch, layer, none: after every layer
+    dropout: float = number(0.0, 0, below=1)        # in the head and after every layer
+    aux_weight: float = number(1.0, 0)              # weight of the losses of the pools
+
+
+@dataclass
+class ClassifyTrainConfig(TrainConfig):
+    """How to train a classifier."""
+
+    epochs: int = number(200, 1, 10**9)
+    lr: float = number(1e-3, above=0, high=1e3)
+    eval_every: int = number(1, 1)                  # epochs between evaluations of the validation graphs
+    patience: int | None = number(50, 1)            # stop after this many epochs without a better validation score
+    weight_decay: float = number(0.0, 0)
+    batch_size: int = number(128, 1, 10**6)         # graphs per step, over all processes
+    folds: int = number(10, 2, 1000)                # stratified folds, for sets without an official split
+    class_weight: bool = False                      # weight classes by the inverse of their frequency
+
+
+@dataclass
+class ClassifyConfig:
+    """One run of graph classification."""
+
+    task: str = "graph_classify"
+    dataset: ClassifyDatasetConfig = field(default_factory=ClassifyDatasetConfig)
+    model: ClassifyModelConfig = field(default_factory=ClassifyModelConfig)
+    method: PoolOptions = field(default_factory=PoolOptions)
+    train: ClassifyTrainConfig = field(default_factory=ClassifyTrainConfig)
+
+
+# Two ways to give the number of clusters: --set of one overrides the other in the file.
+EXCLUSIVE = {"model.ratio": "model.num_clusters", "model.num_clusters": "model.ratio"}
+
+
+def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
+    """Key and problem of every setting that does not exist or does not fit the others."""
+    dataset, model = config.dataset, config.model
+    yield from graph_problems(dataset.name, dataset.root, dataset.options)
+    yield from unknown_choices(
+        [
+            (BACKBONES, model.backbone, "model.backbone"),
+            (NORMS, model.norm, "model.norm"),
+            (dict.fromkeys(("all", "last")), model.readout_of, "model.readout_of"),
+            (dict.fromkeys(METHODS), model.pool, "model.pool"),
+            *((dict.fromkeys(METHODS), name, "model.compare") for name in model.compare),
+            *((READOUTS, name, "model.readout") for name in model.readout.split("+")),
+        ]
+    )
+    if model.num_clusters is not None and model.ratio is not None:
+        yield "model.ratio", "model.ratio and model.num_clusters both say how many clusters: give one of them"
+    if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):
+        problem = f"model.num_clusters={model.num_clusters} should hold one number, or one for each level"
+        yield "model.num_clusters", problem

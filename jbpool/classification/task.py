@@ -1,0 +1,18 @@
+"""Graph classification as a task of the command line."""
+
+from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig, problems
+from jbpool.classification.report import write_report
+from jbpool.classification.run import load_data, run
+from jbpool.engine.task import Task
+
+GRAPH_CLASSIFY = Task(
+    name="graph_classify",
+    schema=ClassifyConfig,
+    default="motifs.yaml",
+    methods=METHODS,
+    problems=problems,
+    load_data=load_data,
+    run=run,
+    write_report=write_report,
+    exclusive=EXCLUSIVE,
+)

@@ -1,0 +1,202 @@
+"""The commands ``jbpool-cluster`` and ``jbpool-classify``, also started by ``tasks/*.py``.
+
+Nothing slow is imported before the arguments are parsed, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+CLUSTER = """Cluster the nodes of a graph.
+
+  {command}                                    a generated graph, in under a minute
+  {command} --cfg dblp.yaml                    the paper's network on DBLP
+  {command} --cfg cora --set method.name=dmon  another method
+  {command} --cfg file.yaml                    your own graph: edit the file first
+"""
+
+CLASSIFY = """Classify graphs with pooling.
+
+  {command}                                  generated graphs, in under a minute
+  {command} --cfg proteins.yaml              ten folds of PROTEINS
+  {command} --cfg proteins --folds 0,1       a quick look
+  {command} --cfg nci1 --set model.pool=none the same network without pooling
+"""
+
+
+def cluster(argv: Sequence[str] | None = None) -> int:
+    """``jbpool-cluster``: returns the exit code."""
+    options = _parser("node_cluster", CLUSTER)
+    options.add_argument("--predict", metavar="RUN_DIR", help="assign the nodes of --set dataset... by a trained model")
+    return _main("node_cluster", options.parse_args(argv))
+
+
+def classify(argv: Sequence[str] | None = None) -> int:
+    """``jbpool-classify``: returns the exit code."""
+    options = _parser("graph_classify", CLASSIFY)
+    options.add_argument("--folds", metavar="0,1", help="the folds to run; by default all")
+    return _main("graph_classify", options.parse_args(argv))
+
+
+def _parser(task: str, description: str) -> argparse.ArgumentParser:
+    """The options of every task."""
+    command = Path(sys.argv[0]).name
+    command = f"python tasks/{command}" if command.endswith(".py") else command
+    options = argparse.ArgumentParser(
+        description=description.format(command=command), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--cfg", metavar="NAME|PATH", help=f"a YAML file: a path, or a name in configs/{task}/")
+    options.add_argument("--set", metavar="a.b=v", action="append", default=[], dest="changes", help="change a setting")
+    options.add_argument("--seeds", metavar="0,1,2", help="the seeds to run (train.seeds)")
+    options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    options.add_argument("--out", metavar="DIR", help=f"the run folder; by default runs/{task}/<cfg>-<time>")
+    options.add_argument("--list", action="store_true", help="list configurations, methods and datasets")
+    options.add_argument("--resume", action="store_true", help="continue the run in --out, or the latest of this --cfg")
+    return options
+
+
+def _main(name: str, args: argparse.Namespace) -> int:
+    """Run a task; errors that users can fix are printed as one line, without a traceback."""
+    if args.seeds is not None:
+        args.changes.append(f"train.seeds=[{args.seeds}]")
+    args.folder = None
+    try:
+        from jbpool.errors import JBPoolError, TrainingError
+
+        try:
+            return _start(name, args)
+        except TrainingError as error:
+            print(f"stopped: {error}", file=sys.stderr)
+            return 1
+        except JBPoolError as error:
+            print(error, file=sys.stderr)
+            return 2
+        except PermissionError as error:
+            print(f"{error.filename} cannot be written ({error.strerror}); choose another --out.", file=sys.stderr)
+            return 2
+    except KeyboardInterrupt:
+        more = f"; finished work is in {args.folder}, continue with --resume --out {args.folder}" if args.folder else ""
+        print(f"\ninterrupted{more}.", file=sys.stderr)
+        return 130
+
+
+def _start(name: str, args: argparse.Namespace) -> int:
+    from jbpool.engine.config import load_config
+    from jbpool.engine.processes import gather, local_device, process_group, rank
+
+    task = _load_task(name)
+    if args.list:
+        return _show_list(task)
+    device = local_device(_choose_device(args.device))
+    if getattr(args, "predict", None) is not None:
+        return _predict(task, args, device)
+    config = load_config(task, args.cfg, args.changes)
+    more = {}
+    if getattr(args, "folds", None) is not None:
+        more["folds"] = _whole_numbers("--folds", args.folds)
+    if "WORLD_SIZE" in os.environ:
+        signal.signal(signal.SIGTERM, _stop_with_the_others)
+    with process_group(device):
+        folder = args.folder = gather(_run_folder(args, task.name))[0]      # rank 0 names it, before anyone writes
+        data = task.load_data(config)
+        try:
+            out = task.run(config, data, folder, device, resume=args.resume, **more)
+        except KeyboardInterrupt:
+            if rank() == 0 and (folder / "finished.pt").exists():
+                task.write_report(folder, data)                             # of what is finished
+            raise
+        if rank() > 0:
+            return 0
+    print()
+    for method, scores in {out.method: out.result, **out.result["compared"]}.items():
+        _print_scores(method, scores)
+    print()
+    if (folder / "assign.csv").exists():
+        print(f"the cluster of every node: {folder / 'assign.csv'}")
+    print(f"open {task.write_report(folder, data)}")
+    return 0
+
+
+def _load_task(name: str) -> Any:
+    if name == "node_cluster":
+        from jbpool.clustering.task import NODE_CLUSTER
+
+        return NODE_CLUSTER
+    from jbpool.classification.task import GRAPH_CLASSIFY
+
+    return GRAPH_CLASSIFY
+
+
+def _stop_with_the_others(*_: Any) -> None:
+    """torchrun sends SIGTERM when another process is gone."""
+    sys.exit("another process of this run has died, so this one stops; --resume continues from the checkpoint.")
+
+
+def _predict(task: Any, args: argparse.Namespace, device: Any) -> int:
+    if args.cfg is not None:
+        sys.exit("--cfg has no effect with --predict: name the new graph with --set dataset...=...")
+    run_dir = Path(args.predict)
+    print(task.predict(task, run_dir, args.changes, Path(args.out or run_dir / "predicted"), device))
+    return 0
+
+
+def _whole_numbers(option: str, text: str) -> list[int]:
+    """``0,1,2`` as numbers."""
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        sys.exit(f"{option} {text}: give whole numbers separated by commas, such as 0,1,2.")
+
+
+def _show_list(task: Any) -> int:
+    from jbpool.data.__main__ import main as list_datasets
+    from jbpool.engine.config import config_names
+
+    print(f"configurations: {', '.join(config_names(task.name))}\nmethods: {', '.join(task.methods)}\n")
+    list_datasets()
+    return 0
+
+
+def _choose_device(name: str) -> Any:
+    """The torch device of ``--device``."""
+    import torch
+
+    if name == "cuda" and not torch.cuda.is_available():
+        sys.exit("--device cuda: torch sees no GPU here; use --device cpu, or see scripts/check_env.py.")
+    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
+
+
+def _run_folder(args: argparse.Namespace, task: str) -> Path:
+    """Where the run goes; never into a folder that holds another one."""
+    name = Path(args.cfg).stem if args.cfg else "default"
+    base = Path("runs", task)
+    if args.out is not None:
+        folder = Path(args.out)
+    elif args.resume:
+        pattern = f"{name}-" + "[0-9]" * 8 + "-" + "[0-9]" * 6
+        earlier = sorted(path.parent for path in base.glob(f"{pattern}/config.yaml"))
+        if not earlier:
+            sys.exit(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
+        folder = earlier[-1]
+    else:
+        folder = base / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if not args.resume and (folder / "config.yaml").exists():
+        sys.exit(f"{folder} already holds a run: continue it with --resume, or choose another --out.")
+    if args.resume and not (folder / "config.yaml").exists():
+        print(f"{folder} holds no run to continue: starting a new one.")
+    if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
+        sys.exit(f"--out {folder}: cannot be made a folder, there is a file of that name; choose another.")
+    return folder
+
+
+def _print_scores(method: str, scores: dict[str, Any]) -> None:
+    print(method)
+    for key, value in scores["mean"].items():
+        print(f"{key:>18} {value:8.3f}" + (f" +- {scores['std'][key]:.3f}" if len(scores["runs"]) > 1 else ""))

@@ -1,0 +1,88 @@
+"""Configurations as dataclasses: a section per class, a field per key, ranges declared with the field."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from jbpool.checks import convert, hint, readable
+
+REST = "options"        # a field of this name takes the keys that its section does not declare
+MAX_WIDTH = 2**16       # of a layer
+MAX_SEED = 2**63 - 1    # what torch and numpy accept
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a setting may take; the bounds ``above`` and ``below`` are exclusive."""
+
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.low is None or value >= self.low)
+            and (self.high is None or value <= self.high)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        bounds = (("at least", self.low), ("above", self.above), ("at most", self.high), ("below", self.below))
+        return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+
+
+def number(default: Any, low: float | None = None, high: float | None = None, **exclusive: float) -> Any:
+    """A dataclass field that holds a number, or a list of numbers, within a range."""
+    metadata = {"range": Range(low, high, **exclusive)}
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def build(schema: type, values: dict, prefix: str, where: Callable[[str], str], problems: list[str]) -> Any:
+    """A dataclass from a mapping; what does not fit is added to ``problems`` with ``where`` its key was given."""
+    hints, known = typing.get_type_hints(schema), {item.name for item in dataclasses.fields(schema)}
+    fitting: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if REST in known and key not in known - {REST}:
+            fitting.setdefault(REST, {})[str(key)] = value
+        elif key not in known:
+            choices = f"{hint(key, known, prefix)} Choose one of: {', '.join(sorted(known))}."
+            problems.append(f"{where(name)}: {name!r} is unknown.{choices}")
+        elif dataclasses.is_dataclass(hints[key]):
+            if isinstance(value, dict):
+                fitting[key] = build(hints[key], value, f"{name}.", where, problems)
+            else:
+                problems.append(f"{where(name)}: {name!r} is a section, not {value!r}")
+        else:
+            try:
+                fitting[key] = convert(value, hints[key])
+            except TypeError:
+                problems.append(f"{where(name)}: {name}={value!r} should be {readable(hints[key])}")
+    return schema(**fitting)
+
+
+def out_of_range(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Key and problem of every number outside the range of its field."""
+    for item in dataclasses.fields(config):
+        value, key = getattr(config, item.name), f"{prefix}{item.name}"
+        if dataclasses.is_dataclass(value):
+            yield from out_of_range(value, f"{key}.")
+        elif "range" in item.metadata and value is not None:
+            allowed = item.metadata["range"]
+            if not all(entry in allowed for entry in (value if isinstance(value, list) else [value])):
+                yield key, f"{key}={value} should be {allowed}"
+
+
+def as_dict(config: Any) -> dict[str, Any]:
+    """Plain dicts and lists, as a file would hold them."""
+    plain = dataclasses.asdict(config)
+    plain["dataset"].update(plain["dataset"].pop(REST))
+    return plain

@@ -1,0 +1,47 @@
+"""A task as one object, and the parts of a configuration that every task has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jbpool.engine.run_folder import RunFolder
+from jbpool.engine.schema import MAX_SEED, number
+
+
+@dataclass
+class DatasetConfig:
+    """What to load. Further keys are options of the dataset: see ``docs/data.md``."""
+
+    name: str = ""
+    root: str | None = None                         # a folder to look for files in before the other data roots
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class TrainConfig:
+    """What every training loop needs."""
+
+    epochs: int = number(2000, 1, 10**9)
+    lr: float = number(1e-4, above=0, high=1e3)
+    seeds: list[int] = number([0], 0, MAX_SEED)
+    eval_every: int = number(50, 1)                 # epochs between evaluations
+    patience: int | None = number(None, 1)          # stop after this many epochs without improvement
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything the loader of configurations and the command line need to know about a task."""
+
+    name: str                                       # as in ``task:`` of a configuration, and the folder under configs/
+    schema: type                                    # dataclass of a configuration
+    default: str                                    # the configuration that runs without --cfg
+    methods: tuple[str, ...]                        # for --list
+    problems: Callable[[Any], Iterator[tuple[str, str]]]    # key and problem of settings that do not fit
+    load_data: Callable[[Any], Any]                 # configuration -> data
+    run: Callable[..., RunFolder]                   # (configuration, data, folder, device, resume=False, ...)
+    write_report: Callable[[Path, Any], Path]       # (folder, data) -> path of the page
+    exclusive: Mapping[str, str] = field(default_factory=dict)   # --set of the key removes this other key from a file
+    predict: Callable[..., Path] | None = None      # (task, run folder, changes, output folder, device)
