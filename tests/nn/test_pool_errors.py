@@ -15,7 +15,7 @@ GRAPH = ZOO["two components"]()
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda f: f("graph", torch.rand(5, 4)), "give a DGLGraph"),
+        (lambda f: f("graph", torch.rand(5, 4)), "pass a DGLGraph"),
         (lambda f: f(GRAPH, torch.rand(4, 4)), "4 rows but the graph has 5 nodes"),
         (lambda f: f(GRAPH, torch.rand(5, 3)), "in_feats=3"),
         (lambda f: f(GRAPH, torch.rand(5)), r"\(N, in_feats\)"),

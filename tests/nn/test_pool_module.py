@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+from datetime import timedelta
 
 import pytest
 import torch
@@ -104,25 +105,33 @@ def test_changing_the_batch_counts_of_a_result_changes_no_other(batch):
     assert pool(batch, feat).graph.batch_num_nodes().tolist() == [3] * batch.batch_size
 
 
-def _train_on_rank(rank, folder):
-    torch.set_num_threads(1)            # OpenMP threads do not survive a fork
-    torch.manual_seed(0)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    pool = DistributedDataParallel(JBPool(5, 3))
-    pool(*example(rank)).loss.backward()
-    torch.save(pool.module.mlp[0].weight.grad, folder / f"{rank}.pt")
-    torch.distributed.destroy_process_group()
-
-
 def example(rank):
     graph = random_graph(10 + 5 * rank, 30, seed=rank)
     return graph, torch.randn(graph.num_nodes(), 5, generator=torch.Generator().manual_seed(rank))
 
 
+def train_on(rank, folder):
+    """The gradient of one of two processes."""
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2, timeout=timedelta(minutes=2)
+    )
+    torch.manual_seed(0)
+    pool = DistributedDataParallel(JBPool(5, 3))
+    pool(*example(rank)).loss.backward()
+    torch.distributed.destroy_process_group()
+    return pool.module.mlp[0].weight.grad
+
+
+def _second_process(index, folder):
+    torch.save(train_on(1 + index, folder), folder / "second.pt")
+
+
 def test_distributed_data_parallel_averages_the_ranks(tmp_path):
-    mp.start_processes(_train_on_rank, args=(tmp_path,), nprocs=2, start_method="fork")
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
-    assert torch.equal(first, second)
+    other = mp.start_processes(_second_process, args=(tmp_path,), nprocs=1, join=False, start_method="spawn")
+    first = train_on(0, tmp_path)
+    while not other.join():
+        pass
+    assert torch.equal(torch.load(tmp_path / "second.pt"), first)
     torch.manual_seed(0)
     pool = JBPool(5, 3)
     for rank in range(2):

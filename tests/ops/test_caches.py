@@ -7,7 +7,7 @@ from zoo import random_graph
 
 from jbpool import DeltaConv, JBPool
 from jbpool.ops import caches
-from jbpool.ops.adjacency import _kept, smooth, sparse_operator
+from jbpool.ops.adjacency import _operators, smooth, sparse_operator
 from jbpool.ops.coarsen import _complete_graphs
 from jbpool.ops.sparse import _features
 
@@ -17,12 +17,12 @@ def test_clear_empties_all_of_them_and_changes_no_result():
     graph, feat = random_graph(20, 50), torch.rand(20, 7).to_sparse_csr()
     conv, pool = DeltaConv(7, 3), JBPool(3, 2)
     before = pool(graph, conv(graph, feat))
-    assert len(_kept) > 0
+    assert len(_operators) > 0
     assert len(_features) > 0
     assert _complete_graphs.cache_info().currsize > 0
     assert set(caches.CACHES) == {"operators", "sparse_features", "pooled_topologies"}
     caches.clear()
-    assert len(_kept) == len(_features) == _complete_graphs.cache_info().currsize == 0
+    assert len(_operators) == len(_features) == _complete_graphs.cache_info().currsize == 0
     after = pool(graph, conv(graph, feat))
     assert torch.equal(after.loss, before.loss)
     assert torch.equal(after.edge_weight, before.edge_weight)
@@ -33,7 +33,7 @@ def test_one_cache_by_its_name():
     graph, feat = random_graph(20, 50), torch.rand(20, 3)
     JBPool(3, 2)(graph, feat)
     caches.clear("operators")
-    assert len(_kept) == 0
+    assert len(_operators) == 0
     assert _complete_graphs.cache_info().currsize > 0
     with pytest.raises(ValueError, match="Did you mean 'operators'"):
         caches.clear("operator")
