@@ -22,6 +22,10 @@ def symmetric_weights(graph, seed=0):
     return (table + table.T)[source, target]
 
 
+def features(graph, width=5, dtype=torch.float64):
+    return torch.randn(graph.num_nodes(), width, dtype=dtype)
+
+
 def grid(side):
     node = torch.arange(side * side).view(side, side)
     source = torch.cat([node[:, :-1].flatten(), node[:-1].flatten()])

@@ -21,8 +21,9 @@ from jbpool.errors import JBPoolError
 from jbpool.nn.heads import HEADS, CosineHead, spread_rows
 from jbpool.nn.partition import Partition
 from jbpool.nn.terms import TERMS
-from jbpool.ops.adjacency import check_edge_weight, check_feat, check_graph, smooth
+from jbpool.ops.adjacency import smooth
 from jbpool.ops.coarsen import complete_graphs, normalized_off_diagonal
+from jbpool.ops.inputs import check_edge_weight, check_feat, check_graph
 from jbpool.ops.precision import at_least_float32
 from jbpool.ops.segment import make_segments, segment_product
 

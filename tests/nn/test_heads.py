@@ -160,11 +160,11 @@ def test_prototypes_are_drawn_by_their_distance():
     """Two draws from three directions at cosines 1/2 and -1 to the first: probabilities 1 : 4 after the first."""
     feat = torch.tensor([[1.0, 0.0], [0.5, 0.75**0.5], [-1.0, 0.0]])
     generator = torch.Generator().manual_seed(0)
-    pairs = [spread_rows(feat, 2, generator) for _ in range(3000)]
+    pairs = [spread_rows(feat, 2, generator) for _ in range(1000)]
     after_first = [rows[1] for rows in pairs if torch.allclose(rows[0], feat[0])]
     share = sum(torch.allclose(row, feat[2]) for row in after_first) / len(after_first)
-    assert 900 < len(after_first) < 1100
-    assert share == pytest.approx(0.8, abs=0.05)
+    assert 270 < len(after_first) < 400
+    assert share == pytest.approx(0.8, abs=0.08)
 
 
 def test_init_prototypes_takes_rows_of_the_batch():
@@ -224,14 +224,14 @@ def test_groups_at_the_corners_of_a_simplex_have_the_value_of_the_documentation(
     assert balance_loss(assign).item() == pytest.approx(-assign.amax(1).mean().item(), rel=1e-9)
 
 
-@pytest.mark.parametrize(("K", "temperature"), [(2, 0.2), (3, 0.2), (3, 1.0), (4, 0.5)])
+@pytest.mark.parametrize(("K", "temperature"), [(3, 0.2), (4, 0.5)])
 def test_the_bounded_loss_goes_no_lower_than_the_simplex(K, temperature):
     """Nodes and prototypes both free, many starts at once, one per graph of a batch."""
-    starts, n = 30, 3 * K
+    starts, n = 25, 2 * K
     x = torch.randn(starts, n, K, dtype=torch.float64, requires_grad=True)
     w = torch.randn(starts, K, K, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([x, w], lr=0.05)
-    for _ in range(500):
+    for _ in range(400):
         optimiser.zero_grad()
         assign = (unit_rows(x) @ unit_rows(w).mT / temperature).softmax(2).flatten(0, 1)
         loss = balance_loss(assign, [n] * starts)
@@ -258,7 +258,7 @@ def test_the_loss_is_no_lower_than_the_confidence_allows(seed):
     assert -balance_loss(balanced.repeat(5, 1)).item() == pytest.approx(confidence_limit(balanced), abs=1e-7)
 
 
-def fitted_loss(head, feat, cluster, steps=400):
+def fitted_loss(head, feat, cluster, steps=300):
     """Balance loss of a head trained to reproduce a given partition."""
     optimiser = torch.optim.Adam(head.parameters(), lr=0.1)
     for _ in range(steps):
@@ -275,5 +275,5 @@ def test_only_a_bounded_head_prefers_separated_groups():
     arbitrary = planted[torch.randperm(60)]
     free = [fitted_loss(torch.nn.Linear(60, 3), feat, cluster) for cluster in (planted, arbitrary)]
     bounded = [fitted_loss(CosineHead(60, 3), feat, cluster) for cluster in (planted, arbitrary)]
-    assert max(free) < -0.99
+    assert max(free) < -0.98
     assert bounded[0] < bounded[1] - 0.1
