@@ -9,10 +9,12 @@ import pytest
 import torch
 from zoo import ZOO, random_graph, symmetric_weights
 
-from jbpool.classification.problem import ClassifyProblem, with_edge_sums
-from jbpool.classification.run import METHODS, make_model, numbers_of_clusters
+from jbpool.classification.config import METHODS
+from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
+from jbpool.classification.network import _Layer, read_out
+from jbpool.classification.problem import ClassifyProblem
+from jbpool.classification.run import make_model, numbers_of_clusters
 from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.clustering.network import CategoryEncoder, FeatureEncoder, _Layer, read_out
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
 from jbpool.nn.conv import BACKBONES, GINConv, GraphConv, SAGEConv
@@ -171,20 +173,20 @@ def test_edge_features_reach_the_layers_before_the_first_pool():
     data = load_graphs("motifs", num_graphs=12)
     generator = torch.Generator().manual_seed(0)
     kinds = torch.randint(0, 3, (len(data.source), 2), generator=generator)
-    widened, columns = with_edge_sums(replace(data, edge_feat=kinds))
-    assert columns == 6
+    widened = replace(data, edge_feat=kinds).with_edge_sums()
+    assert widened.edge_feat is None
     first = (data.sizes.cumsum(0) - data.sizes).repeat_interleave(data.num_edges)
     naive = torch.zeros(len(data.feat), 6)
     for edge, node in enumerate((data.target + first).tolist()):
         naive[node, kinds[edge, 0]] += 1
         naive[node, 3 + kinds[edge, 1]] += 1
-    assert torch.equal(widened.feat[:, -6:], naive)
+    assert torch.equal(widened.edge_sum, naive)
     config = small("model.pool=jb", "model.compare=[]")
-    model = make_model(config, widened, torch.arange(12), columns)
+    model = make_model(config, widened, torch.arange(12))
     assert [layer.edges is not None for block in model.blocks for layer in block] == [True, True, False, False]
-    problem = ClassifyProblem(model, widened, data.split(0, 2), config, 0, CPU, columns)
+    problem = ClassifyProblem(model, widened, data.split(0, 2), config, 0, CPU)
     before = problem.predict(torch.arange(3))
-    problem.data = replace(widened, feat=torch.cat([widened.feat[:, :-6], naive.flip(1)], dim=1))
+    problem.data = replace(widened, edge_sum=naive.flip(1))
     assert not torch.allclose(before, problem.predict(torch.arange(3)))
 
 
@@ -274,7 +276,7 @@ def test_the_best_epoch_is_that_of_the_validation_score(metric, better, monkeypa
     problem = problem_for(metric, label)
     problem.sums = torch.zeros(2)
     values = iter([0.5, better, 0.5])
-    monkeypatch.setattr(problem, "metric", lambda scores, label: next(values))
+    monkeypatch.setattr("jbpool.classification.problem.score", lambda data, scores, label: next(values))
     with torch.no_grad():
         found = []
         for step in range(3):

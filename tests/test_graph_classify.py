@@ -14,13 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from jbpool.classification import run as graph_classify
-from jbpool.classification.run import run
+from jbpool.classification.run import PICTURED
 from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import RunFolder
-from jbpool.engine.strict import ConfigError
+from jbpool.errors import RunFolderError
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = str(ROOT / "tasks" / "graph_classify.py")
@@ -49,6 +47,10 @@ def task(*args, cwd, check=True, processes=1):
     return result
 
 
+def run(config, folder, data=None, **more):
+    return GRAPH_CLASSIFY.run(config, data or GRAPH_CLASSIFY.load_data(config), folder, CPU, **more)
+
+
 def result_of(folder):
     return json.loads((folder / "result.json").read_text())
 
@@ -62,7 +64,7 @@ def numbers(folder):
 def test_the_task_leaves_a_whole_run_folder(tmp_path):
     told = task(*settings(*SMALL), "--folds", "0,1", "--out", "r", cwd=tmp_path).stdout
     folder = tmp_path / "r"
-    for name in ("config.yaml", "result.json", "history.csv", "model.pt", "assign.npz", "report.html"):
+    for name in ("config.yaml", "result.json", "history.csv", "model.pt", "predictions.npz", "report.html"):
         assert (folder / name).is_file(), name
     assert not (folder / "checkpoint.pt").exists()
     result = result_of(folder)
@@ -71,7 +73,7 @@ def test_the_task_leaves_a_whole_run_folder(tmp_path):
     assert list(result["compared"]) == ["none"]
     assert result["mean"]["test"] == pytest.approx(np.mean([run["test"] for run in result["runs"]]))
     assert "jb seed 0 fold 0: valid" in told
-    with np.load(folder / "assign.npz") as stored:
+    with np.load(folder / "predictions.npz") as stored:
         for fold in (0, 1):
             here = stored["fold"] == fold
             accuracy = (stored["scores"][here].argmax(1) == stored["label"][here]).mean()
@@ -83,13 +85,13 @@ def test_the_task_leaves_a_whole_run_folder(tmp_path):
 
 def test_pooling_beats_the_flat_network_on_motifs(tmp_path):
     """The default, one fold of it: the class lies in the coarse graph."""
-    out = run(load_config(GRAPH_CLASSIFY), tmp_path / "r", CPU, [0])
+    out = run(load_config(GRAPH_CLASSIFY), tmp_path / "r", folds=[0])
     assert out.runs[0]["test"] > out.compared["none"][0]["test"] + 0.2
 
 
 def test_every_method_gets_the_same_folds(tmp_path):
     changes = [*SMALL, "train.epochs=1", "model.compare=[none, mincut, dmon, diffpool]"]
-    run(load_config(GRAPH_CLASSIFY, None, changes), tmp_path / "r", CPU)
+    run(load_config(GRAPH_CLASSIFY, None, changes), tmp_path / "r")
     entries = torch.load(tmp_path / "r" / "finished.pt", weights_only=True)["predictions"]
     assert len(entries) == 10
     for fold in (0, 1):
@@ -101,14 +103,13 @@ def test_every_method_gets_the_same_folds(tmp_path):
 def test_test_labels_have_no_say(tmp_path, monkeypatch):
     """With the labels of the test fold shuffled, training is the same to the last bit, and the score that of chance."""
     config = load_config(GRAPH_CLASSIFY, None, ["model.compare=[]", "train.epochs=12"])
-    data = load_graphs("motifs")
+    data = GRAPH_CLASSIFY.load_data(config)
     split = data.split(0, 3)
     label = data.label.clone()
     label[split.test] = label[split.test][torch.randperm(len(split.test), generator=torch.Generator().manual_seed(0))]
-    honest = run(config, tmp_path / "honest", CPU, [0])
+    honest = run(config, tmp_path / "honest", folds=[0])
     monkeypatch.setattr(type(data), "split", lambda *_: split)
-    monkeypatch.setattr(graph_classify, "load_graphs", lambda *_, **__: replace(data, label=label))
-    shuffled = run(config, tmp_path / "shuffled", CPU, [0])
+    shuffled = run(config, tmp_path / "shuffled", replace(data, label=label), folds=[0])
     one, two = (torch.load(tmp_path / name / "model.pt", weights_only=True)["state"] for name in ("honest", "shuffled"))
     assert all(torch.equal(one[key], two[key]) for key in one)
     assert honest.runs[0]["valid"] == shuffled.runs[0]["valid"]
@@ -118,7 +119,7 @@ def test_test_labels_have_no_say(tmp_path, monkeypatch):
 
 def test_seeds_repeat_to_the_bit(tmp_path):
     for name in ("one", "two"):
-        run(load_config(GRAPH_CLASSIFY, None, [*SMALL, "train.seeds=[0, 1]"]), tmp_path / name, CPU, [0])
+        run(load_config(GRAPH_CLASSIFY, None, [*SMALL, "train.seeds=[0, 1]"]), tmp_path / name, folds=[0])
     assert numbers(tmp_path / "one") == numbers(tmp_path / "two")
     one, two = (torch.load(tmp_path / name / "model.pt", weights_only=True)["state"] for name in ("one", "two"))
     assert all(torch.equal(one[key], two[key]) for key in one)
@@ -157,7 +158,7 @@ def test_two_processes_do_what_one_does(tmp_path):
     for key in one:
         torch.testing.assert_close(one[key], two[key], rtol=2e-3, atol=2e-4)
     assert numbers(tmp_path / "of1") == numbers(tmp_path / "of2")
-    with np.load(tmp_path / "of1" / "assign.npz") as a, np.load(tmp_path / "of2" / "assign.npz") as b:
+    with np.load(tmp_path / "of1" / "predictions.npz") as a, np.load(tmp_path / "of2" / "predictions.npz") as b:
         np.testing.assert_allclose(a["scores"], b["scores"], rtol=1e-2, atol=1e-3)
 
 
@@ -185,7 +186,7 @@ def test_a_process_that_dies_takes_the_run_down(tmp_path):
         (["--set", "model.backbone=ginn", "--set", "model.readout=mean+maxx"], "Did you mean 'max'"),
         (["--set", "model.norm=bach"], "Did you mean 'batch'"),
         (["--set", "model.ratio=1.5"], "model.ratio=1.5"),
-        (["--set", "model.levels=2", "--set", "model.num_clusters=[3, 2, 1]"], "one for each of the levels"),
+        (["--set", "model.levels=2", "--set", "model.num_clusters=[3, 2, 1]"], "one for each level"),
         (["--set", "dataset.name=PROTEIN"], "Did you mean 'PROTEINS'"),
         (["--cfg", "protein"], "Did you mean 'proteins.yaml'"),
         (["--set", "train.lr=1e30"], "stopped: the loss is not a number"),
@@ -213,13 +214,13 @@ def test_a_run_stopped_while_it_writes(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "keep", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            run(config, tmp_path / "r", CPU, [0])
-    run(config, tmp_path / "r", CPU, [0], resume=True)
-    assert (tmp_path / "r" / "assign.npz").is_file()
+            run(config, tmp_path / "r", folds=[0])
+    run(config, tmp_path / "r", folds=[0], resume=True)
+    assert (tmp_path / "r" / "predictions.npz").is_file()
     assert len(result_of(tmp_path / "r")["runs"]) == 1
     other = load_config(GRAPH_CLASSIFY, None, [*SMALL, "model.compare=[]", "model.hidden=8"])
-    with pytest.raises(ConfigError, match=r"another configuration \(model.hidden\)"):
-        run(other, tmp_path / "r", CPU, [0], resume=True)
+    with pytest.raises(RunFolderError, match=r"another configuration \(model.hidden\)"):
+        run(other, tmp_path / "r", folds=[0], resume=True)
 
 
 def test_resume_takes_the_latest_run_of_this_configuration(tmp_path):
@@ -243,7 +244,7 @@ def test_a_short_run_on_the_real_sets(name, tmp_path):
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
     changes = [f"dataset.root={SHARED}", "train.epochs=2"]
-    out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", CPU, [0])
+    out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", folds=[0])
     assert out.history[-1]["loss"] < out.history[0]["loss"]
 
 
@@ -253,7 +254,7 @@ def test_a_short_run_on_the_large_sets(name, tmp_path):
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
     changes = [f"dataset.root={SHARED}", "train.epochs=1", "train.seeds=[0]"]
-    out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", CPU, [0])
+    out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", folds=[0])
     assert out.runs[0]["test"] > 0.5
 
 
@@ -265,4 +266,4 @@ def test_the_report_in_a_browser(tmp_path):
     page = (tmp_path / "r" / "report.html").as_uri()
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--dump-dom"]
     dom = subprocess.run([browser, *flags, page], capture_output=True, text=True, timeout=120, check=True).stdout
-    assert dom.count("<svg") == 2 + 2 * graph_classify.PICTURED
+    assert dom.count("<svg") == 2 + 2 * PICTURED

@@ -15,14 +15,16 @@ import pytest
 import torch
 from zoo import symmetric_weights
 
+from jbpool.clustering.config import METHODS
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, collapse_warning
-from jbpool.clustering.run import METHODS, make_model, run
+from jbpool.clustering.run import make_model
 from jbpool.clustering.starts import Starts
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
 from jbpool.engine.config import load_config
-from jbpool.engine.fit import TrainingError, fit
+from jbpool.engine.fit import fit
+from jbpool.errors import TrainingError
 from jbpool.nn.pools import POOLS, CombinedPool, JBPool
 
 ROOT = Path(__file__).parent.parent
@@ -40,6 +42,10 @@ def task(*args, cwd, check=True, **environment):
     result = subprocess.run([*TASK, *map(str, args)], cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert not check or result.returncode == 0, result.stdout + result.stderr
     return result
+
+
+def run(config, folder, **more):
+    return NODE_CLUSTER.run(config, NODE_CLUSTER.load_data(config), folder, torch.device("cpu"), **more)
 
 
 def scores(folder):
@@ -85,7 +91,7 @@ def test_every_method_beats_chance(method, tmp_path):
     walks = {"deepwalk", "node2vec"}
     changes = [*SMALL, f"method.name={method}", f"dataset.num_nodes={150 if method in walks else 300}"]
     config = load_config(NODE_CLUSTER, None, changes)
-    out = run(config, tmp_path / "run", torch.device("cpu"))
+    out = run(config, tmp_path / "run")
     assert out.runs[0]["nmi"] > (0.1 if method == "diffpool" else 0.3)
     assert out.method == method
 
@@ -94,7 +100,7 @@ def test_every_method_beats_chance(method, tmp_path):
 def test_every_backbone_trains(backbone, tmp_path):
     changes = [*SMALL, f"model.backbone={backbone}", "model.layers=2", "model.hidden=16"]
     changes += ["train.epochs=20", "train.eval_every=5"]
-    out = run(load_config(NODE_CLUSTER, None, changes), tmp_path / "run", torch.device("cpu"))
+    out = run(load_config(NODE_CLUSTER, None, changes), tmp_path / "run")
     assert [row["epoch"] for row in out.history] == [5, 10, 15, 20]
     assert out.history[-1]["loss"] < out.history[0]["loss"]
     assert out.runs[0]["epochs"] == 20
@@ -102,7 +108,7 @@ def test_every_backbone_trains(backbone, tmp_path):
 
 def test_seeds_are_repeatable_bit_for_bit(tmp_path):
     for name in ("one", "two"):
-        run(load_config(NODE_CLUSTER, None, [*SMALL, "train.seeds=[0, 1]"]), tmp_path / name, torch.device("cpu"))
+        run(load_config(NODE_CLUSTER, None, [*SMALL, "train.seeds=[0, 1]"]), tmp_path / name)
     assert scores(tmp_path / "one") == scores(tmp_path / "two")
     assert scores(tmp_path / "one")[0] != scores(tmp_path / "one")[1]
     one, two = (torch.load(tmp_path / name / "model.pt", weights_only=True)["state"] for name in ("one", "two"))
@@ -123,7 +129,7 @@ def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkey
     monkeypatch.setattr(ClusterProblem, "finish", spy)
     monkeypatch.setattr("jbpool.clustering.starts.MAX_NODES", max_nodes)
     config = load_config(NODE_CLUSTER, None, [*SMALL, "train.restarts=4", "train.epochs=40"])
-    out = run(config, tmp_path / "r", torch.device("cpu"))
+    out = run(config, tmp_path / "r")
     assert groups == {0: [1, 1, 1, 1], 600: [2, 2], 10_000: [4]}[max_nodes]
     assert out.runs[0]["loss"] == min(losses.values())
     assert out.runs[0]["restart"] == min(losses, key=losses.get)
@@ -167,7 +173,7 @@ def test_starts_train_together_as_they_would_alone(backbone, method, weighted):
 def test_kill_and_resume_equals_an_unbroken_run(tmp_path):
     changes = settings(*SMALL, "train.epochs=1500", "train.eval_every=50", "train.seeds=[0, 1]", "train.restarts=2")
     told = task(*changes, "--out", "whole", "--resume", cwd=tmp_path).stdout
-    assert "whole holds no run to continue: a new one begins" in told
+    assert "whole holds no run to continue: starting a new one" in told
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
     for _ in range(2):                                              # killed twice, at whatever point it is
         resume = ["--resume"] if (tmp_path / "broken").exists() else []
@@ -188,13 +194,13 @@ def test_kill_and_resume_equals_an_unbroken_run(tmp_path):
 
 def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkeypatch):
     monkeypatch.setattr("jbpool.engine.fit.CHECKPOINT_SECONDS", 0)
-    config, cpu = load_config(NODE_CLUSTER, None, SMALL), torch.device("cpu")
-    whole = run(config, tmp_path / "whole", cpu)
+    config = load_config(NODE_CLUSTER, None, SMALL)
+    whole = run(config, tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr("jbpool.clustering.run._Job.keep", lambda job: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            run(config, tmp_path / "broken", cpu)
-    assert run(config, tmp_path / "broken", cpu, resume=True).history == whole.history
+            run(config, tmp_path / "broken")
+    assert run(config, tmp_path / "broken", resume=True).history == whole.history
 
 
 def stamp(path):
@@ -210,7 +216,7 @@ def test_resume_refuses_another_configuration(tmp_path):
     assert result.returncode == 2
     assert "another configuration" in result.stderr
     again = task(*settings(*SMALL), "--out", "r", cwd=tmp_path, check=False)
-    assert "holds a run already" in again.stderr
+    assert "already holds a run" in again.stderr
     shutil.copytree(tmp_path / "r", tmp_path / "cut")
     (tmp_path / "cut" / "finished.pt").write_bytes((tmp_path / "r" / "finished.pt").read_bytes()[:1000])
     cut = task(*settings(*SMALL), "--out", "cut", "--resume", cwd=tmp_path, check=False)
@@ -240,7 +246,7 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path, awaited):
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "what is done so far is in r, --resume --out r continues" in error
+    assert "finished work is in r, continue with --resume --out r" in error
     assert "Traceback" not in error
     done = len(scores(tmp_path / "r"))
     assert done == 0 if awaited == "checkpoint.pt" else 1 <= done < 10
@@ -303,7 +309,7 @@ def test_a_second_graph_by_the_same_model(tmp_path):
     assert len({(row[0][0], row[1]) for row in rows}) == 2                      # each group is one cluster
     for more, words in [
         ([], "is there already"),
-        (["--out", "new", "--cfg", "cora"], "--cfg has no say"),
+        (["--out", "new", "--cfg", "cora"], "--cfg has no effect"),
         (["--out", "new", "--set", "model.layers=2"], "only dataset... can change"),
     ]:
         refused = task("--predict", "r", *changes, *more, cwd=tmp_path, check=False)
@@ -351,7 +357,7 @@ def test_a_loss_that_is_no_number_stops_before_the_step(pool):
 def test_patience_stops_early(tmp_path):
     """At the usual learning rate too: a loss that falls by less and less has stopped."""
     changes = [*SMALL, "train.epochs=5000", "train.patience=20"]
-    out = run(load_config(NODE_CLUSTER, None, changes), tmp_path / "r", torch.device("cpu"))
+    out = run(load_config(NODE_CLUSTER, None, changes), tmp_path / "r")
     assert out.runs[0]["epochs"] < 2500
     assert out.runs[0]["nmi"] > 0.9
 
@@ -375,7 +381,7 @@ def test_collapse_is_told(balance, used, trained, words):
 
 def test_objectives_combine(tmp_path):
     config = load_config(NODE_CLUSTER, None, [*SMALL, "method.objective={cut: 1, balance: 0.5, modularity: 2}"])
-    out = run(config, tmp_path / "r", torch.device("cpu"))
+    out = run(config, tmp_path / "r")
     last = out.history[-1]
     assert last["loss"] == pytest.approx(last["cut_loss"] + last["balance_loss"] + last["modularity_loss"], abs=1e-5)
     graph, feat = dgl.add_reverse_edges(dgl.rand_graph(30, 60)), torch.rand(30, 4)
@@ -411,7 +417,7 @@ def test_a_short_run_on_the_real_sets(name, tmp_path):
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
     changes = [f"dataset.root={SHARED}", "train.epochs=10", "train.seeds=[0]", "train.eval_every=5"]
-    out = run(load_config(NODE_CLUSTER, name, changes), tmp_path / "r", torch.device("cpu"))
+    out = run(load_config(NODE_CLUSTER, name, changes), tmp_path / "r")
     assert out.history[-1]["loss"] < out.history[0]["loss"]
 
 
