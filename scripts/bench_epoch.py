@@ -26,14 +26,14 @@ def mlp() -> nn.Module:
 class PygClassifier(nn.Module):
     """The network of jbpool's GraphClassifier, from PyG's and torch-geometric-pool's parts."""
 
-    def __init__(self, encoder: nn.Module, edge_columns: int, num_clusters: int, out_feats: int):
+    def __init__(self, encoder: nn.Module, edge_feats: int, num_clusters: int, out_feats: int):
         super().__init__()
         from tgp.poolers import get_pooler
         from torch_geometric.nn import DenseGINConv, GINConv
 
-        self.encoder, self.edge_columns = encoder, edge_columns
+        self.encoder = encoder
         self.convs = nn.ModuleList(GINConv(mlp()) for _ in range(2))
-        self.edges = nn.ModuleList(nn.Linear(edge_columns, HIDDEN, bias=False) for _ in range(2 if edge_columns else 0))
+        self.edges = nn.ModuleList(nn.Linear(edge_feats, HIDDEN, bias=False) for _ in range(2 if edge_feats else 0))
         self.dense = nn.ModuleList(DenseGINConv(mlp()) for _ in range(2))
         self.norms = nn.ModuleList(nn.BatchNorm1d(HIDDEN) for _ in range(4))
         self.pool = get_pooler("jb", in_channels=HIDDEN, k=num_clusters, batched=True)
@@ -42,11 +42,9 @@ class PygClassifier(nn.Module):
     def forward(self, batch) -> tuple[Tensor, Tensor]:
         from torch_geometric.nn import global_max_pool, global_mean_pool
 
-        x, columns = batch.x, self.edge_columns
-        bonds = x[:, x.shape[1] - columns :].float()
-        x = self.encoder(x[:, : x.shape[1] - columns])
+        x = self.encoder(batch.x)
         for level, conv in enumerate(self.convs):
-            x = x + self.edges[level](bonds) if columns else x
+            x = x + self.edges[level](batch.edge_sum) if self.edges else x
             x = self.norms[level](conv(x, batch.edge_index).relu())
         read = [global_mean_pool(x, batch.batch), global_max_pool(x, batch.batch)]
         pooled = self.pool(x, adj=batch.edge_index, batch=batch.batch)
@@ -112,7 +110,10 @@ def main() -> None:
             graphs = []
             for i in train.tolist():
                 cut = data.batch([i])
-                graphs.append(Data(x=cut.feat, edge_index=torch.stack(cut.graph.edges()), y=cut.label))
+                graph = Data(x=cut.feat, edge_index=torch.stack(cut.graph.edges()), y=cut.label)
+                if cut.edge_sum is not None:
+                    graph.edge_sum = cut.edge_sum                               # (N, edge_feats)
+                graphs.append(graph)
             loader = DataLoader(graphs, batch_size=batch_size, shuffle=True)
             peer = PygClassifier(copy.deepcopy(model.encoder), edge_feats, 12, data.num_classes)
             counts.add(sum(parameter.numel() for parameter in peer.parameters()))

@@ -23,7 +23,7 @@ def main() -> int:
         except PackageNotFoundError:
             print(f"{package} is not installed")
     try:
-        import jbpool
+        import jbpool.nn
     except ImportError as error:
         print(f"import dgl fails.\n{error}")
         return 1

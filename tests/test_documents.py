@@ -8,7 +8,7 @@ import pytest
 import torch
 from zoo import random_graph
 
-from jbpool.clustering.run import run
+from jbpool.clustering.run import load_data, run
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
 
@@ -51,7 +51,7 @@ def test_the_five_lines_for_a_graph_of_one_s_own(tmp_path, monkeypatch):
     edges = zip(*(end.tolist() for end in graph.edges()), strict=True)
     (tmp_path / "edges.csv").write_text("\n".join(f"n{a},n{b}" for a, b in edges))
     config = load_config(NODE_CLUSTER, "mine.yaml", ["train.epochs=20"])
-    out = run(config, tmp_path / "run", torch.device("cpu"))
+    out = run(config, load_data(config), tmp_path / "run", torch.device("cpu"))
     assert out.runs[0]["used_clusters"] > 1
     features = "\n".join(f"n{i},{i},1" for i in range(60))
     (tmp_path / "features.csv").write_text(features)

@@ -145,7 +145,7 @@ class _Job:
         self.unfinished = self.out.unfinished()
 
     def run_fold(self, method: str, seed: int, fold: int) -> None:
-        runs = self.out.runs if method == self.out.method else self.out.compared.setdefault(method, [])
+        runs = self.out.runs if method == self.out.method else self.out.compared.get(method, [])
         if any((run["seed"], run["fold"]) == (seed, fold) for run in runs):
             return
         name = f"{method} seed {seed} fold {fold}"
@@ -181,6 +181,8 @@ class _Job:
         if self.data.metric == "acc":
             found["test_balanced"] = balanced_accuracy(self.data, scores, label)
         runs.append(found)
+        if method != self.out.method:
+            self.out.compared[method] = runs                # only now: methods without runs have no scores to show
         self.out.history += [{**where, **row} for row in progress.history]
         self.curve = []
         self.predictions.append({**where, "graph": split.test, "label": label, "scores": scores})

@@ -15,11 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from jbpool.checks import convert, lookup, readable
-from jbpool.data import bins, citation, files, npz, ogb_mol, synthetic, tu
-from jbpool.data.sources import find
-from jbpool.data.types import GraphBatch, GraphData, NodeData, Split
-from jbpool.errors import DataError, JBPoolError
+from jbpool import _environment
+
+_environment.require_dgl()      # before anything imports dgl, for a readable error
+
+from jbpool.checks import convert, lookup, readable  # noqa: E402
+from jbpool.data import bins, citation, files, npz, ogb_mol, synthetic, tu  # noqa: E402
+from jbpool.data.sources import find  # noqa: E402
+from jbpool.data.types import GraphBatch, GraphData, NodeData, Split  # noqa: E402
+from jbpool.errors import DataError, JBPoolError  # noqa: E402
 
 __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_graphs", "load_nodes"]
 

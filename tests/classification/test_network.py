@@ -9,10 +9,12 @@ import pytest
 import torch
 from zoo import ZOO, random_graph, symmetric_weights
 
-from jbpool.classification.problem import ClassifyProblem, with_edge_sums
-from jbpool.classification.run import METHODS, make_model, numbers_of_clusters
+from jbpool.classification.config import METHODS
+from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
+from jbpool.classification.network import _Layer, read_out
+from jbpool.classification.problem import ClassifyProblem
+from jbpool.classification.run import make_model, numbers_of_clusters
 from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.clustering.network import CategoryEncoder, FeatureEncoder, _Layer, read_out
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
 from jbpool.nn.conv import BACKBONES, GINConv, GraphConv, SAGEConv
@@ -171,20 +173,20 @@ def test_edge_features_reach_the_layers_before_the_first_pool():
     data = load_graphs("motifs", num_graphs=12)
     generator = torch.Generator().manual_seed(0)
     kinds = torch.randint(0, 3, (len(data.source), 2), generator=generator)
-    widened, columns = with_edge_sums(replace(data, edge_feat=kinds))
-    assert columns == 6
+    widened = replace(data, edge_feat=kinds).with_edge_sums()
+    assert widened.edge_feat is None
     first = (data.sizes.cumsum(0) - data.sizes).repeat_interleave(data.num_edges)
     naive = torch.zeros(len(data.feat), 6)
     for edge, node in enumerate((data.target + first).tolist()):
         naive[node, kinds[edge, 0]] += 1
         naive[node, 3 + kinds[edge, 1]] += 1
-    assert torch.equal(widened.feat[:, -6:], naive)
+    assert torch.equal(widened.edge_sum, naive)
     config = small("model.pool=jb", "model.compare=[]")
-    model = make_model(config, widened, torch.arange(12), columns)
+    model = make_model(config, widened, torch.arange(12))
     assert [layer.edges is not None for block in model.blocks for layer in block] == [True, True, False, False]
-    problem = ClassifyProblem(model, widened, data.split(0, 2), config, 0, CPU, columns)
+    problem = ClassifyProblem(model, widened, data.split(0, 2), config, 0, CPU)
     before = problem.predict(torch.arange(3))
-    problem.data = replace(widened, feat=torch.cat([widened.feat[:, :-6], naive.flip(1)], dim=1))
+    problem.data = replace(widened, edge_sum=naive.flip(1))
     assert not torch.allclose(before, problem.predict(torch.arange(3)))
 
 
@@ -222,66 +224,3 @@ def test_numbers_of_clusters():
     assert numbers_of_clusters(by_number, 40.0) == [7]
     assert numbers_of_clusters(small("model.num_clusters=null"), 40.0) == [20]
     assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5, 3]"), 40.0) == [5, 3]
-
-
-# ---------------------------------------------------------------- losses and scores
-
-
-def problem_for(metric, label, *changes):
-    data = load_graphs("motifs", num_graphs=60)
-    width = 3 if metric == "acc" else label.shape[1]
-    data = replace(data, metric=metric, label=label, num_classes=width)
-    config = small("model.compare=[]", *changes)
-    split = load_graphs("motifs", num_graphs=60).split(0, 2)
-    return ClassifyProblem(make_model(config, data, split.train), data, split, config, 0, CPU)
-
-
-def test_unknown_labels_count_nothing():
-    label = torch.tensor([[1.0, float("nan")], [0.0, 1.0], [float("nan"), float("nan")]])
-    problem = problem_for("rocauc", torch.zeros(60, 2))
-    scores = torch.tensor([[2.0, 9.0], [-1.0, 3.0], [5.0, 5.0]], requires_grad=True)
-    loss = problem._task_loss(scores, label)
-    expected = [np.log1p(np.exp(-2)), (np.log1p(np.exp(-1)) + np.log1p(np.exp(-3))) / 2, 0.0]
-    np.testing.assert_allclose(loss.detach(), expected, rtol=1e-5)
-    loss.sum().backward()
-    assert scores.grad[0, 1] == 0
-    assert torch.equal(scores.grad[2], torch.zeros(2))
-
-
-def test_class_weights_are_those_of_the_training_graphs():
-    train = problem_for("acc", torch.zeros(60).long()).split.train
-    label = torch.zeros(60).long()
-    label[train[:1]], label[train[1:3]] = 2, 1                  # of the rest all are 0
-    weights = problem_for("acc", label, "train.class_weight=true").class_weight
-    counts = torch.tensor([len(train) - 3, 2, 1])
-    torch.testing.assert_close(weights * counts, torch.full((3,), len(train) / 3))
-    assert problem_for("acc", label).class_weight is None
-
-
-def test_yeses_are_weighed_by_noes_per_yes():
-    label = torch.zeros(60, 2)
-    problem = problem_for("rocauc", label)
-    train = problem.split.train
-    label[train[:2], 0] = 1
-    label[train[0], 1] = float("nan")
-    weights = problem_for("rocauc", label, "train.class_weight=true").class_weight
-    assert weights.tolist() == [(len(train) - 2) / 2, len(train) - 1]
-
-
-@pytest.mark.parametrize(("metric", "better"), [("acc", 0.9), ("rmse", 0.1)])
-def test_the_best_epoch_is_that_of_the_validation_score(metric, better, monkeypatch):
-    label = torch.tensor([0, 1, 2] * 20) if metric == "acc" else torch.rand(60, 1)
-    problem = problem_for(metric, label)
-    problem.sums = torch.zeros(2)
-    values = iter([0.5, better, 0.5])
-    monkeypatch.setattr(problem, "metric", lambda scores, label: next(values))
-    with torch.no_grad():
-        found = []
-        for step in range(3):
-            for parameter in problem.model.parameters():
-                parameter.fill_(float(step))
-            found.append(problem.judge(True)[0])
-    assert found == [True, True, False]
-    assert problem.best["valid"] == better
-    problem.load_best()
-    assert all(bool((parameter == 1).all()) for parameter in problem.model.parameters())

@@ -1,0 +1,97 @@
+"""Graph classification as something to train: losses, weights of classes, the best epoch."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from commands import CPU
+
+from jbpool.classification.problem import ClassifyProblem
+from jbpool.classification.run import make_model
+from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.data import load_graphs
+from jbpool.engine.config import load_config
+from jbpool.engine.fit import fit
+from jbpool.errors import TrainingError
+
+
+def problem_for(metric, label, *changes):
+    data = load_graphs("motifs", num_graphs=60)
+    width = 3 if metric == "acc" else label.shape[1]
+    data = replace(data, metric=metric, label=label, num_classes=width)
+    config = load_config(
+        GRAPH_CLASSIFY, None, ["train.batch_size=8", "model.hidden=16", "model.compare=[]", *changes]
+    )
+    split = load_graphs("motifs", num_graphs=60).split(0, 2)
+    return ClassifyProblem(make_model(config, data, split.train), data, split, config, 0, CPU)
+
+
+def test_unknown_labels_count_nothing():
+    label = torch.tensor([[1.0, float("nan")], [0.0, 1.0], [float("nan"), float("nan")]])
+    problem = problem_for("rocauc", torch.zeros(60, 2))
+    scores = torch.tensor([[2.0, 9.0], [-1.0, 3.0], [5.0, 5.0]], requires_grad=True)
+    loss = problem._task_loss(scores, label)
+    expected = [np.log1p(np.exp(-2)), (np.log1p(np.exp(-1)) + np.log1p(np.exp(-3))) / 2, 0.0]
+    np.testing.assert_allclose(loss.detach(), expected, rtol=1e-5)
+    loss.sum().backward()
+    assert scores.grad[0, 1] == 0
+    assert torch.equal(scores.grad[2], torch.zeros(2))
+
+
+def test_class_weights_are_those_of_the_training_graphs():
+    train = problem_for("acc", torch.zeros(60).long()).split.train
+    label = torch.zeros(60).long()
+    label[train[:1]], label[train[1:3]] = 2, 1                  # of the rest all are 0
+    weights = problem_for("acc", label, "train.class_weight=true").class_weight
+    counts = torch.tensor([len(train) - 3, 2, 1])
+    torch.testing.assert_close(weights * counts, torch.full((3,), len(train) / 3))
+    assert problem_for("acc", label).class_weight is None
+
+
+def test_yeses_are_weighed_by_noes_per_yes():
+    label = torch.zeros(60, 2)
+    problem = problem_for("rocauc", label)
+    train = problem.split.train
+    label[train[:2], 0] = 1
+    label[train[0], 1] = float("nan")
+    weights = problem_for("rocauc", label, "train.class_weight=true").class_weight
+    assert weights.tolist() == [(len(train) - 2) / 2, len(train) - 1]
+
+
+@pytest.mark.parametrize(("metric", "better"), [("acc", 0.9), ("rmse", 0.1)])
+def test_the_best_epoch_is_that_of_the_validation_score(metric, better, monkeypatch):
+    label = torch.tensor([0, 1, 2] * 20) if metric == "acc" else torch.rand(60, 1)
+    problem = problem_for(metric, label)
+    problem.sums = torch.zeros(2)
+    values = iter([0.5, better, 0.5])
+    monkeypatch.setattr("jbpool.classification.problem.score", lambda data, scores, label: next(values))
+    with torch.no_grad():
+        found = []
+        for step in range(3):
+            for parameter in problem.model.parameters():
+                parameter.fill_(float(step))
+            found.append(problem.judge(True)[0])
+    assert found == [True, True, False]
+    assert problem.best["valid"] == better
+    problem.load_best()
+    assert all(bool((parameter == 1).all()) for parameter in problem.model.parameters())
+
+
+@pytest.mark.parametrize("broken", ["features", "weights"])
+def test_a_loss_that_is_no_number_stops_before_the_step(broken):
+    problem = problem_for("acc", torch.tensor([0, 1, 2] * 20))
+    if broken == "features":
+        feat = problem.data.feat.clone()
+        feat[0] = float("nan")
+        problem.data = replace(problem.data, feat=feat)
+    else:
+        with torch.no_grad():
+            problem.model.head[0].weight[0, 0] = float("inf")
+    before = {name: parameter.clone() for name, parameter in problem.model.named_parameters()}
+    words = {"features": "features hold NaN", "weights": "weights have grown out of bounds"}[broken]
+    with pytest.raises(TrainingError, match=rf"epoch 1 \\(task=.*{words}"):
+        fit(problem, problem.config.train)
+    if broken == "weights":                             # the very first batch shows it
+        for name, parameter in problem.model.named_parameters():
+            assert torch.equal(parameter, before[name]), name

@@ -1,0 +1,100 @@
+"""Graph classification: the run folder, the same folds for every method, no look at test labels, the real sets."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from commands import CLASSIFY, SHARED, call, result_of, run_task, settings
+
+from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.engine.config import load_config
+from jbpool.engine.run_folder import RunFolder
+
+SMALL = CLASSIFY.changes
+run = partial(run_task, CLASSIFY)
+
+
+def test_the_task_leaves_a_whole_run_folder(tmp_path):
+    told = call(CLASSIFY.command, *settings(*SMALL), "--folds", "0,1", "--out", "r", cwd=tmp_path).out
+    folder = tmp_path / "r"
+    result = result_of(folder)
+    assert (result["task"], result["dataset"], result["method"]) == ("graph_classify", "motifs", "jb")
+    assert [(run["seed"], run["fold"], run["metric"]) for run in result["runs"]] == [(0, 0, "acc"), (0, 1, "acc")]
+    assert list(result["compared"]) == ["none"]
+    assert result["mean"]["test"] == pytest.approx(np.mean([run["test"] for run in result["runs"]]))
+    assert "jb seed 0 fold 0: valid" in told
+    with np.load(folder / "predictions.npz") as stored:
+        for fold in (0, 1):
+            here = stored["fold"] == fold
+            accuracy = (stored["scores"][here].argmax(1) == stored["label"][here]).mean()
+            assert accuracy == pytest.approx(result["runs"][fold]["test"])
+    page = (folder / "report.html").read_text()
+    for words in ("Learning curves", "its clusters, and pooled", "predictions (columns)"):
+        assert words in page
+
+
+def test_pooling_beats_the_flat_network_on_motifs(tmp_path):
+    """The default, one fold of it: the class lies in the coarse graph."""
+    out = run(load_config(GRAPH_CLASSIFY), tmp_path / "r", folds=[0])
+    assert out.runs[0]["test"] > out.compared["none"][0]["test"] + 0.2
+
+
+def test_every_method_gets_the_same_folds(tmp_path):
+    changes = [*SMALL, "train.epochs=1", "model.compare=[none, mincut, dmon, diffpool]"]
+    run(load_config(GRAPH_CLASSIFY, None, changes), tmp_path / "r")
+    entries = torch.load(tmp_path / "r" / "finished.pt", weights_only=True)["predictions"]
+    assert len(entries) == 10
+    for fold in (0, 1):
+        tests = [entry["graph"] for entry in entries if entry["fold"] == fold]
+        assert all(torch.equal(tests[0], other) for other in tests)
+    assert set(entries[0]["graph"].tolist()) | set(entries[1]["graph"].tolist()) == set(range(60))
+
+
+def test_test_labels_have_no_say(tmp_path, monkeypatch):
+    """With the labels of the test fold shuffled, training is the same to the last bit, and the score that of chance."""
+    config = load_config(GRAPH_CLASSIFY, None, ["model.compare=[]", "train.epochs=12"])
+    data = GRAPH_CLASSIFY.load_data(config)
+    split = data.split(0, 3)
+    label = data.label.clone()
+    label[split.test] = label[split.test][torch.randperm(len(split.test), generator=torch.Generator().manual_seed(0))]
+    honest = run(config, tmp_path / "honest", folds=[0])
+    monkeypatch.setattr(type(data), "split", lambda *_: split)
+    shuffled = run(config, tmp_path / "shuffled", replace(data, label=label), folds=[0])
+    one, two = (torch.load(tmp_path / name / "model.pt", weights_only=True)["state"] for name in ("honest", "shuffled"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    assert honest.runs[0]["valid"] == shuffled.runs[0]["valid"]
+    assert honest.runs[0]["test"] > 0.55
+    assert shuffled.runs[0]["test"] < 1 / 3 + 3 * (2 / 9 / len(split.test)) ** 0.5     # three deviations above chance
+
+
+def test_a_run_stopped_while_it_writes(tmp_path, monkeypatch):
+    """Killed just before a fold counts as finished, it is run again, and every file is there in the end."""
+    config = load_config(GRAPH_CLASSIFY, None, [*SMALL, "model.compare=[]"])
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "keep", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path / "r", folds=[0])
+    run(config, tmp_path / "r", folds=[0], resume=True)
+    assert (tmp_path / "r" / "predictions.npz").is_file()
+    assert len(result_of(tmp_path / "r")["runs"]) == 1
+
+
+@pytest.mark.parametrize("name", ["mutag", "enzymes", "proteins", "nci1"])
+def test_a_short_run_on_the_real_sets(name, tmp_path):
+    if not SHARED.is_dir():
+        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
+    changes = [f"dataset.root={SHARED}", "train.epochs=2"]
+    out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", folds=[0])
+    assert out.history[-1]["loss"] < out.history[0]["loss"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dd", "reddit-binary", "molhiv"])
+def test_a_short_run_on_the_large_sets(name, tmp_path):
+    if not SHARED.is_dir():
+        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
+    changes = [f"dataset.root={SHARED}", "train.epochs=1", "train.seeds=[0]"]
+    out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", folds=[0])
+    assert out.runs[0]["test"] > 0.5

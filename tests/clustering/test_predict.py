@@ -1,0 +1,133 @@
+"""A graph of one's own, from CSV files, and other graphs by the model that it trained."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import CLUSTER, CPU, call, result_of, settings
+
+from jbpool.clustering.predict import predict
+from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.errors import ConfigError
+
+
+def write_graph(folder, name, groups="xy", size=30, seed=0):
+    """Two groups of people: a CSV of friendships, one of what they read, one of their groups."""
+    rng = np.random.default_rng(seed)
+    lines, features, labels = ["person,friend"], ["id,a,b,c"], ["id,group"]
+    for column, group in enumerate(groups):
+        lines += [f"{group}{a},{group}{b}" for a in range(size) for b in rng.integers(0, size, 4) if a != b]
+        for a in range(size):
+            likes = np.round(rng.random(3) + 2 * np.eye(3)[column], 3)
+            features.append(f"{group}{a},{','.join(map(str, likes))}")
+            labels.append(f"{group}{a},{group}")
+    lines += [f"{groups[0]}1,{groups[1]}1"]
+    for kind, table in (("edges", lines), ("features", features), ("labels", labels)):
+        (folder / f"{name}-{kind}.csv").write_text("\n".join(table) + "\n")
+
+
+def read_rows(path):
+    head, *rows = (line.split(",") for line in path.read_text().splitlines())
+    assert head == ["node", "cluster", "confidence"]
+    return rows
+
+
+def test_a_csv_of_one_s_own(tmp_path):
+    write_graph(tmp_path, "one")
+    changes = ["dataset.edges=one-edges.csv", "dataset.header=true", "method.num_clusters=2"]
+    told = call(CLUSTER.command, "--cfg", "file", *settings(*changes), "--out", "r", cwd=tmp_path).out
+    assert "60 nodes" in told
+    assert "features made from the edges, no labels" in told
+    assert f"the cluster of every node: {Path('r', 'assign.csv')}" in told
+    with np.load(tmp_path / "r" / "assign.npz", allow_pickle=False) as stored:
+        ids, cluster = stored["ids"], stored["cluster"][0]
+    group = np.array([name[0] for name in ids])
+    assert len(set(zip(group, cluster, strict=True))) == 2                      # each group is one cluster
+    result = result_of(tmp_path / "r")
+    assert "nmi" not in result["mean"]
+    assert result["mean"]["modularity"] > 0.4
+    rows = read_rows(tmp_path / "r" / "assign.csv")
+    assert [row[0] for row in rows] == ids.tolist()
+    assert [int(row[1]) for row in rows] == cluster.tolist()
+    refused = call(CLUSTER.command, "--predict", "r", cwd=tmp_path, check=False)        # coordinates of one graph only
+    assert "no features of its own" in refused.err
+
+    with open(tmp_path / "one-edges.csv", "a") as file:
+        file.write("x1,y2\n")
+    again = ["--cfg", "file", *settings(*changes), "--seeds", "0,1", "--out", "r", "--resume"]
+    changed = call(CLUSTER.command, *again, cwd=tmp_path, check=False)
+    assert "the data have changed" in changed.err
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with two graphs in files, and in r the run of the first."""
+    cwd = tmp_path_factory.mktemp("predict")
+    write_graph(cwd, "one")
+    write_graph(cwd, "two", groups="uv", size=20, seed=1)
+    files = ["dataset.edges=one-edges.csv", "dataset.features=one-features.csv", "dataset.labels=one-labels.csv"]
+    changes = settings(*files, "dataset.header=true", "method.num_clusters=2")
+    call(CLUSTER.command, "--cfg", "file", *changes, "--out", "r", cwd=cwd)
+    return cwd
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+TWO = ["dataset.edges=two-edges.csv", "dataset.features=two-features.csv"]
+
+
+def test_the_trained_graph_gets_the_same_clusters_again(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(trained)
+    path = predict(NODE_CLUSTER, Path("r"), [], tmp_path / "out", CPU)
+    assert path == tmp_path / "out" / "assign.csv"
+    again, before = read_rows(path), read_rows(trained / "r" / "assign.csv")
+    assert [row[:2] for row in again] == [row[:2] for row in before]
+    np.testing.assert_allclose([float(row[2]) for row in again], [float(row[2]) for row in before], atol=2e-6)
+
+
+def test_a_second_graph_by_the_same_model(trained, tmp_path):
+    out = tmp_path / "new"
+    told = call(CLUSTER.command, "--predict", "r", *settings(*TWO), "--out", out, cwd=trained).out
+    assert str(out / "assign.csv") in told
+    rows = read_rows(out / "assign.csv")
+    assert len(rows) == 40
+    assert len({(row[0][0], row[1]) for row in rows}) == 2                      # each group is one cluster
+    assert all(0.5 <= float(row[2]) <= 1 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "is there already"),
+        (["--out", "new", "--cfg", "cora"], "--cfg has no effect"),
+        (["--out", "new", "--set", "model.layers=2"], "only dataset... can change"),
+        (["--out", "new", "--set", "dataset.features=two-labels.csv"], "two-labels.csv"),
+        (["--out", "new", "--set", "dataset.name=sbm"], "Did you mean"),
+    ],
+)
+def test_what_predict_refuses(trained, args, words):
+    (trained / "r" / "predicted").mkdir(exist_ok=True)
+    (trained / "r" / "predicted" / "assign.csv").touch()
+    refused = call(CLUSTER.command, "--predict", "r", *settings(*TWO), *args, cwd=trained, check=False)
+    assert refused.code != 0
+    assert words in refused.err
+    assert not (trained / "new").exists()
+
+
+def test_another_number_of_features(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(trained)
+    (tmp_path / "narrow.csv").write_text("id,a,b\n" + "".join(f"{g}{i},1,{i}\n" for g in "uv" for i in range(20)))
+    changes = [TWO[0], f"dataset.features={tmp_path / 'narrow.csv'}"]
+    with pytest.raises(ConfigError, match="has 2 features, the model was trained on 3"):
+        predict(NODE_CLUSTER, Path("r"), changes, tmp_path / "out", CPU)
+
+
+def test_a_run_without_a_model(tmp_path):
+    """Embeddings leave no model behind."""
+    changes = settings(*CLUSTER.changes, "method.name=sc")
+    call(CLUSTER.command, *changes, "--out", "r", cwd=tmp_path)
+    refused = call(CLUSTER.command, "--predict", "r", cwd=tmp_path, check=False)
+    assert (refused.code, "r has no model.pt: give the folder of a finished run of jb" in refused.err) == (2, True)

@@ -1,0 +1,202 @@
+"""Node clustering: every method and backbone, restarts, what stops training, collapse, objectives."""
+
+from functools import partial
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from commands import CLUSTER, SHARED, call, result_of, run_task
+from zoo import symmetric_weights
+
+from jbpool.clustering.config import METHODS
+from jbpool.clustering.network import ClusterNet
+from jbpool.clustering.problem import ClusterProblem, collapse_warning
+from jbpool.clustering.run import make_model
+from jbpool.clustering.starts import Starts
+from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.data import load_nodes
+from jbpool.engine.config import load_config
+from jbpool.engine.fit import fit
+from jbpool.errors import TrainingError
+from jbpool.nn.pools import POOLS, CombinedPool, make_pool
+
+SMALL = CLUSTER.changes
+run = partial(run_task, CLUSTER)
+
+
+def test_the_embedded_default(tmp_path):
+    call(CLUSTER.command, cwd=tmp_path)
+    (folder,) = (tmp_path / "runs" / "node_cluster").iterdir()
+    result = result_of(folder)
+    assert result["mean"]["nmi"] > 0.9
+    keys = {"seed", "acc", "nmi", "ari", "modularity", "loss", "used_clusters", "seconds", "seconds_per_step"}
+    assert all(keys <= set(run) for run in result["runs"])
+    assert [run["seed"] for run in result["runs"]] == [0, 1, 2]
+    with np.load(folder / "assign.npz", allow_pickle=False) as stored:
+        assert stored["cluster"].shape == (3, 1000)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_beats_chance(method, tmp_path):
+    walks = {"deepwalk", "node2vec"}
+    changes = [*SMALL, f"method.name={method}", f"dataset.num_nodes={150 if method in walks else 300}"]
+    config = load_config(NODE_CLUSTER, None, changes)
+    out = run(config, tmp_path / "run")
+    assert out.runs[0]["nmi"] > (0.1 if method == "diffpool" else 0.3)
+    assert out.method == method
+
+
+@pytest.mark.parametrize("backbone", ["delta", "gcn", "gin", "sage", "gat", "sgc"])
+def test_every_backbone_trains(backbone, tmp_path):
+    changes = [*SMALL, f"model.backbone={backbone}", "model.layers=2", "model.hidden=16"]
+    changes += ["train.epochs=20", "train.eval_every=5"]
+    out = run(load_config(NODE_CLUSTER, None, changes), tmp_path / "run")
+    assert [row["epoch"] for row in out.history] == [5, 10, 15, 20]
+    assert out.history[-1]["loss"] < out.history[0]["loss"]
+    assert out.runs[0]["epochs"] == 20
+
+
+@pytest.mark.parametrize("max_nodes", [0, 600, 10_000], ids=["one by one", "two at a time", "all at once"])
+def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkeypatch, max_nodes):
+    losses, groups = {}, []
+    real = ClusterProblem.finish
+
+    def spy(self):
+        assign, loss = real(self)
+        groups.append(len(loss))
+        losses.update({len(losses) + index: value for index, value in enumerate(loss.tolist())})
+        return assign, loss
+
+    monkeypatch.setattr(ClusterProblem, "finish", spy)
+    monkeypatch.setattr("jbpool.clustering.starts.MAX_NODES", max_nodes)
+    config = load_config(NODE_CLUSTER, None, [*SMALL, "train.restarts=4", "train.epochs=40"])
+    out = run(config, tmp_path / "r")
+    assert groups == {0: [1, 1, 1, 1], 600: [2, 2], 10_000: [4]}[max_nodes]
+    assert out.runs[0]["loss"] == min(losses.values())
+    assert out.runs[0]["restart"] == min(losses, key=losses.get)
+    stored = torch.load(tmp_path / "r" / "model.pt", weights_only=True)
+    model = make_model(config, stored["in_feats"], stored["num_clusters"])
+    model.load_state_dict(stored["state"])
+    data = load_nodes("sbm", **config.dataset.options)
+    _, again = model.eval()(data.graph, model.prepare(data.graph, data.feat), None)
+    assert again["balance"].item() == pytest.approx(out.runs[0]["loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize("method", POOLS)
+@pytest.mark.parametrize("backbone", ["delta", "sgc", "gcn"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_starts_train_together_as_they_would_alone(backbone, method, weighted):
+    """The same losses and the same gradients, for shared sparse features and weighted edges too."""
+    data = load_nodes("sbm", num_nodes=60, num_clusters=3)
+    graph = data.graph
+    weight = symmetric_weights(graph) if weighted else None
+    changes = [f"model.backbone={backbone}", f"method.name={method}", "model.layers=3", "model.mlp=[8]"]
+    config = load_config(NODE_CLUSTER, None, changes)
+    torch.manual_seed(0)
+    nets = [make_model(config, data.feat.shape[1], 3) for _ in range(3)]
+    feat = nets[0].prepare(graph, data.feat, weight)
+    together = Starts(nets, graph, weight)
+    assert together.stacked == (backbone != "gcn")
+    assign, losses = together(feat)
+    sum(value.sum() for value in losses.values()).backward()
+    grads = [[parameter.grad.clone() for parameter in net.parameters()] for net in nets]
+    for index, net in enumerate(nets):
+        net.zero_grad()
+        alone, its = net(graph, feat, weight)
+        sum(value.sum() for value in its.values()).backward()
+        torch.testing.assert_close(assign[index], alone, rtol=1e-5, atol=1e-6)
+        for name in its:
+            torch.testing.assert_close(losses[name][index], its[name][0])
+        for grad, parameter in zip(grads[index], net.parameters(), strict=True):
+            torch.testing.assert_close(grad, parameter.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkeypatch):
+    monkeypatch.setattr("jbpool.engine.fit.CHECKPOINT_SECONDS", 0)
+    config = load_config(NODE_CLUSTER, None, SMALL)
+    whole = run(config, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr("jbpool.clustering.run._Job.keep", lambda job: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(config, tmp_path / "broken")
+    assert run(config, tmp_path / "broken", resume=True).history == whole.history
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_loss_that_is_no_number_stops_before_the_step(pool):
+    graph = dgl.rand_graph(20, 60)
+    feat = torch.rand(20, 4)
+    feat[3, 1] = float("nan")
+    model = ClusterNet(4, lambda width: make_pool(pool, width, 2), layers=1, hidden=8)
+    before = [parameter.clone() for parameter in model.parameters()]
+    with pytest.raises(TrainingError, match=r"epoch 1 .*features hold NaN"):
+        fit(ClusterProblem(Starts([model], graph), feat, lambda assign: {}), load_config(NODE_CLUSTER).train)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_patience_stops_early(tmp_path):
+    """At the usual learning rate too: a loss that falls by less and less has stopped."""
+    changes = [*SMALL, "train.epochs=5000", "train.patience=20"]
+    out = run(load_config(NODE_CLUSTER, None, changes), tmp_path / "r")
+    assert out.runs[0]["epochs"] < 2500
+    assert out.runs[0]["nmi"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("balance", "used", "trained", "words"),
+    [
+        (-0.9, 4, True, None),
+        (None, 3, True, None),
+        (None, 1, True, "one cluster holds every node; train longer"),
+        (None, 1, False, "one cluster holds every node; try another seed or another method"),
+        (-0.25, 3, True, "uniform"),
+        (-0.5, 3, True, "one cluster"),
+        (-0.9, 2, True, "only 2 of 4 clusters"),
+    ],
+)
+def test_collapse_is_told(balance, used, trained, words):
+    warning = collapse_warning(used, 4, trained=trained, balance=balance)
+    assert warning is None if words is None else words in warning
+
+
+def test_objectives_combine(tmp_path):
+    config = load_config(NODE_CLUSTER, None, [*SMALL, "method.objective={cut: 1, balance: 0.5, modularity: 2}"])
+    out = run(config, tmp_path / "r")
+    last = out.history[-1]
+    assert last["loss"] == pytest.approx(last["cut_loss"] + last["balance_loss"] + last["modularity_loss"], abs=1e-5)
+    graph, feat = dgl.add_reverse_edges(dgl.rand_graph(30, 60)), torch.rand(30, 4)
+    pool = CombinedPool(4, 3, objective={"cut": 2.0, "balance": 1.0, "entropy": 0.5})
+    _, losses = pool.cluster(graph, feat)
+    parts = {}
+    for single in (make_pool("jb", 4, 3), make_pool("mincut", 4, 3), make_pool("diffpool", 4, 3)):
+        single.load_state_dict(pool.state_dict())
+        single.smooth_scores = False
+        parts |= single.cluster(graph, feat)[1]
+    assert torch.allclose(losses["cut"], 2 * parts["cut"])
+    assert torch.allclose(losses["entropy"], 0.5 * parts["entropy"])
+    assert torch.allclose(losses["balance"], parts["balance"])
+    for name, own in (("diffpool", {"link": 1.0, "entropy": 1.0}), ("mincut", {"cut": 1.0, "ortho": 1.0})):
+        plain, same = make_pool(name, 4, 3), make_pool(name, 4, 3, objective=own)
+        same.load_state_dict(plain.state_dict())
+        torch.testing.assert_close(same.cluster(graph, feat), plain.cluster(graph, feat))
+    for wrong in ({}, {"cutt": 1.0}, {"cut": float("nan")}):
+        with pytest.raises(ValueError, match="objective"):
+            CombinedPool(4, 3, objective=wrong)
+
+
+def test_the_pools_have_the_same_capacity():
+    counts = set()
+    for name in POOLS:
+        model = make_model(load_config(NODE_CLUSTER, "cora", [f"method.name={name}"]), 1433, 7)
+        counts.add(sum(parameter.numel() for parameter in model.parameters()))
+    assert len(counts) == 1
+
+
+@pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "dblp"])
+def test_a_short_run_on_the_real_sets(name, tmp_path):
+    if not SHARED.is_dir():
+        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
+    changes = [f"dataset.root={SHARED}", "train.epochs=10", "train.seeds=[0]", "train.eval_every=5"]
+    out = run(load_config(NODE_CLUSTER, name, changes), tmp_path / "r")
+    assert out.history[-1]["loss"] < out.history[0]["loss"]

@@ -1,0 +1,147 @@
+"""Both tasks as tests start them: in this process, or in a new one where that is the point."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import pytest
+import torch
+
+from jbpool import cli
+from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.engine.config import load_config
+from jbpool.engine.task import Task
+
+ROOT = Path(__file__).parent.parent
+SHARED = ROOT.parent / "shared" / "data"
+CPU = torch.device("cpu")
+TIMED = ("seconds", "seconds_per_step")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A task with settings that take a second."""
+
+    task: Task
+    command: Callable                   # of jbpool.cli
+    changes: tuple[str, ...]            # for --set
+    score: str                          # a key of result.json
+    predictions: str                    # the file of clusters or predictions
+    more: tuple[str, ...] = ()          # further arguments
+
+    def arguments(self, *changes: str) -> list[str]:
+        return [*settings(*self.changes, *changes), *self.more]
+
+    def config(self, *changes: str):
+        return load_config(self.task, None, [*self.changes, *changes])
+
+    @property
+    def script(self) -> str:
+        return str(ROOT / "tasks" / f"{self.task.name}.py")
+
+
+CLUSTER = Case(
+    NODE_CLUSTER, cli.cluster, score="nmi", predictions="assign.npz",
+    changes=("dataset.num_nodes=300", "train.epochs=150", "train.lr=5e-3", "train.seeds=[0]", "train.restarts=1"),
+)  # fmt: skip
+CLASSIFY = Case(
+    GRAPH_CLASSIFY, cli.classify, score="test", predictions="predictions.npz", more=("--folds", "0"),
+    changes=("dataset.num_graphs=60", "train.epochs=3", "train.folds=2", "model.hidden=16", "train.batch_size=16"),
+)  # fmt: skip
+CASES = {case.task.name: case for case in (CLUSTER, CLASSIFY)}
+
+
+def settings(*changes: str) -> list[str]:
+    return [word for change in changes for word in ("--set", change)]
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def call(command: Callable, *args, cwd: Path, check: bool = True) -> Outcome:
+    """A command of ``jbpool.cli`` in this process, with a working directory and a cache of its own."""
+    out, err = io.StringIO(), io.StringIO()
+    before = Path.cwd()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(os.environ, XDG_CACHE_HOME=str(cwd / "cache")))
+        stack.enter_context(contextlib.redirect_stdout(out))
+        stack.enter_context(contextlib.redirect_stderr(err))
+        stack.callback(os.chdir, before)
+        os.chdir(cwd)
+        try:
+            code = command([str(arg) for arg in args])
+        except SystemExit as stop:                      # as Python ends a program: a text is printed
+            code = stop.code
+            if isinstance(code, str):
+                print(code, file=err)
+                code = 1
+    assert not check or code == 0, out.getvalue() + err.getvalue()
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def environment(cwd: Path) -> dict[str, str]:
+    """For a new process: the same number of threads, so that results agree to the bit."""
+    return {**os.environ, "XDG_CACHE_HOME": str(cwd / "cache"), "OMP_NUM_THREADS": str(torch.get_num_threads())}
+
+
+def launch(case: Case, *args, cwd: Path, processes: int = 1, **options) -> subprocess.Popen:
+    """The script of a task in a process of its own, or in several."""
+    start = [sys.executable]
+    if processes > 1:
+        start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(
+        [*start, case.script, *map(str, args)], cwd=cwd, env=environment(cwd), **{**pipes, **options}
+    )
+
+
+def wait_for(path: Path, process: subprocess.Popen, seconds: float = 90) -> None:
+    """Until a running process has written a file."""
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        if process.poll() is not None:
+            pytest.fail(f"the run ended before there was a {path.name}: {process.communicate()}")
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def run_task(case: Case, config, folder: Path, data=None, **more):
+    """``run`` of a task on the data of its configuration."""
+    return case.task.run(config, data or case.task.load_data(config), folder, CPU, **more)
+
+
+def result_of(folder: Path) -> dict:
+    return json.loads((folder / "result.json").read_text())
+
+
+def numbers(folder: Path) -> dict[str, list[dict]]:
+    """Method -> its runs, without times."""
+    result = result_of(folder)
+    methods = {result["method"]: result["runs"], **{name: part["runs"] for name, part in result["compared"].items()}}
+    return {
+        name: [{key: value for key, value in run.items() if key not in TIMED} for run in runs]
+        for name, runs in methods.items()
+    }
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return torch.load(folder / "model.pt", weights_only=True)["state"]
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    one, other = weights(one), weights(other)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[key], other[key]) for key in one)

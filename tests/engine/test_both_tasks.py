@@ -1,0 +1,204 @@
+"""What both tasks promise: whole run folders, --resume, Ctrl-C. Their errors are in test_task_errors.py."""
+
+import shutil
+import statistics
+from dataclasses import replace
+
+import pytest
+from commands import CASES, CLASSIFY, CLUSTER, assert_same_weights, call, numbers, result_of, run_task
+
+from jbpool.engine.config import load_config
+from jbpool.engine.run_folder import RunFolder
+from jbpool.errors import RunFolderError
+
+
+@pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
+def case(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def finished(case, tmp_path_factory):
+    """The folder of a run of two seeds, and what the command printed. Tests that change it take a copy."""
+    cwd = tmp_path_factory.mktemp(case.task.name)
+    outcome = call(case.command, *case.arguments(), "--seeds", "0,1", "--out", "r", cwd=cwd)
+    return cwd / "r", outcome
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    return shutil.copytree(finished[0], tmp_path / "r")
+
+
+# ---------------------------------------------------------------- the run folder
+
+
+def test_the_run_folder_is_whole(case, finished):
+    folder, outcome = finished
+    there = {path.name for path in folder.iterdir()}
+    assert {"config.yaml", "result.json", "history.csv", "model.pt", "report.html", case.predictions} <= there
+    assert "checkpoint.pt" not in there
+    assert not [name for name in there if name.startswith(".")]         # parts of files
+    result = result_of(folder)
+    assert {"task", "dataset", "method", "runs", "mean", "std", "versions", "config"} <= set(result)
+    assert result["task"] == case.task.name
+    assert [run["seed"] for run in result["runs"]] == [0, 1]
+    values = [run[case.score] for run in result["runs"]]
+    assert result["mean"][case.score] == pytest.approx(statistics.fmean(values))
+    assert result["std"][case.score] == pytest.approx(statistics.stdev(values))
+    assert all(run["seconds"] > 0 for run in result["runs"])
+    assert case.score in outcome.out
+    assert "report.html" in outcome.out
+    assert load_config(case.task, str(folder / "config.yaml")) == case.config("train.seeds=[0, 1]")
+
+
+def test_the_report_is_one_file(finished):
+    page = (finished[0] / "report.html").read_text()
+    assert "http" not in page.replace("http-equiv", "")                 # nothing is fetched
+    assert "<script" not in page
+
+
+def test_reports_do_not_read_resume_state(case, copy):
+    page = (copy / "report.html").read_text()
+    for name in ("finished.pt", "checkpoint.pt", "report.html"):
+        (copy / name).unlink(missing_ok=True)
+    assert case.task.write_report(copy, case.task.load_data(case.config())) == copy / "report.html"
+    assert (copy / "report.html").read_text() == page
+
+
+def test_seeds_repeat_to_the_bit(case, finished, tmp_path):
+    folds = {"folds": [0]} if case is CLASSIFY else {}
+    run_task(case, case.config("train.seeds=[0, 1]"), tmp_path / "again", **folds)
+    assert numbers(tmp_path / "again") == numbers(finished[0])
+    assert_same_weights(tmp_path / "again", finished[0])
+    first, second = next(iter(numbers(tmp_path / "again").values()))
+    assert first["epochs"] == second["epochs"]
+    assert {**first, "seed": 1} != second                               # another seed is another run
+
+
+# ---------------------------------------------------------------- --resume
+
+
+def interrupt(monkeypatch, checkpoints):
+    """Ctrl-C right after so many checkpoints; every evaluation writes one."""
+    monkeypatch.setattr("jbpool.engine.fit.CHECKPOINT_SECONDS", -1)
+    real, written = RunFolder.checkpoint, []
+
+    def checkpoint(self, **state):
+        real(self, **state)
+        written.append(state)
+        if len(written) == checkpoints:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunFolder, "checkpoint", checkpoint)
+
+
+def test_a_run_interrupted_again_and_again_equals_an_unbroken_one(case, finished, tmp_path, monkeypatch):
+    arguments = [*case.arguments(), "--seeds", "0,1", "--out", "r", "--resume"]
+    codes = []
+    while not codes or codes[-1] == 130:
+        with monkeypatch.context() as patch:
+            interrupt(patch, checkpoints=2)
+            outcome = call(case.command, *arguments, cwd=tmp_path, check=False)
+        codes.append(outcome.code)
+        assert len(codes) < 20
+    assert len(codes) > 4
+    assert codes[-1] == 0, outcome.err
+    assert numbers(tmp_path / "r") == numbers(finished[0])
+    assert (tmp_path / "r" / "history.csv").read_text() == (finished[0] / "history.csv").read_text()
+    assert_same_weights(tmp_path / "r", finished[0])
+    assert (tmp_path / "r" / "report.html").is_file()
+
+
+def test_what_is_finished_is_not_repeated(case, finished, copy, tmp_path, monkeypatch):
+    monkeypatch.setattr("jbpool.engine.fit.Progress", None)             # training would fail
+    call(case.command, *case.arguments(), "--seeds", "0,1", "--out", "r", "--resume", cwd=tmp_path)
+    assert result_of(copy)["runs"] == result_of(finished[0])["runs"]
+
+
+def test_more_seeds_may_be_asked_for(case, finished, copy, tmp_path):
+    call(case.command, *case.arguments(), "--seeds", "0,1,2", "--out", "r", "--resume", cwd=tmp_path)
+    before, after = numbers(finished[0]), numbers(copy)
+    for method, runs in before.items():
+        assert after[method][:2] == runs
+        assert [run["seed"] for run in after[method]] == [0, 1, 2]
+
+
+def test_resume_refuses_another_configuration(case, copy, tmp_path):
+    arguments = [*case.arguments("train.lr=1e-2"), "--seeds", "0,1", "--out", "r", "--resume"]
+    outcome = call(case.command, *arguments, cwd=tmp_path, check=False)
+    assert outcome.code == 2
+    assert "another configuration (train.lr)" in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("part", ["feat", "edges"])
+def test_resume_refuses_changed_data(case, copy, part):
+    config = case.config("train.seeds=[0, 1, 2]")
+    data = case.task.load_data(config)
+    if part == "feat":
+        feat = data.feat.to_dense().clone()
+        feat[0, 0] += 1
+        changed = replace(data, feat=feat)
+    elif case is CLUSTER:
+        changed = replace(data, graph=data.graph.remove_edges([0]) or data.graph)
+    else:
+        changed = replace(data, source=data.source.flip(0), target=data.target.flip(0))
+    before = (copy / "result.json").read_text()
+    with pytest.raises(RunFolderError, match="data have changed"):
+        run_task(case, config, copy, changed, resume=True)
+    assert (copy / "result.json").read_text() == before
+
+
+def test_a_folder_that_holds_a_run(case, copy, tmp_path):
+    outcome = call(case.command, *case.arguments(), "--seeds", "0,1", "--out", "r", cwd=tmp_path, check=False)
+    assert outcome.code != 0
+    assert "already holds a run" in outcome.err
+    (copy / "finished.pt").write_bytes((copy / "finished.pt").read_bytes()[:1000])
+    arguments = [*case.arguments(), "--seeds", "0,1", "--out", "r", "--resume"]
+    outcome = call(case.command, *arguments, cwd=tmp_path, check=False)
+    assert (outcome.code, "finished.pt cannot be read" in outcome.err) == (2, True)
+
+
+def test_resume_without_a_run(case, tmp_path):
+    outcome = call(case.command, "--cfg", "file", "--resume", cwd=tmp_path, check=False)
+    assert outcome.code != 0
+    assert "there is no run of file" in outcome.err
+    outcome = call(case.command, *case.arguments("train.epochs=1"), "--out", "new", "--resume", cwd=tmp_path)
+    assert "new holds no run to continue: starting a new one" in outcome.out
+
+
+def test_resume_takes_the_latest_run_of_this_configuration(case, tmp_path):
+    runs = tmp_path / "runs" / case.task.name
+    for name in ("default-20240101-000000", "default-20250101-000000", "default-big-20260101-000000"):
+        (runs / name).mkdir(parents=True)
+        (runs / name / "config.yaml").touch()
+    (runs / "default-20260101-000000").mkdir()          # of a run that failed before it began
+    outcome = call(case.command, *case.arguments("train.epochs=1"), "--resume", cwd=tmp_path)
+    assert "default-20250101-000000" in outcome.out
+
+
+# ---------------------------------------------------------------- Ctrl-C
+
+
+def test_ctrl_c_in_the_first_seed(case, tmp_path, monkeypatch):
+    interrupt(monkeypatch, checkpoints=2)
+    outcome = call(case.command, *case.arguments(), "--out", "r", cwd=tmp_path, check=False)
+    assert outcome.code == 130
+    assert "finished work is in r, continue with --resume --out r" in outcome.err
+    assert result_of(tmp_path / "r")["runs"] == []
+    assert len((tmp_path / "r" / "history.csv").read_text().splitlines()) == 3      # header, two evaluations
+    assert not (tmp_path / "r" / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("case", "seeds", "checkpoints"),
+    [(CLUSTER, "0,1", 8), (CLASSIFY, "0,1", 5), (CLASSIFY, "0", 5)],        # 6 checkpoints per seed and 3
+    ids=["node_cluster", "graph_classify", "a compared method that has finished nothing"],
+)
+def test_ctrl_c_leaves_a_report_of_what_is_finished(case, seeds, checkpoints, tmp_path, monkeypatch):
+    interrupt(monkeypatch, checkpoints)
+    outcome = call(case.command, *case.arguments(), "--seeds", seeds, "--out", "r", cwd=tmp_path, check=False)
+    assert outcome.code == 130
+    assert [run["seed"] for run in result_of(tmp_path / "r")["runs"]] == [0]
+    assert "runs: 1" in (tmp_path / "r" / "report.html").read_text()
