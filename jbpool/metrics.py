@@ -17,9 +17,8 @@ from torch import Tensor
 
 def confusion(cluster: Tensor, label: Tensor) -> Tensor:
     """How many nodes of each class (row) are in each cluster (column); nodes without a label (-1) are left out."""
-    known = label >= 0
+    rows, columns, known = int(label.max()) + 1, int(cluster.max()) + 1, label >= 0
     cluster, label = cluster.long()[known], label.long()[known]
-    rows, columns = (int(part.max()) + 1 if len(part) else 0 for part in (label, cluster))
     return (label * columns + cluster).bincount(minlength=rows * columns).view(rows, columns)
 
 

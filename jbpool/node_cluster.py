@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,11 @@ def make_model(config: Config, in_feats: int, num_clusters: int) -> ClusterNet:
 
 
 def load_data(config: Config) -> NodeData:
-    """The dataset of a configuration."""
-    return load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
+    """The dataset of a configuration; labels that are all -1, unknown, count as none."""
+    data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
+    if data.label is not None and not bool((data.label >= 0).any()):
+        return replace(data, label=None, num_classes=None, class_names=None)
+    return data
 
 
 def run(
@@ -157,10 +161,16 @@ class _Job:
                 continue
             self.curve = []
             result = self.embed(seed) if self.config.method.name in EMBEDDINGS else self.train(seed)
-            self.out.runs.append({"seed": seed, **result})
+            self.out.runs.append({"seed": seed, **result, **self.labelled})
             self.keep()
             shown = {key: result[key] for key in ("acc", "nmi", "ari", "modularity", "loss") if key in result}
             print(f"seed {seed}: " + ", ".join(f"{key} {value:.3f}" for key, value in shown.items()))
+
+    @property
+    def labelled(self) -> dict[str, int]:
+        """How many nodes the scores against labels are about, where these are not all."""
+        count = None if self.data.label is None else int((self.data.label >= 0).sum())
+        return {} if count in (None, self.data.graph.num_nodes()) else {"labelled": count}
 
     def scores(self, cluster: Tensor) -> dict[str, float]:
         labels = {} if self.data.label is None else label_scores(cluster, self.data.label)

@@ -61,6 +61,8 @@ def page(
         f"{graph.num_nodes():,} nodes, {graph.num_edges() // 2:,} edges, {data.feat.shape[1]:,} features; runs: "
         f"{len(result['runs'])}; pictures show seed {seed}, the one of lowest loss."
     )
+    if "labelled" in result["runs"][chosen]:
+        lead += f" Labels are known for {result['runs'][chosen]['labelled']:,} nodes; only these count against labels."
     keys = [key for key in ("acc", "nmi", "ari", "modularity", "used_clusters") if key in result["mean"]]
     headline = {NAMES[key]: format(result["mean"][key], ".3g" if key == "used_clusters" else ".3f") for key in keys}
     return html.page(f"{result['dataset']} clustered by {result['method']}", lead, headline, result["notes"], parts)
@@ -94,7 +96,7 @@ def _curves(history: list[dict[str, str]], seed: int) -> str:
 def _sizes(data: NodeData, cluster: torch.Tensor) -> str:
     groups = {"clusters": sorted(cluster.bincount().tolist(), reverse=True)}
     if data.label is not None:
-        groups["classes"] = sorted(data.label.bincount().tolist(), reverse=True)
+        groups["classes"] = sorted(data.label[data.label >= 0].bincount().tolist(), reverse=True)
     return section("Cluster sizes", svg.bars(groups, "cluster sizes against class sizes"))
 
 

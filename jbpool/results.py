@@ -47,7 +47,7 @@ def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, flo
 
 
 def _is_score(key: str, value: Any) -> bool:
-    return key not in ("seed", "fold", "restart") and isinstance(value, (int, float)) and not isinstance(value, bool)
+    return key not in ("seed", "fold", "restart", "labelled") and isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass

@@ -111,7 +111,7 @@ def test_nodes_without_a_label_do_not_count():
     cluster = torch.tensor([1, 1, 0, 2, 3, 0, 2])
     known = label >= 0
     assert label_scores(cluster, label) == label_scores(cluster[known], label[known])
-    assert torch.equal(confusion(cluster, label), torch.tensor([[0, 2, 0], [1, 0, 1], [0, 0, 1]]))
+    assert torch.equal(confusion(cluster, label), torch.tensor([[0, 2, 0, 0], [1, 0, 1, 0], [0, 0, 1, 0]]))
     assert label_scores(cluster, torch.full((7,), -1)) == {}
 
 
