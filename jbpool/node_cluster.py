@@ -210,7 +210,7 @@ class _Job:
         if best["loss"] < self.best_loss:
             self.best_loss = best["loss"]
             state = {"state": best["state"], "in_feats": self.data.feat.shape[1], "num_clusters": self.num_clusters}
-            save_state(self.out.path / "model.pt", state)
+            save_state(self.out.path / "model.pt", state | {"made_feat": self.data.made_feat})
         scores = self.scores(cluster)
         objective = self.config.method.objective
         only_balance = self.config.method.name == "jb" and (not objective or set(objective) == {"balance"})

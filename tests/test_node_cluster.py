@@ -280,7 +280,7 @@ def test_a_csv_of_one_s_own(tmp_path):
     assert [row[0] for row in rows[1:]] == stored["ids"].tolist()
     assert [int(row[1]) for row in rows[1:]] == stored["cluster"][0].tolist()
     refused = task("--predict", "r", cwd=tmp_path, check=False)                 # coordinates of one graph only
-    assert "no features of its own" in refused.stderr
+    assert "was trained without features" in refused.stderr
 
     with open(tmp_path / "one-edges.csv", "a") as file:
         file.write("x1,y2\n")
@@ -300,6 +300,7 @@ def test_a_second_graph_by_the_same_model(tmp_path):
     rows = [line.split(",") for line in (tmp_path / "r" / "predicted" / "assign.csv").read_text().splitlines()[1:]]
     assert len(rows) == 40
     assert len({(row[0][0], row[1]) for row in rows}) == 2                      # each group is one cluster
+    assert {row[0][0] for row in rows} == {"u", "v"}
     for more, words in [
         ([], "is there already"),
         (["--out", "new", "--cfg", "cora"], "--cfg has no say"),
@@ -308,6 +309,49 @@ def test_a_second_graph_by_the_same_model(tmp_path):
         refused = task("--predict", "r", *changes, *more, cwd=tmp_path, check=False)
         assert refused.returncode != 0
         assert words in refused.stderr
+
+
+def test_a_prediction_uses_nothing_of_the_training_graph(tmp_path):
+    """Also where the new graph has the node ids of the training graph, or some of them."""
+    own_graph(tmp_path, "one")
+    own_graph(tmp_path, "two", size=20, seed=1)
+    files = ["dataset.edges=one-edges.csv", "dataset.features=one-features.csv", "dataset.labels=one-labels.csv"]
+    changes = [*files, "dataset.header=true", "method.num_clusters=2", "train.epochs=30", "train.restarts=1"]
+    task("--cfg", "file", *settings(*changes), "--out", "r", cwd=tmp_path)
+    for kind in ("edges", "features", "labels"):
+        (tmp_path / f"one-{kind}.csv").unlink()
+
+    def predict(*changes, check=False):
+        return task("--predict", "r", *settings(*changes), cwd=tmp_path, check=check)
+
+    for given, words in [
+        ([], f"name the new graph, such as --set dataset.edges=new.csv --set dataset.features=new_features.csv; the "
+             f"clusters of the training graph are in {Path('r', 'assign.csv')}"),
+        (["dataset.header=true"], "name the new graph"),
+        (["dataset.edges=two-edges.csv"], "trained with 3 per node: give those of the new graph, --set dataset.feat"),
+        (["dataset.name=file", "dataset.edges=two-edges.csv"], "trained with 3 per node"),
+        (["dataset.features=two-features.csv"], "give either edges"),
+        (["dataset.name=sbm"], "has 128 features, the model was trained on 3"),
+    ]:  # fmt: skip
+        refused = predict(*given)
+        assert (refused.returncode, "Traceback" in refused.stderr) == (2, False)
+        assert words in refused.stderr
+    assert not (tmp_path / "r" / "predicted").exists()
+    predict("dataset.edges=two-edges.csv", "dataset.features=two-features.csv", check=True)
+    lines = (tmp_path / "r" / "predicted" / "assign.csv").read_text().splitlines()[1:]
+    assert {line.split(",")[0] for line in lines} == {f"{group}{i}" for group in "xy" for i in range(20)}
+
+
+def test_a_model_of_made_features_is_not_for_other_features(tmp_path):
+    own_graph(tmp_path, "one")
+    small = ["dataset.edges=one-edges.csv", "dataset.header=true", "method.num_clusters=2", "train.epochs=5"]
+    task("--cfg", "file", *settings(*small), "--out", "r", cwd=tmp_path)
+    width = torch.load(tmp_path / "r" / "model.pt", weights_only=True)["in_feats"]
+    np.savetxt(tmp_path / "x.csv", np.column_stack([np.arange(4), np.eye(4, width)]), "%g", ",")
+    (tmp_path / "e.csv").write_text("0,1\n1,2\n2,3\n")
+    changes = settings("dataset.edges=e.csv", "dataset.header=false", "dataset.features=x.csv")
+    refused = task("--predict", "r", *changes, cwd=tmp_path, check=False)
+    assert (refused.returncode, "was trained without features" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
