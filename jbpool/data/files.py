@@ -40,7 +40,7 @@ def load_node_files(
 
     ``separator`` and ``header`` (true or false) say how the edge list is written where that is not told rightly.
 
-    Without features, nodes get their coordinates in the leading singular vectors of the normalised adjacency matrix.
+    Without features, nodes get their coordinates in leading eigenvectors of the normalised adjacency matrix.
     """
     if (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
