@@ -1,8 +1,8 @@
 """Scores of a clustering: against known classes, and against the graph alone.
 
 ACC, NMI and ARI compare with labels. Modularity, conductance, used clusters and size balance need none.
-The scores against labels come from the table of counts alone, in float64 and Python's integers: the number of node pairs
-outgrows 32 bits at 65,536 nodes, which torchmetrics' ARI does not survive.
+The scores against labels come from the table of counts alone, in float64 and Python's integers: above 65,536 nodes the
+number of node pairs does not fit into 32 bits, and torchmetrics' ARI overflows.
 """
 
 from __future__ import annotations

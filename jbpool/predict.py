@@ -47,8 +47,9 @@ def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.devi
         )
     if not {change.partition("=")[0] for change in changes} - DESCRIBING:
         raise ConfigError(
-            "--predict: name the new graph, such as --set dataset.edges=new.csv --set dataset.features=new_features.csv;"
-            f" the clusters of the training graph are in {run_dir / 'assign.csv'}."
+            "--predict: name the new graph, such as --set dataset.edges=new.csv "
+            "--set dataset.features=new_features.csv; "
+            f"the clusters of the training graph are in {run_dir / 'assign.csv'}."
         )
     trained = load_config("node_cluster", str(run_dir / "config.yaml")).dataset
     config = load_config("node_cluster", str(run_dir / "config.yaml"), [*_forget_files(trained, changes), *changes])
