@@ -26,6 +26,7 @@ from jbpool.clustering.evidence import Evidence, hold_out
 from jbpool.clustering.features import FixedFeatures, are_counts, weighted_rows
 from jbpool.clustering.heads import hard_clusters, trained_heads
 from jbpool.clustering.structure import StructuralModes
+from jbpool.errors import DataError
 from jbpool.nn.heads import unit_rows
 
 STEPS = (0, 1, 2, 4, 8)             # smoothing steps of the views
@@ -188,6 +189,8 @@ def _rows_of(
             last = name
             if feat is None:
                 rows = StructuralModes(graph, num_clusters, edge_weight, seed).features(num_clusters)
+                if not bool(rows.any()):
+                    raise DataError("the graph has neither features nor enough edges to find clusters in.")
             else:
                 views[name] = FixedFeatures(feat.shape[1], setting.steps, 0.5, setting.weighting, COMPONENTS)
                 rows = views[name].fit(graph, feat, edge_weight, seed)
