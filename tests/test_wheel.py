@@ -13,6 +13,7 @@ import yaml
 pytestmark = pytest.mark.xdist_group("wheel")          # one worker builds it
 ROOT = Path(__file__).parent.parent
 SOURCES = [*(ROOT / "jbpool").rglob("*.py"), *(ROOT / "configs").rglob("*.yaml")]
+COMMANDS = ("jbpool-cluster", "jbpool-classify")
 # In the source that is built, so that the defaults are quick and cannot be those of the checkout.
 CHANGED = {
     "node_cluster/sbm.yaml": ("epochs: 300", "epochs: 7"),
@@ -76,7 +77,7 @@ def test_the_list_of_packages_is_complete():
     assert sorted(listed) == sorted([*on_disk, "jbpool.configs"])
 
 
-@pytest.mark.parametrize(("command", "config"), zip(("jbpool-cluster", "jbpool-classify"), CHANGED, strict=True))
+@pytest.mark.parametrize(("command", "config"), list(zip(COMMANDS, CHANGED, strict=True)))
 def test_the_default_runs(installed, command, config):
     run, cwd = installed
     task = config.split("/")[0]
@@ -89,7 +90,7 @@ def test_the_default_runs(installed, command, config):
 
 def test_help_and_list(installed):
     run, _ = installed
-    for command in ("jbpool-cluster", "jbpool-classify"):
+    for command in COMMANDS:
         told = run(command, "--cfg", "cora-sim", "--help")
         assert f"  {command} --cfg " in told
         assert "--resume" in told
