@@ -114,6 +114,13 @@ def check_real(value: float, what: str) -> float:
     return float(value)
 
 
+def check_positive(value: float, what: str) -> float:
+    """A finite number above zero."""
+    if not check_real(value, what) > 0:
+        raise ValueError(f"{what}={value!r}: give a number above 0.")
+    return float(value)
+
+
 def check_assign(assign: Tensor) -> None:
     """A floating ``(N, K)`` matrix."""
     if not isinstance(assign, Tensor) or assign.dim() != 2 or not assign.is_floating_point():

@@ -1,10 +1,10 @@
 """The losses of Just Balance, MinCut, DMoN and DiffPool (plain torch, no DGL).
 
-Tensors in, one value per graph out, unreduced. ``sizes`` is always the nodes per graph, ``(B,)``, ``None`` for a
-single graph, or the :class:`~jbpool.ops.segment.Segments` made from them. No loss builds an N x N matrix: those that
-look at the adjacency A take the product ``A S`` instead, which a pool gets from one sparse multiplication.
-Gram matrices and long sums are taken in float64; losses are returned in the type of ``assign``, float32 at least.
-The gradient of the matrix root is in closed form: first derivatives only.
+Every loss takes tensors and returns one value per graph, ``(B,)``, unreduced. ``sizes`` are the nodes per graph
+``(B,)``, ``None`` for a single graph, or :class:`~jbpool.ops.segment.Segments`. No loss builds an N x N matrix: those
+that depend on the adjacency A take the product ``A S``, a single sparse multiplication. Gram matrices and long sums
+are computed in float64; losses are returned in the type of ``assign``, float32 or wider. The gradient of the matrix
+root is in closed form, first derivatives only.
 """
 
 from __future__ import annotations
@@ -32,24 +32,32 @@ def balance_loss(
 ) -> Tensor:
     """Just Balance: ``-Tr(sqrt(S^T S))``, one value per graph (paper Eq. 8).
 
-    Normalised, -1 means hard clusters of equal size. With ``sqrt="matrix"`` uniform S gives -1/K and
+    When normalised, -1 means hard clusters of equal size. With ``sqrt="matrix"`` uniform S gives -1/K and
     everything in one cluster -1/sqrt(K); exactly uniform S is a stationary point, by symmetry.
 
     Parameters
     ----------
-    assign : ``(N, K)``, rows sum to one.
-    sizes : ``(B,)``, nodes per graph; ``None`` for one graph.
-    sqrt : ``"matrix"`` for the paper's matrix square root (minus the nuclear norm of S), ``"diagonal"`` for the
-        element-wise root that public implementations compute (minus the sum of column norms), O(N K).
-    cluster_sizes : ``(K,)`` known proportions, adding up to one: -1 is then reached by hard clusters of these sizes.
-    normalize : divide by sqrt(n K), or by sqrt(n) with ``cluster_sizes``.
+    assign : Tensor
+        Soft assignments ``(N, K)``, rows sum to one.
+    sizes : Tensor, sequence of int, Segments or None, optional
+        Nodes per graph ``(B,)``. Default: a single graph.
+    sqrt : str, optional
+        ``"matrix"`` for the paper's matrix square root (minus the nuclear norm of S), ``"diagonal"`` for the
+        element-wise root of public implementations (minus the sum of column norms), O(N K). Default: ``"matrix"``.
+    cluster_sizes : sequence of float or Tensor, optional
+        Known proportions ``(K,)``, which sum to one; hard clusters of these sizes then give -1. Default: equal sizes.
+    normalize : bool, optional
+        Divide by sqrt(n K), or by sqrt(n) with ``cluster_sizes``. Default: True.
 
-    Returns: ``(B,)``.
+    Returns
+    -------
+    Tensor
+        ``(B,)``.
 
     Examples
     --------
     >>> assign = torch.eye(4).repeat(25, 1)             # 100 nodes, 4 hard clusters of 25
-    >>> jbpool.objectives.balance_loss(assign)
+    >>> balance_loss(assign)
     tensor([-1.])
     """
     check_assign(assign)
@@ -89,10 +97,14 @@ def cut_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = 
 
     Parameters
     ----------
-    assign : ``(N, K)``.        neighbours : ``(N, K)``, An S with the normalised adjacency An = D^-1/2 A D^-1/2.
-    degree : ``(N,)``, row sums of An.
-
-    Returns: ``(B,)``.
+    assign : Tensor
+        Soft assignments ``(N, K)``.
+    neighbours : Tensor
+        ``An S`` ``(N, K)`` with the normalised adjacency An = D^-1/2 A D^-1/2.
+    degree : Tensor
+        Row sums of An, ``(N,)``.
+    sizes : Tensor, sequence of int, Segments or None, optional
+        Nodes per graph ``(B,)``. Default: a single graph.
     """
     assign, segments = _prepare(assign, sizes)
     inside = segment_sum((assign * neighbours).sum(1), segments)                            # (B,)
@@ -105,7 +117,12 @@ def ortho_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
 
     0 when clusters are hard and of equal size.
 
-    Parameters: ``assign`` ``(N, K)``. Returns: ``(B,)``.
+    Parameters
+    ----------
+    assign : Tensor
+        Soft assignments ``(N, K)``.
+    sizes : Tensor, sequence of int, Segments or None, optional
+        Nodes per graph ``(B,)``. Default: a single graph.
     """
     assign, segments = _prepare(assign, sizes)
     gram = segment_gram(assign, segments)                                                   # (B, K, K)
@@ -120,7 +137,16 @@ def modularity_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: S
 
     Minus the modularity of the soft partition; 0 for a graph without edges.
 
-    Parameters: ``assign`` ``(N, K)``; ``neighbours`` ``(N, K)``, A S; ``degree`` ``(N,)``. Returns: ``(B,)``.
+    Parameters
+    ----------
+    assign : Tensor
+        Soft assignments ``(N, K)``.
+    neighbours : Tensor
+        ``A S`` ``(N, K)``.
+    degree : Tensor
+        ``A 1`` ``(N,)``.
+    sizes : Tensor, sequence of int, Segments or None, optional
+        Nodes per graph ``(B,)``. Default: a single graph.
     """
     assign, segments = _prepare(assign, sizes)
     inside = segment_sum((assign * neighbours).sum(1), segments)                            # (B,)
@@ -132,9 +158,14 @@ def modularity_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: S
 def collapse_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
     """DMoN's ``sqrt(K)/n ||sum_i S_i||_2 - 1``, one value per graph (paper Eq. 7, second term).
 
-    0 when soft clusters have equal mass, sqrt(K) - 1 when all mass sits in one.
+    0 when soft clusters have equal mass, sqrt(K) - 1 when all mass is in one.
 
-    Parameters: ``assign`` ``(N, K)``. Returns: ``(B,)``.
+    Parameters
+    ----------
+    assign : Tensor
+        Soft assignments ``(N, K)``.
+    sizes : Tensor, sequence of int, Segments or None, optional
+        Nodes per graph ``(B,)``. Default: a single graph.
     """
     assign, segments = _prepare(assign, sizes)
     mass = segment_sum(assign, segments)                                                    # (B, K)
@@ -146,10 +177,14 @@ def link_loss(assign: Tensor, neighbours: Tensor, squares: Tensor, sizes: Sizes 
 
     Parameters
     ----------
-    assign : ``(N, K)``.        neighbours : ``(N, K)``, A S.
-    squares : ``(N,)``, for each node the sum of its squared edge weights.
-
-    Returns: ``(B,)``.
+    assign : Tensor
+        Soft assignments ``(N, K)``.
+    neighbours : Tensor
+        ``A S`` ``(N, K)``.
+    squares : Tensor
+        Sum of the squared edge weights of each node, ``(N,)``.
+    sizes : Tensor, sequence of int, Segments or None, optional
+        Nodes per graph ``(B,)``. Default: a single graph.
     """
     assign, segments = _prepare(assign, sizes)
     edges = segment_sum(squares, segments)                                                  # (B,)
@@ -160,7 +195,12 @@ def link_loss(assign: Tensor, neighbours: Tensor, squares: Tensor, sizes: Sizes 
 def entropy_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
     """DiffPool's mean row entropy, one value per graph: 0 for hard assignments, log K for uniform ones.
 
-    Parameters: ``assign`` ``(N, K)``. Returns: ``(B,)``.
+    Parameters
+    ----------
+    assign : Tensor
+        Soft assignments ``(N, K)``.
+    sizes : Tensor, sequence of int, Segments or None, optional
+        Nodes per graph ``(B,)``. Default: a single graph.
     """
     assign, segments = _prepare(assign, sizes)
     logs = assign.clamp_min(torch.finfo(assign.dtype).tiny).log()       # 0 log 0 = 0, with a finite gradient

@@ -17,22 +17,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOAD = """
 import resource, sys, time
-import torch
-import jbpool.data.structure as structure
+from jbpool.clustering.structure import StructuralModes
 from jbpool.data.files import load_node_files
-from jbpool.data.structure import structural_features
-made = []
-def timed(adjacency):
-    began = time.perf_counter()
-    feat = structural_features(adjacency) if sys.argv[2] == "yes" else torch.zeros(adjacency.shape[0], 1)
-    made.append(time.perf_counter() - began)
-    return feat
-structure.structural_features = timed
 began = time.perf_counter()
-load_node_files(edges=sys.argv[1])
-total = time.perf_counter() - began
+data = load_node_files(edges=sys.argv[1])
+read = time.perf_counter() - began
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-print(f"{total - made[0]:.1f} {made[0]:.1f} {peak:.2f}")
+began = time.perf_counter()
+if sys.argv[2] == "yes":
+    StructuralModes(data.graph, 8, data.edge_weight).features(8)
+print(f"{read:.1f} {time.perf_counter() - began:.1f} {peak:.2f}")
 """
 
 

@@ -31,6 +31,7 @@ def main() -> None:
         config = load_config(NODE_CLUSTER, case.split(",")[0], CASES[case])
         data = load_nodes(config.dataset.name, **config.dataset.options)
         torch.manual_seed(0)
+        assert data.feat is not None
         nets = [make_model(config, data.feat.shape[1], data.num_classes or 1) for _ in range(2 * args.starts)]
         feat = nets[0].prepare(data.graph, data.feat)
 

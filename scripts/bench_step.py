@@ -82,6 +82,7 @@ def main() -> None:
             data = load_nodes(name)
         except DataError:
             data = load_nodes(f"{name}-sim")
+        assert data.feat is not None
         contestants = {}
         models = {}
         for form in ("matrix", "diagonal"):

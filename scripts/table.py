@@ -124,8 +124,7 @@ def time_table(datasets: list[str], steps: int) -> str:
     from jbpool.nn.pools import POOLS
     from jbpool.report.published import SECONDS_PER_STEP
 
-    variants = {name: [f"method.name={name}"] for name in POOLS}
-    variants["jb, diagonal"] = ["method.name=jb", "method.sqrt=diagonal"]
+    variants = {name.replace("-", ", "): [f"method.name={name}"] for name in POOLS}
     lines = ["| method |" + "".join(f" {name}, s | over jb | paper over jb |" for name in datasets)]
     lines.append("|---|" + "---|---|---|" * len(datasets))
     medians: dict[str, dict[str, float]] = {name: {} for name in variants}
@@ -134,6 +133,7 @@ def time_table(datasets: list[str], steps: int) -> str:
         runs: dict[str, tuple] = {}
         for name, changes in variants.items():
             torch.manual_seed(0)
+            assert data.feat is not None
             model = make_model(load_config(NODE_CLUSTER, dataset, changes), data.feat.shape[1], data.num_classes or 1)
             runs[name] = (model, torch.optim.Adam(model.parameters(), lr=1e-4), [])
         for step in range(steps + 3):

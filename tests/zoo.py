@@ -22,6 +22,10 @@ def symmetric_weights(graph, seed=0):
     return (table + table.T)[source, target]
 
 
+def features(graph, width=5, dtype=torch.float64):
+    return torch.randn(graph.num_nodes(), width, dtype=dtype)
+
+
 def grid(side):
     node = torch.arange(side * side).view(side, side)
     source = torch.cat([node[:, :-1].flatten(), node[:-1].flatten()])
@@ -48,6 +52,7 @@ POOLS = {
     "jb": lambda *args: JBPool(*args),
     "jb diagonal": lambda *args: JBPool(*args, sqrt="diagonal"),
     "jb sizes": lambda *args: JBPool(*args, cluster_sizes=torch.arange(1.0, args[1] + 1) / sum(range(1, args[1] + 1))),
+    "jb cosine": lambda *args: JBPool(*args, head="cosine"),
     "mincut": lambda *args: MinCutPool(*args),
     "dmon": lambda *args: DMoNPool(*args),
     "diffpool": lambda *args: DiffPool(*args),

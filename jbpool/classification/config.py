@@ -12,10 +12,9 @@ from jbpool.data import graph_problems
 from jbpool.engine.schema import MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.nn.conv import BACKBONES
-from jbpool.nn.pools import POOLS
-from jbpool.objectives import TRACES
+from jbpool.nn.pools import POOLS, PoolOptions
 
-METHODS = (*POOLS, "jb-diagonal", "none")      # jb-diagonal: jb with method.sqrt=diagonal, to stand beside jb
+METHODS = (*POOLS, "none")
 
 
 @dataclass
@@ -47,14 +46,6 @@ class ClassifyModelConfig:
 
 
 @dataclass
-class ClassifyMethodConfig:
-    """Options of the pool."""
-
-    sqrt: str = "matrix"                            # jb: matrix (the paper's) or diagonal (element-wise)
-    cluster_sizes: list[float] | None = None        # jb: known proportions, for one level
-
-
-@dataclass
 class ClassifyTrainConfig(TrainConfig):
     """How to train a classifier."""
 
@@ -75,7 +66,7 @@ class ClassifyConfig:
     task: str = "graph_classify"
     dataset: ClassifyDatasetConfig = field(default_factory=ClassifyDatasetConfig)
     model: ClassifyModelConfig = field(default_factory=ClassifyModelConfig)
-    method: ClassifyMethodConfig = field(default_factory=ClassifyMethodConfig)
+    method: PoolOptions = field(default_factory=PoolOptions)
     train: ClassifyTrainConfig = field(default_factory=ClassifyTrainConfig)
 
 
@@ -90,7 +81,6 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     yield from unknown_choices(
         [
             (BACKBONES, model.backbone, "model.backbone"),
-            (TRACES, config.method.sqrt, "method.sqrt"),
             (NORMS, model.norm, "model.norm"),
             (dict.fromkeys(("all", "last")), model.readout_of, "model.readout_of"),
             (dict.fromkeys(METHODS), model.pool, "model.pool"),

@@ -24,7 +24,8 @@ from jbpool.engine.processes import barrier, rank, world_size
 from jbpool.engine.run_folder import RunFolder, save_state
 from jbpool.engine.schema import as_dict
 from jbpool.errors import ConfigError
-from jbpool.nn.pools import POOLS, ClusterPool, JBPool
+from jbpool.nn.cluster_pool import ClusterPool
+from jbpool.nn.pools import make_pool
 
 PICTURED = 4            # test graphs in the report, of at most this many nodes:
 PICTURED_NODES = 120
@@ -53,17 +54,14 @@ def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> GraphC
         encoder = CategoryEncoder((data.feat.amax(0) + 1).tolist(), model.hidden)
     clusters = numbers_of_clusters(config, data.sizes[train].float().mean().item())
 
-    def make_pool(num_clusters: int) -> ClusterPool | None:
+    def pool(num_clusters: int) -> ClusterPool | None:
         if model.pool == "none":
             return None
-        if not model.pool.startswith("jb"):
-            return POOLS[model.pool](model.hidden, num_clusters, model.mlp)
-        sqrt = "diagonal" if model.pool == "jb-diagonal" else config.method.sqrt
-        return JBPool(model.hidden, num_clusters, model.mlp, sqrt=sqrt, cluster_sizes=config.method.cluster_sizes)
+        return make_pool(model.pool, model.hidden, num_clusters, model.mlp, options=config.method)
 
     return GraphClassifier(
-        encoder, [make_pool(num_clusters) for num_clusters in clusters], data.num_classes,
-        backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta, 
+        encoder, [pool(num_clusters) for num_clusters in clusters], data.num_classes,
+        backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
         edge_feats=0 if data.edge_sum is None else data.edge_sum.shape[1],
         readout=model.readout.split("+"), read_all=model.readout_of == "all", norm=model.norm, dropout=model.dropout,
     )  # fmt: skip

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jbpool.checks import unknown_choices
 from jbpool.clustering.embed import EMBEDDINGS
+from jbpool.clustering.features import WEIGHTINGS
 from jbpool.clustering.network import NETWORKS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
-from jbpool.nn.pools import LOSSES, POOLS
-from jbpool.objectives import TRACES
+from jbpool.nn.pools import POOLS, PoolOptions
+from jbpool.nn.terms import TERMS
 
-METHODS = (*POOLS, *EMBEDDINGS)
+METHODS = ("auto", *POOLS, *EMBEDDINGS)      # auto: everything chosen without labels
 
 
 @dataclass
@@ -22,6 +24,7 @@ class ClusterDatasetConfig(DatasetConfig):
     """The graph."""
 
     name: str = "sbm"
+    weighting: str = "none"                         # sgc: none, idf (for counts), or auto (idf if they are counts)
 
 
 @dataclass
@@ -33,16 +36,15 @@ class ClusterModelConfig:
     hidden: int = number(64, 1, MAX_WIDTH)          # their width
     delta: float = number(0.85, 0, 2)               # step size of the smoothing
     mlp: list[int] = number([16], 1, MAX_WIDTH)     # hidden layers between the features and the clusters
+    components: int | None = number(None, 1, MAX_WIDTH)     # sgc: principal components to keep; by default all columns
 
 
 @dataclass
-class ClusterMethodConfig:
+class ClusterMethodConfig(PoolOptions):
     """How clusters are found."""
 
-    name: str = "jb"                                # jb mincut dmon diffpool sc deepwalk node2vec netmf gae vgae
-    sqrt: str = "matrix"                            # jb: matrix (the paper's) or diagonal (element-wise)
-    cluster_sizes: list[float] | None = None        # jb: known proportions
-    num_clusters: int | None = number(None, 1)      # by default the number of classes
+    name: str = "jb"                                # a pool or an embedding: --list has them all
+    num_clusters: int | str | None = None           # by default the number of classes; auto: also a range, 2-12
     objective: dict[str, float] | None = None       # loss name -> weight, in place of the method's own losses
 
 
@@ -71,16 +73,38 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     yield from unknown_choices(
         [
             (NETWORKS, config.model.backbone, "model.backbone"),
+            (WEIGHTINGS, dataset.weighting, "dataset.weighting"),
             (dict.fromkeys(METHODS), method.name, "method.name"),
-            (TRACES, method.sqrt, "method.sqrt"),
-            *((LOSSES, name, "method.objective") for name in method.objective or ()),
+            *((TERMS, name, "method.objective") for name in method.objective or ()),
         ]
     )
-    if method.objective is not None and method.name in EMBEDDINGS:
+    if method.num_clusters is not None:
+        yield from _wrong_number(method)
+    if method.objective is not None and method.name not in POOLS:
         yield "method.objective", f"method.objective is for the pools ({', '.join(POOLS)}), not for {method.name}"
     if method.objective == {}:
-        yield "method.objective", f"method.objective names no loss: choose some of {', '.join(LOSSES)}"
-    has_balance = "balance" in method.objective if method.objective else method.name == "jb"
-    if method.cluster_sizes is not None and not has_balance:
+        yield "method.objective", f"method.objective names no loss: choose some of {', '.join(TERMS)}"
+    terms = method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
+    if method.cluster_sizes is not None and "balance" not in terms:
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
         yield "method.cluster_sizes", problem
+
+
+def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:
+    key, given = "method.num_clusters", method.num_clusters
+    if isinstance(given, str) and not re.fullmatch(r"[1-9]\d{0,8}-[1-9]\d{0,8}", given):
+        yield key, f"{key}={given!r} should be a whole number, or a range such as 2-12"
+    elif isinstance(given, int) and not 1 <= given < 10**9:
+        yield key, f"{key}={given} should be at least 1 and below 1e9"
+    elif isinstance(given, str):
+        low, high = cluster_range(given)
+        if low >= high:
+            yield key, f"{key}={given}: the range should go from a smaller to a larger number"
+        if method.name != "auto":
+            yield key, f"{key}={given}: only method.name=auto chooses the number; give {method.name} one number"
+
+
+def cluster_range(given: str) -> tuple[int, int]:
+    """``"2-12"`` to (2, 12)."""
+    low, high = given.split("-")
+    return int(low), int(high)

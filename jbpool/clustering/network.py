@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from jbpool.checks import lookup
+from jbpool.clustering.features import FixedFeatures
 from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.conv import BACKBONES, TAKE_SPARSE
-from jbpool.ops.adjacency import smooth
 
 NETWORKS = {**BACKBONES, "sgc": None}           # sgc has no layers to train
 
@@ -21,19 +19,28 @@ NETWORKS = {**BACKBONES, "sgc": None}           # sgc has no layers to train
 class ClusterNet(nn.Module):
     """Node clustering: ``layers`` message-passing layers, then the assignments and losses of a pool.
 
-    With the backbone ``sgc`` there are no layers to train: :meth:`prepare` smooths the features once, centres them and
-    scales their rows to unit length, and the pool works on the result. What all nodes have in common says nothing about
-    clusters but pulls every node into the same one, hence the centring.
+    The backbone ``sgc`` has no layers to train: :meth:`prepare` computes :class:`FixedFeatures` once, with ``layers``
+    smoothing steps, and the pool works on the result.
 
     Parameters
     ----------
-    in_feats : size of the node features.
-    make_pool : width of the features in front of the pool -> the pool.
-    backbone : delta, gcn, gin, sage, gat or sgc.
-    layers, hidden, delta : number and width of the layers, step of the smoothing.
+    in_feats : int
+        Size of the node features.
+    make_pool : callable
+        Width of the features in front of the pool -> the pool.
+    backbone : str, default "delta"
+        delta, gcn, gin, sage, gat or sgc.
+    layers : int, default 10
+        Number of layers, or of smoothing steps.
+    hidden : int, default 64
+        Width of the layers.
+    delta : float, default 0.85
+        Step size of the smoothing.
+    weighting : str, default "none"
+        sgc: weights of the columns, as in :class:`FixedFeatures`.
+    components : int, optional
+        sgc: principal components to keep, as in :class:`FixedFeatures`.
     """
-
-    centre: Tensor | None
 
     def __init__(
         self,
@@ -44,33 +51,31 @@ class ClusterNet(nn.Module):
         layers: int = 10,
         hidden: int = 64,
         delta: float = 0.85,
+        weighting: str = "none",
+        components: int | None = None,
     ):
         super().__init__()
         make_layer = lookup(NETWORKS, backbone, "model.backbone")
-        self.layers, self.delta, self.smooth_once = layers, delta, make_layer is None
-        self.register_buffer("centre", torch.zeros(in_feats) if make_layer is None else None)
+        self.takes_sparse = backbone in TAKE_SPARSE and layers > 0
+        self.features: FixedFeatures | None = None
         self.convs = nn.ModuleList()
-        if make_layer is not None:
+        if make_layer is None:
+            self.features = FixedFeatures(in_feats, layers, delta, weighting, components)
+            in_feats = self.features.out_feats
+        else:
             for _ in range(layers):
                 self.convs.append(make_layer(in_feats, hidden, delta))
                 in_feats = hidden
-        self.takes_sparse = backbone in TAKE_SPARSE and layers > 0
         self.pool = make_pool(in_feats)
 
     def prepare(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """What the forward pass needs of the features, worked out once: ``(N, in_feats)``.
+        """What the forward pass needs of the features, computed once: ``(N, D)``.
 
-        In training mode the centre is measured and kept; afterwards the one kept is used, on other graphs too.
+        In training mode fixed features are measured; afterwards they are applied, on other graphs too.
         """
-        if feat.layout == torch.sparse_csr and not self.takes_sparse:
-            feat = feat.to_dense()
-        if self.smooth_once:
-            for _ in range(self.layers):
-                feat = smooth(graph, feat, self.delta, edge_weight)
-            if self.training:
-                self.centre = feat.mean(0)
-            feat = normalize(feat - cast(Tensor, self.centre))
-        return feat
+        if self.features is not None:
+            return (self.features.fit if self.training else self.features)(graph, feat, edge_weight)
+        return feat.to_dense() if feat.layout == torch.sparse_csr and not self.takes_sparse else feat
 
     def forward(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None

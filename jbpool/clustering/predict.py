@@ -33,10 +33,10 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
     config = load_config(task, str(run_dir / "config.yaml"), changes)
     stored = load_state(run_dir / "model.pt")
     data = load_data(config)
-    if data.made_feat:
+    if data.feat is None:
         raise ConfigError(
-            f"{data.name} has no features of its own: those made from the edges are coordinates within one graph and "
-            "mean something else on another. Train on graphs with features, or cluster this graph by itself."
+            f"{data.name} has no features: those made from edges are coordinates within one graph and mean something "
+            "else on another. Train on graphs with features, or cluster this graph by itself."
         )
     if data.feat.shape[1] != stored["in_feats"]:
         raise ConfigError(

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from jbpool.atomic import write_text
+from jbpool.clustering.structure import with_features
 from jbpool.data import NodeData
 from jbpool.engine.run_folder import read_results
 from jbpool.ops.adjacency import propagate, smooth
@@ -49,11 +50,8 @@ def page(
         parts.append(_confusion(data, cluster, names.tolist()))
     parts += [_cluster_graph(data, cluster, names.tolist()), _picture(data, cluster)]
     parts += [_runs(result), settings(result)]
-    graph = data.graph
-    lead = (
-        f"{graph.num_nodes():,} nodes, {graph.num_edges() // 2:,} edges, {data.feat.shape[1]:,} features; runs: "
-        f"{len(result['runs'])}; pictures show seed {seed}, the one of lowest loss."
-    )
+    size = data.summary.partition(": ")[2]
+    lead = f"{size}; runs: {len(result['runs'])}; pictures show seed {seed}, the one of lowest loss."
     keys = [key for key in ("acc", "nmi", "ari", "modularity", "used_clusters") if key in result["mean"]]
     headline = {NAMES[key]: format(result["mean"][key], ".3g" if key == "used_clusters" else ".3f") for key in keys}
     return render_page(f"{result['dataset']} clustered by {result['method']}", lead, headline, result["notes"], parts)
@@ -109,7 +107,9 @@ def _cluster_graph(data: NodeData, cluster: torch.Tensor, names: list[int]) -> s
 
 
 def _picture(data: NodeData, cluster: torch.Tensor) -> str:
-    feat = data.feat.to_dense() if data.feat.layout == torch.sparse_csr else data.feat
+    feat = with_features(data, int(cluster.max()) + 1).feat
+    assert feat is not None
+    feat = feat.to_dense() if feat.layout == torch.sparse_csr else feat
     for _ in range(4):
         feat = smooth(data.graph, feat, edge_weight=data.edge_weight)
     feat = torch.nn.functional.normalize(feat)

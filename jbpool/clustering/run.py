@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,18 +18,20 @@ from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, collapse_warning
 from jbpool.clustering.scores import graph_scores, label_scores
 from jbpool.clustering.starts import Starts, starts_at_once
+from jbpool.clustering.structure import with_features
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.fit import Progress, fit
 from jbpool.engine.run_folder import RunFolder, save_state, write_assign_csv
 from jbpool.engine.schema import as_dict
 from jbpool.errors import ConfigError
-from jbpool.nn.pools import POOLS, ClusterPool, CombinedPool, JBPool
+from jbpool.nn.cluster_pool import ClusterPool
+from jbpool.nn.pools import POOLS, make_pool
 
 
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> int:
     """K: as configured, else the number of classes."""
     found = data.num_classes
-    if config.method.num_clusters is not None:
+    if isinstance(config.method.num_clusters, int):
         found = config.method.num_clusters
     elif config.method.cluster_sizes is not None:
         found = len(config.method.cluster_sizes)
@@ -46,17 +46,13 @@ def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> Clust
     """The network of a configuration."""
     method, model = config.method, config.model
 
-    def make_pool(width: int) -> ClusterPool:
-        if not method.objective and method.name != "jb":
-            return POOLS[method.name](width, num_clusters, model.mlp)
-        make: Callable[..., ClusterPool] = JBPool
-        if method.objective:
-            make = partial(CombinedPool, objective=method.objective, like=method.name)
-        return make(width, num_clusters, model.mlp, sqrt=method.sqrt, cluster_sizes=method.cluster_sizes)
+    def pool(width: int) -> ClusterPool:
+        return make_pool(method.name, width, num_clusters, model.mlp, options=method, objective=method.objective)
 
     return ClusterNet(
-        in_feats, make_pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta
-    )
+        in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
+        weighting=config.dataset.weighting, components=model.components,
+    )  # fmt: skip
 
 
 def load_data(config: ClusterConfig) -> NodeData:
@@ -101,7 +97,8 @@ class _Job:
     """The seeds of a run, one after another."""
 
     def __init__(self, config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFolder, device: torch.device):
-        self.config, self.data, self.num_clusters, self.out, self.device = config, data, num_clusters, out, device
+        self.config, self.num_clusters, self.out, self.device = config, num_clusters, out, device
+        self.data = with_features(data, num_clusters)
         self.clusters: dict[int, Tensor] = {}
         self.confidence: dict[int, Tensor] = {}
         self.best_loss = float("inf")
@@ -181,12 +178,13 @@ class _Job:
         self.curve = []
         if best["loss"] < self.best_loss:
             self.best_loss = best["loss"]
-            state = {"state": best["state"], "in_feats": self.data.feat.shape[1], "num_clusters": self.num_clusters}
+            in_feats = cast(Tensor, self.data.feat).shape[1]
+            state = {"state": best["state"], "in_feats": in_feats, "num_clusters": self.num_clusters}
             save_state(self.out.path / "model.pt", state)
         scores = self.scores(cluster)
-        objective = self.config.method.objective
-        only_balance = self.config.method.name == "jb" and (not objective or set(objective) == {"balance"})
-        only_balance = only_balance and self.config.method.cluster_sizes is None
+        method = self.config.method
+        terms = tuple(method.objective or POOLS[method.name].pool.terms)
+        only_balance = terms == ("balance",) and method.cluster_sizes is None
         balance = best["loss"] if only_balance else None
         self.warn(seed, collapse_warning(int(scores["used_clusters"]), self.num_clusters, balance=balance))
         return scores | {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")}
@@ -199,15 +197,15 @@ class _Job:
     def train_together(self, seed: int, starts: range, best: dict[str, Any] | None) -> dict[str, Any]:
         """Some starts of a seed trained as one model; the result of the one with the lowest loss."""
         data, device = self.data, self.device
-        graph = data.graph.to(device)
+        graph, feat = data.graph.to(device), cast(Tensor, data.feat).to(device)
         weight = None if data.edge_weight is None else data.edge_weight.to(device)
         nets = []
         for start in starts:
             torch.manual_seed(seed + 1_000_003 * start)
-            nets.append(make_model(self.config, data.feat.shape[1], self.num_clusters).to(device))
-        feat = nets[0].prepare(graph, data.feat.to(device), weight)
+            nets.append(make_model(self.config, feat.shape[1], self.num_clusters).to(device))
+        feat = nets[0].prepare(graph, feat, weight)
         for net in nets[1:]:
-            net.centre = nets[0].centre
+            net.features = nets[0].features
         resume = None
         if (self.unfinished.get("seed"), self.unfinished.get("first")) == (seed, starts[0]):
             resume, self.unfinished = self.unfinished["training"], {}

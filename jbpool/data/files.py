@@ -9,7 +9,6 @@ weights of repeated lines are added, and where the two directions of an edge dif
 from __future__ import annotations
 
 import logging
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +18,12 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from jbpool.data.arrays import read_array
 from jbpool.data.bins import load_node_bin
+from jbpool.data.edgelist import read_edge_list
+from jbpool.data.labels import read_labels
 from jbpool.data.structure import node_data, symmetric_adjacency
-from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, shown
+from jbpool.data.text import ID_WORDS, Table, refuse_repeated, shown
 from jbpool.data.types import NodeData, to_csr_tensor
 from jbpool.errors import DataError
 
@@ -38,7 +40,7 @@ def load_node_files(
 ) -> NodeData:
     """A graph of your own: ``edges`` with optional ``features`` and ``labels``, or a saved DGL ``graph``.
 
-    ``separator`` and ``header`` (true or false) say how the edge list is written where that is not told rightly.
+    ``separator`` (one character, or ``tab``) and ``header`` (true or false) override how the edge list is read.
 
     Without features, nodes get their coordinates in the leading singular vectors of the normalised adjacency matrix.
     """
@@ -50,14 +52,22 @@ def load_node_files(
         return load_node_bin(Path(graph))
 
     path = Path(edges)                                      # type: ignore[arg-type]
-    one, other, weight = read_edge_list(path, separator, header)
+    listed = read_edge_list(path, separator, header)
     table = None if features is None else _read_features(Path(features))
-    ids = _node_ids(one, other, table, path)
+    ids = _node_ids(listed.source, listed.target, table, path)
     position = pd.Index(ids)
-    adjacency = symmetric_adjacency(position.get_indexer(one), position.get_indexer(other), weight, len(ids))
-    feat = None if table is None else table.rows_of(position)
-    label, class_names = (None, None) if labels is None else _read_labels(Path(labels), position)
-    return node_data(path.name.split(".")[0], adjacency, weight is not None, feat, label, class_names, ids)
+    ends = position.get_indexer(listed.source), position.get_indexer(listed.target)
+    known = None if labels is None else read_labels(Path(labels), position)
+    return node_data(
+        path.name.split(".")[0],
+        symmetric_adjacency(*ends, listed.weight, len(ids)),
+        weight_name=listed.weight_name,
+        feat=None if table is None else table.rows_of(position),
+        label=None if known is None else known.label,
+        class_names=None if known is None else known.class_names,
+        ids=ids,
+        ignored=[*listed.ignored, *(table.ignored if table else ()), *(known.ignored if known else ())],
+    )
 
 
 def _node_ids(one: np.ndarray, other: np.ndarray, table: _Table | None, path: Path) -> np.ndarray:
@@ -85,42 +95,6 @@ def _node_ids(one: np.ndarray, other: np.ndarray, table: _Table | None, path: Pa
     return np.sort(table.ids)
 
 
-def read_edge_list(
-    path: Path, separator: str | None = None, header: bool | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Ids of both ends, and the weights if there are any: ``(E,)`` each.
-
-    With a header, source, target and weight are found by name where they have one; a third column counts as the weight
-    only if it is called so. Without a header it is the third of three columns.
-    """
-    table = Table.open(path, separator, header)
-    source, target = table.column(SOURCE_WORDS, 0), table.column(TARGET_WORDS, 1)
-    weight = table.column(WEIGHT_WORDS, None)
-    if table.header is None and table.columns == 3:
-        weight = 2
-    elif table.columns < 2 or (table.header is None and table.columns > 3):
-        expected = "source, target and optionally weight (more columns need a header line that names them)"
-        raise DataError.at(path, f"{table.columns} columns: expected {expected}", table.first + 1)
-    assert source is not None
-    assert target is not None
-    arrays = table.read((source, target), () if weight is None else (weight,))
-    if weight is not None and (arrays[weight] < 0).any():
-        row = int(np.argmax(arrays[weight] < 0))
-        number = next(number for place, (number, _) in enumerate(table.rows()) if place == row)
-        raise DataError.at(path, f"weight {arrays[weight][row]:g} is negative", number)
-    if header is None and table.header is None:
-        _mention_odd_first_line(path, arrays[source], arrays[target])
-    return arrays[source], arrays[target], None if weight is None else arrays[weight]
-
-
-def _mention_odd_first_line(path: Path, one: np.ndarray, other: np.ndarray) -> None:
-    """Two names that no other line has may well be a header."""
-    ends = (one[0], other[0])
-    if one.dtype.kind not in "iu" and sum(int((side == end).sum()) for side in (one, other) for end in ends) == 2:
-        edge = f"{ends[0]} to {ends[1]}"
-        log.warning("%s: the first line is taken as an edge, %s; if it is a header: dataset.header=true", path, edge)
-
-
 @dataclass(frozen=True)
 class _Table:
     """Rows of features, by node id or (``ids`` is None) by number."""
@@ -128,6 +102,7 @@ class _Table:
     path: Path
     values: np.ndarray | scipy.sparse.csr_matrix
     ids: np.ndarray | None
+    ignored: list[str]
 
     def __len__(self) -> int:
         return self.values.shape[0]
@@ -142,73 +117,39 @@ class _Table:
 
 
 def _read_features(path: Path) -> _Table:
+    ids, ignored = None, []
     if path.suffix in (".npy", ".npz"):
-        values = _read_array(path, "feat")
+        values = read_array(path, "feat")
         if values.ndim != 2 or values.dtype.kind not in "fiub":
             raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: a table of numbers expected")
-        ids = None
     else:
         table = Table.open(path)
-        if table.columns < 2:
+        key = _id_column(table)
+        places = tuple(place for place in range(1 if key else 0, table.columns) if place != key)
+        if not places:
             raise DataError.at(path, "one column: expected a node id and its features", table.first + 1)
-        places = tuple(range(1, table.columns))
-        arrays = table.read((0,), places)
-        ids, values = arrays[0], np.column_stack([arrays[place] for place in places])
-        _refuse_repeated(ids, path)
+        arrays = table.read((key,), places)
+        ids, values = arrays[key], np.column_stack([arrays[place] for place in places])
+        ignored = table.ignored({key, *places})
+        refuse_repeated(ids, path)
     with np.errstate(over="ignore"):
         values = values.astype(np.float32)
     if not np.isfinite(values.data if scipy.sparse.issparse(values) else values).all():
         raise DataError.at(path, "features hold NaN, infinity or numbers beyond float32")
-    return _Table(path, values, ids)
+    return _Table(path, values, ids, ignored)
 
 
-def _read_labels(path: Path, position: pd.Index) -> tuple[Tensor, list[str]]:
-    """Classes as 0, 1, 2, ... in the order of their sorted names."""
-    if path.suffix in (".npy", ".npz"):
-        values = _read_array(path, "label")
-        if values.shape != (len(position),) or values.dtype.kind not in "iubU":
-            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: {len(position)} labels expected")
-        ids, names = np.arange(len(values)), values
-        if position.dtype.kind not in "iu" or not np.array_equal(position, ids):
-            raise DataError.at(path, "labels by row need node ids 0, 1, 2, ...; use a CSV with node id and label")
-    else:
-        table = Table.open(path)
-        if table.columns != 2:
-            raise DataError.at(path, f"{table.columns} columns: expected node id and label", table.first + 1)
-        ids = table.read((0,))[0]
-        names = table.read((1,))[1]
-        _refuse_repeated(ids, path)
-    place = pd.Index(ids).get_indexer(position)
-    if (place < 0).any():
-        raise DataError.at(path, f"has no label for node {shown(position[int(np.argmax(place < 0))])}")
-    class_names, label = np.unique(names[place], return_inverse=True)       # numbers by size, text by the alphabet
-    return torch.from_numpy(label), [str(name) for name in class_names]
+def _id_column(table: Table) -> int:
+    """The place of the node ids: the first column, but not an unnamed index beside a column that is called id.
 
-
-def _refuse_repeated(ids: np.ndarray, path: Path) -> None:
-    repeated = pd.Series(ids).duplicated()
-    if repeated.any():
-        raise DataError.at(path, f"node {shown(ids[int(repeated.argmax())])} has more than one row")
-
-
-def _read_array(path: Path, wanted: str) -> np.ndarray | scipy.sparse.csr_matrix:
-    """The array of a ``.npy``, the only one of a ``.npz`` or the one called ``wanted``, or a scipy matrix."""
-    if not path.is_file():
-        raise DataError.at(path, "no such file")
-    try:
-        with open(path, "rb") as file:
-            stored = np.load(file, allow_pickle=False)
-            if isinstance(stored, np.ndarray):
-                return stored
-            if "format" in stored.files:
-                return scipy.sparse.csr_matrix(scipy.sparse.load_npz(path))
-            name = next((name for name in (wanted,) if name in stored.files), None)
-            if name is None and len(stored.files) == 1:
-                (name,) = stored.files
-            if name is None:
-                raise DataError.at(path, f"has the arrays {stored.files}: call the one to use {wanted}")
-            return stored[name]
-    except DataError:
-        raise
-    except (ValueError, OSError, KeyError, EOFError, MemoryError, zipfile.BadZipFile) as error:
-        raise DataError.at(path, f"not an array file without objects ({error})") from None
+    An unnamed first column alone is the id: ``DataFrame.to_csv()`` writes an index of node ids so.
+    """
+    named = table.column(ID_WORDS, None)
+    if not table.unnamed:
+        return 0
+    if named is None:
+        if table.counts_rows():
+            log.warning("%s: the unnamed first column counts the rows; it is read as the node id", table.path)
+        return 0
+    table.skip_index("give it a name")
+    return named

@@ -1,4 +1,4 @@
-"""Graphs out of plain edges: the adjacency matrix by one set of rules, node features from it, and NodeData."""
+"""Graphs out of plain edges: the adjacency matrix by one set of rules, and NodeData."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ import dgl
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from jbpool.data.types import NodeData
 from jbpool.errors import DataError
-
-STRUCTURAL_FEATURES = 64
 
 
 def symmetric_adjacency(
@@ -37,40 +34,32 @@ def symmetric_adjacency(
     return matrix
 
 
-def structural_features(adjacency: scipy.sparse.csr_matrix, size: int = STRUCTURAL_FEATURES) -> Tensor:
-    """Node features from the edges alone, ``(N, size)``: leading singular vectors of ``D^-1/2 A D^-1/2``, unit rows.
-
-    Nodes of the same region get alike rows, as clustering needs; a node without edges gets zeros.
-    """
-    degree = np.asarray(adjacency.sum(1)).ravel()
-    scale = scipy.sparse.diags_array(np.where(degree > 0, degree, 1) ** -0.5)
-    normalized = scipy.sparse.csr_matrix(scale @ adjacency @ scale)
-    size = max(1, min(size, adjacency.shape[0] - 1))
-    vectors, values, _ = randomized_svd(normalized, size, n_iter=7, random_state=0)
-    feat = torch.from_numpy(np.ascontiguousarray(vectors * values)).float()
-    return torch.nn.functional.normalize(feat)
-
-
 def node_data(
     name: str,
     adjacency: scipy.sparse.csr_matrix,
-    weighted: bool,
+    *,
+    weight_name: str | None,
     feat: Tensor | None,
     label: Tensor | None,
     class_names: Sequence[str] | None = None,
     ids: np.ndarray | None = None,
+    ignored: Sequence[str] = (),
 ) -> NodeData:
-    """A graph with what is known of its nodes; without features they are made from the edges."""
+    """A graph with what is known of its nodes.
+
+    ``weight_name`` says where the weights come from, for people; None: the edges have no weights.
+    """
     coo = adjacency.tocoo()
     ends = tuple(torch.from_numpy(end.astype(np.int64)) for end in (coo.row, coo.col))
     return NodeData(
         graph=dgl.graph(ends, num_nodes=adjacency.shape[0]),
-        feat=structural_features(adjacency) if feat is None else feat,
+        feat=feat,
         label=label,
         num_classes=None if label is None else int(label.max()) + 1,
         name=name,
-        edge_weight=torch.from_numpy(coo.data.astype(np.float32)) if weighted else None,
+        edge_weight=torch.from_numpy(coo.data.astype(np.float32)) if weight_name else None,
         ids=ids,
         class_names=class_names,
-        made_feat=feat is None,
+        weight_name=weight_name,
+        ignored=ignored,
     )

@@ -3,7 +3,7 @@
 pandas reads the table; only if it fails are the lines gone through one by one to find the one to name. How a table is
 written is told from its first rows, and can be said where the guess is wrong:
 
-- lines that start with ``#`` or ``%`` are comments, a ``#`` further on is not;
+- lines end in LF, CRLF or CR; those that start with ``#`` or ``%`` are comments, a ``#`` further on is not;
 - the separator is a tab, else whichever of comma and semicolon gives more fields, else white space;
 - the first row is a header if it starts with ``id`` or the like or with nothing, if it names a source and a target, or
   if it is text over columns of numbers, be the first column text below or not.
@@ -25,13 +25,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from jbpool.data.archive import unpacked_limit
+from jbpool.data.memory import available_memory
 from jbpool.errors import DataError
 
 SPACES = r"\s+"
+TEXT_FACTOR = 8                 # memory that parsing takes, in sizes of the text
 SAMPLE = 20                     # rows looked at to tell how a table is written
 SOURCE_WORDS = {"source", "src", "from", "node1", "source_id", "from_id", "id1"}
 TARGET_WORDS = {"target", "dst", "to", "node2", "target_id", "to_id", "id2"}
-ID_WORDS = {"", "id", "node", "node_id", "nodeid", "name"}
+ID_WORDS = {"id", "node", "node_id", "nodeid", "name"}
 MISSING_WORDS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
 WEIGHT_WORDS = {"weight", "weights", "w"}
 
@@ -48,19 +51,26 @@ class Table:
     header: list[str] | None    # in lower case
     first: int                  # number of the first line of data, from 0
     columns: int
+    comments: int               # lines that are left out
 
     @classmethod
-    def open(cls, path: Path, separator: str | None = None, header: bool | None = None) -> Table:
-        """Read a file and tell how it is written, but for what the caller knows."""
-        content = _read(path)
+    def open(cls, path: Path) -> Table:
+        """Read a file and tell how it is written."""
+        return cls.parse(path, *read_text(path))
+
+    @classmethod
+    def parse(
+        cls, path: Path, content: bytes, comments: int, separator: str | None = None, header: bool | None = None
+    ) -> Table:
+        """A table from what :func:`read_text` gives; separator and header are detected unless the caller knows them."""
         sample = [(number, line) for number, line in _lines(content, 200 * SAMPLE) if line.strip()][:SAMPLE]
         if not sample:
             raise DataError.at(path, "the file is empty")
-        separator = separator or _separator([line for _, line in sample])
-        rows = [_fields(line, separator) for _, line in sample]
+        separator = separator or _separator(path, sample)
+        rows = [_row(path, number, line, separator) for number, line in sample]
         has_header = _is_header(rows) if header is None else header
         names = [name.lower() for name in rows[0]] if has_header else None
-        table = cls(path, content, separator, names, sample[0][0] + has_header, len(rows[0]))
+        table = cls(path, content, separator, names, sample[0][0] + has_header, len(rows[0]), comments)
         kind = {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
         log.info("%s: separated by %s, %s header line, %d columns", path, kind, "a" if names else "no", table.columns)
         return table
@@ -73,21 +83,53 @@ class Table:
         """Line number (from 1) and fields of every row of data."""
         for number, line in _lines(self.content):
             if number >= self.first and line.strip():
-                yield number + 1, _fields(line, self.separator)
+                yield number + 1, _row(self.path, number, line, self.separator)
 
-    def read(self, ids: tuple[int, ...], numbers: tuple[int, ...] = ()) -> dict[int, np.ndarray]:
-        """Columns of node ids (int64 if all are plain whole numbers, else text) and of finite numbers (float64)."""
-        if not ids or max(*ids, *numbers, 0) >= self.columns:
-            raise DataError.at(self.path, f"{self.columns} columns, {max(*ids, *numbers) + 1} expected", self.first + 1)
-        texts = dict.fromkeys(ids, "str")
-        kinds: dict[int, Any] = {**texts, **dict.fromkeys(numbers, "float64")}
+    @property
+    def unnamed(self) -> bool:
+        """Whether the header has no name for the first column: ``DataFrame.to_csv()`` writes its index so."""
+        return self.header is not None and is_unnamed(self.header[0])
+
+    def counts_rows(self) -> bool:
+        """Whether the first column is 0, 1, 2, ..."""
+        column = self.read((0,))[0]
+        return column.dtype == np.int64 and np.array_equal(column, np.arange(len(column)))
+
+    def skip_index(self, cure: str) -> None:
+        """Warn that the unnamed first column is skipped; refuse if it is more than a row number."""
+        if not self.counts_rows():
+            what = "the first column has no name and is not a row number 0, 1, 2, ..."
+            raise DataError.at(self.path, f"{what}: {cure}, or leave it out (DataFrame.to_csv(..., index=False))")
+        log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
+
+    def ignored(self, used: set[int]) -> list[str]:
+        """What of the file is not used, for people."""
+        names = self.header or []
+        parts = [f"column {name!r}" if name else f"column {place + 1}" for place, name in enumerate(names)]
+        parts = [part for place, part in enumerate(parts) if place not in used]
+        if self.comments:
+            parts.append(f"{self.comments:,} comment line{'s' if self.comments > 1 else ''}")
+        return [f"{part} of {self.path.name}" for part in parts]
+
+    def read(
+        self, ids: tuple[int, ...], numbers: tuple[int, ...] = (), classes: tuple[int, ...] = ()
+    ) -> dict[int, np.ndarray]:
+        """Columns by their place.
+
+        Parameters
+        ----------
+        ids : columns of node ids, int64 if all are plain whole numbers, else text; no empty fields.
+        numbers : columns of finite numbers, float64.
+        classes : columns of text that may be empty.
+        """
+        kinds: dict[int, Any] = {**dict.fromkeys(ids, "str"), **dict.fromkeys(numbers, "float64")}
         if self._plain_whole_numbers(ids):
             try:
-                return self._finish(self._parse({**kinds, **dict.fromkeys(ids, "int64")}), ids, numbers)
+                return self._finish(self._parse({**kinds, **dict.fromkeys(ids, "int64")}), ids, numbers, classes)
             except (ValueError, OverflowError):
                 pass                        # text ids further down, or a bad line: the next reading tells
         try:
-            return self._finish(self._parse(kinds), ids, numbers)
+            return self._finish(self._parse(kinds), ids, numbers, classes)
         except pd.errors.EmptyDataError:
             raise DataError.at(self.path, "there is nothing below the header line") from None
         except (ValueError, OverflowError) as error:
@@ -114,17 +156,19 @@ class Table:
             encoding="utf-8",
         )
 
-    def _finish(self, frame: pd.DataFrame, ids: tuple[int, ...], numbers: tuple[int, ...]) -> dict[int, np.ndarray]:
+    def _finish(
+        self, frame: pd.DataFrame, ids: tuple[int, ...], numbers: tuple[int, ...], classes: tuple[int, ...]
+    ) -> dict[int, np.ndarray]:
         """Arrays by column; ValueError where a field is empty or a number not finite."""
         arrays = {}
         if frame.shape[1] != self.columns:
             raise ValueError("ragged rows")
-        for place in ids:
+        for place in (*ids, *classes):
             if frame[place].dtype == np.int64:
                 arrays[place] = frame[place].to_numpy()
                 continue
             arrays[place] = frame[place].str.strip().to_numpy(dtype=object)
-            if (arrays[place] == "").any():
+            if place in ids and (arrays[place] == "").any():
                 raise ValueError("an empty field")
         for place in numbers:
             arrays[place] = frame[place].to_numpy()
@@ -145,20 +189,40 @@ class Table:
         return DataError.at(self.path, f"cannot be read ({error})")
 
 
-def _read(path: Path) -> bytes:
-    """The text of a file without byte-order mark, its comment lines blank."""
+def read_text(path: Path) -> tuple[bytes, int]:
+    """The text of a file, and how many comment lines it has.
+
+    Comment lines are made blank so that line numbers stay; lines end in LF, and there is no byte-order mark.
+    """
     if not path.is_file():
         raise DataError.at(path, "no such file")
     try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            content = file.read().removeprefix(b"\xef\xbb\xbf")
+        content = _unzipped(path) if path.suffix == ".gz" else path.read_bytes()
+        content = content.removeprefix(b"\xef\xbb\xbf")
+        if b"\r" in content:
+            content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError.at(path, f"not UTF-8 text ({error.reason})", line) from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError.at(path, f"cannot be read ({error})") from None
-    return re.sub(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
+    if b"\0" in content:
+        line = content.count(b"\n", 0, content.index(b"\0")) + 1
+        raise DataError.at(path, "a zero byte: this is not a text table, or not in UTF-8; save it as UTF-8", line)
+    return re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
+
+
+def _unzipped(path: Path) -> bytes:
+    limit = min(unpacked_limit(path.stat().st_size), available_memory() // TEXT_FACTOR)
+    with gzip.open(path) as file:
+        blocks = []
+        while block := file.read(1 << 20):
+            blocks.append(block)
+            limit -= len(block)
+            if limit < 0:
+                raise DataError.at(path, "unpacks to more than its size or the available memory allows")
+    return b"".join(blocks)
 
 
 def _lines(content: bytes, limit: int | None = None) -> Iterator[tuple[int, str]]:
@@ -174,10 +238,22 @@ def _fields(line: str, separator: str) -> list[str]:
     return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
 
 
-def _separator(lines: list[str]) -> str:
-    if any("\t" in line.strip() for line in lines):
+def _row(path: Path, number: int, line: str, separator: str) -> list[str]:
+    try:
+        return _fields(line, separator)
+    except csv.Error as error:
+        raise DataError.at(path, f"cannot be read ({error})", number + 1) from None
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a header field is what pandas writes over its index, or what it makes of that when it reads it back."""
+    return re.fullmatch(r"(unnamed: ?\d+)?", name.lower()) is not None
+
+
+def _separator(path: Path, sample: list[tuple[int, str]]) -> str:
+    if any("\t" in line.strip() for _, line in sample):
         return "\t"
-    counts = {mark: len(_fields(lines[0], mark)) for mark in (",", ";")}
+    counts = {mark: len(_row(path, *sample[0], mark)) for mark in (",", ";")}
     best = max(counts, key=lambda mark: counts[mark])
     return best if counts[best] > 1 else SPACES
 
@@ -185,7 +261,7 @@ def _separator(lines: list[str]) -> str:
 def _is_header(rows: list[list[str]]) -> bool:
     first, rest = rows[0], rows[1:]
     names = {field.lower() for field in first}
-    if first[0].lower() in ID_WORDS or (names & SOURCE_WORDS and names & TARGET_WORDS):
+    if first[0].lower() in ID_WORDS or is_unnamed(first[0]) or (names & SOURCE_WORDS and names & TARGET_WORDS):
         return True
     texts = [place for place, field in enumerate(first) if not is_number(field)]
     over_numbers = [
@@ -199,7 +275,7 @@ def _is_header(rows: list[list[str]]) -> bool:
 def is_number(text: str) -> bool:
     """Whether a field is a finite number."""
     try:
-        return bool(np.isfinite(float(text)))
+        return "_" not in text and bool(np.isfinite(float(text)))       # Python reads 1_000 as a number, tables do not
     except ValueError:
         return False
 
@@ -207,3 +283,10 @@ def is_number(text: str) -> bool:
 def shown(value: object) -> str:
     """An id as the user wrote it."""
     return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def refuse_repeated(ids: np.ndarray, path: Path) -> None:
+    """Raise if a node id occurs twice."""
+    repeated = pd.Series(ids).duplicated()
+    if repeated.any():
+        raise DataError.at(path, f"node {shown(ids[int(repeated.argmax())])} has more than one row")

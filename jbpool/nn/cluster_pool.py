@@ -1,29 +1,31 @@
-"""The path all pools share: soft assignment -> objective -> coarsening.
+"""The path shared by all pools: soft assignment -> objective -> coarsening.
 
-Input and output have the same shape (a graph, features, edge weights), so pools stack and any DGL layer works on the
-result.
+Input and output have the same form (graph, features, edge weights), so pools can be stacked and any DGL layer works on
+the result.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from jbpool.checks import check_count, check_fraction, lookup
-from jbpool.ops.adjacency import check_edge_weight, check_feat, check_graph, degree, propagate
+from jbpool.checks import check_count, check_fraction, check_positive, lookup
+from jbpool.errors import JBPoolError
+from jbpool.nn.heads import HEADS, CosineHead, spread_rows
+from jbpool.nn.partition import Partition
+from jbpool.nn.terms import TERMS
+from jbpool.ops.adjacency import smooth
 from jbpool.ops.coarsen import complete_graphs, normalized_off_diagonal
+from jbpool.ops.inputs import check_edge_weight, check_feat, check_graph
 from jbpool.ops.precision import at_least_float32
-from jbpool.ops.segment import Segments, make_segments, segment_product
+from jbpool.ops.segment import make_segments, segment_product
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -38,7 +40,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 def row_softmax(scores: Tensor) -> Tensor:
     """Softmax of each row, ``(N, K)`` to ``(N, K)``.
 
-    On the CPU torch's own is up to four times slower on rows of 3 to 15 numbers than on 16, so these are filled up.
+    On the CPU torch's softmax is up to four times slower on rows of 3 to 15 numbers than on 16, so these are padded.
     """
     num_clusters = scores.shape[1]
     if scores.device.type != "cpu" or not 2 < num_clusters < 16:
@@ -47,7 +49,7 @@ def row_softmax(scores: Tensor) -> Tensor:
 
 
 class Pooled(NamedTuple):
-    """What a pool returns: the pooled graph, how it came about, and the losses to train with."""
+    """The result of a pool: the pooled graph, the assignments, and the losses to train with."""
 
     graph: DGLGraph                 # B complete graphs of K nodes, K*K edges each, row-major; both batch counts set
     feat: Tensor                    # (B*K, D)   S^T X
@@ -57,7 +59,7 @@ class Pooled(NamedTuple):
 
     @property
     def loss(self) -> Tensor:
-        """The scalar to minimise: the mean over graphs of each loss, added up."""
+        """The scalar to minimise: the sum of the losses, each averaged over graphs."""
         return torch.stack([value.mean() for value in self.losses.values()]).sum()
 
     @property
@@ -67,37 +69,31 @@ class Pooled(NamedTuple):
         return self.edge_weight.view(-1, num_clusters, num_clusters)
 
 
-@dataclass(frozen=True, eq=False)
-class Partition:
-    """What an objective may look at. Products with the adjacency are made when first asked for, and only once."""
-
-    graph: DGLGraph
-    assign: Tensor                  # (N, K)
-    segments: Segments
-    edge_weight: Tensor | None      # (E,)
-
-    @cached_property
-    def neighbours(self) -> Tensor:
-        """``A S``, (N, K)."""
-        return propagate(self.graph, self.assign, self.edge_weight)
-
-    @cached_property
-    def degree(self) -> Tensor:
-        """``A 1``, (N,)."""
-        return degree(self.graph, self.edge_weight, self.assign.dtype)
-
-
-class ClusterPool(nn.Module, ABC):
-    """The path all pools share; a subclass defines :meth:`objective`.
+class ClusterPool(nn.Module):
+    """The path shared by all pools; a subclass lists its loss terms.
 
     Parameters
     ----------
-    in_feats : size D of the node features.
-    num_clusters : K, the nodes of each pooled graph.
-    hidden_feats : sizes of the hidden layers of the MLP that makes the assignments; none by default.
-    activation : between the layers of that MLP: relu, elu, gelu, leaky_relu, silu or tanh.
-    dropout : on its hidden layers.
+    in_feats : int
+        Size D of the node features.
+    num_clusters : int
+        Number of clusters K, the nodes of each pooled graph.
+    hidden_feats : sequence of int, optional
+        Sizes of the hidden layers of the MLP that computes the assignments. Default: none.
+    activation : str, optional
+        Activation between the layers of the MLP: relu, elu, gelu, leaky_relu, silu or tanh. Default: ``"relu"``.
+    dropout : float, optional
+        Dropout rate of the hidden layers. Default: 0.
+    head : str, optional
+        Last layer of the MLP: ``"linear"``, or ``"cosine"`` for bounded logits, the cosine to K learned prototypes
+        divided by ``temperature``. Default: ``"linear"``.
+    temperature : float, optional
+        Temperature of the cosine head. Default: 0.2.
     """
+
+    terms: tuple[str, ...] = ()                     # names in TERMS of the losses to minimise
+    smooth_scores: bool = False                     # pass the scores of the MLP through one smoothing step
+    options: ClassVar[tuple[str, ...]] = ("head", "temperature")        # fields of PoolOptions the constructor takes
 
     def __init__(
         self,
@@ -107,6 +103,8 @@ class ClusterPool(nn.Module, ABC):
         *,
         activation: str = "relu",
         dropout: float = 0.0,
+        head: str = "linear",
+        temperature: float = 0.2,
     ):
         super().__init__()
         self.in_feats = check_count(in_feats, "in_feats")
@@ -115,32 +113,71 @@ class ClusterPool(nn.Module, ABC):
         widths = [self.in_feats, *(check_count(width, "hidden_feats") for width in hidden)]
         nonlinearity = lookup(ACTIVATIONS, activation, "activation")
         check_fraction(dropout, "dropout")
+        make_head = lookup(HEADS, head, "head")
+        check_positive(temperature, "temperature")
 
         layers: list[nn.Module] = []
         for width, next_width in pairwise(widths):
             layers += [nn.Linear(width, next_width), nonlinearity(), nn.Dropout(dropout)]
-        self.mlp = nn.Sequential(*layers, nn.Linear(widths[-1], self.num_clusters))
+        self.mlp = nn.Sequential(*layers, make_head(widths[-1], self.num_clusters, temperature))
 
     def reset_parameters(self) -> None:
-        """Draw the weights of the MLP anew."""
+        """Draw new random weights for the MLP."""
         for layer in self.mlp:
-            if isinstance(layer, nn.Linear):
+            if isinstance(layer, (nn.Linear, CosineHead)):
                 layer.reset_parameters()
 
-    def logits(self, graph: DGLGraph, scores: Tensor, edge_weight: Tensor | None) -> Tensor:
-        """From the scores of the MLP to those whose row softmax are the assignments: ``(N, K)`` to ``(N, K)``."""
-        return scores
+    @torch.no_grad()
+    def init_prototypes(self, feat: Tensor, generator: torch.Generator | None = None) -> None:
+        """Set the prototypes of a cosine head to rows of the data that lie far apart (k-means++).
 
-    @abstractmethod
+        With hidden layers the rows are taken from their output. To be called once, before training: unlike the
+        forward pass it reads values from the device.
+
+        Parameters
+        ----------
+        feat : Tensor
+            Node features ``(N, in_feats)`` of a graph or a whole batch, as passed to the pool.
+        generator : torch.Generator, optional
+            Source of randomness, on the device of ``feat``. Default: torch's global generator.
+        """
+        head = self.mlp[-1]
+        if not isinstance(head, CosineHead):
+            raise JBPoolError("init_prototypes: a linear head has no prototypes; build the pool with head='cosine'.")
+        for layer in list(self.mlp)[:-1]:
+            if not isinstance(layer, nn.Dropout):
+                feat = layer(feat)
+        head.weight.copy_(spread_rows(feat, self.num_clusters, generator))
+
+    def term_options(self) -> dict[str, dict[str, Any]]:
+        """Keyword arguments of the terms that have options: name of the term -> its arguments."""
+        return {}
+
     def objective(self, part: Partition) -> dict[str, Tensor]:
         """The losses of a soft partition: name -> ``(B,)``."""
+        options = self.term_options()
+        return {name: lookup(TERMS, name, "terms")(part, **options.get(name, {})) for name in self.terms}
 
     def cluster(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Assignments and losses without the pooled graph, for node clustering.
 
-        Returns: ``assign`` ``(N, K)`` and the losses, name -> ``(B,)``.
+        Parameters
+        ----------
+        graph : DGLGraph
+            A graph or a batch of graphs that hold both directions of every edge.
+        feat : Tensor
+            Node features ``(N, in_feats)``.
+        edge_weight : Tensor, optional
+            Finite, non-negative weights ``(E,)``. Default: all ones.
+
+        Returns
+        -------
+        assign : Tensor
+            Soft assignments ``(N, K)``.
+        losses : dict of str to Tensor
+            One value per graph for every loss, ``(B,)``.
         """
         part = self._checked_partition(graph, feat, edge_weight)
         return part.assign, self.objective(part)
@@ -148,10 +185,7 @@ class ClusterPool(nn.Module, ABC):
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled:
         """Pool every graph of the batch to ``num_clusters`` nodes.
 
-        Parameters
-        ----------
-        graph : a graph or a batch of graphs, both directions of every edge.
-        feat : ``(N, in_feats)``.        edge_weight : ``(E,)``, finite and non-negative; ``None`` for ones.
+        The parameters are those of :meth:`cluster`.
         """
         part = self._checked_partition(graph, feat, edge_weight)
         losses = self.objective(part)
@@ -172,8 +206,9 @@ class ClusterPool(nn.Module, ABC):
         return self.partition(graph, self.mlp(feat), edge_weight)
 
     def partition(self, graph: DGLGraph, scores: Tensor, edge_weight: Tensor | None) -> Partition:
-        """The soft partition of the scores of the MLP, ``(N, K)``."""
-        assign = row_softmax(at_least_float32(self.logits(graph, scores, edge_weight)))     # (N, K)
+        """The soft partition given by the scores of the MLP, ``(N, K)``."""
+        logits = smooth(graph, scores, edge_weight=edge_weight) if self.smooth_scores else scores
+        assign = row_softmax(at_least_float32(logits))                                  # (N, K)
         return Partition(graph, assign, make_segments(graph.batch_num_nodes(), assign), edge_weight)
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""Message passing: the paper's operator ``I - delta (I - D^-1/2 A D^-1/2)``, and DGL's own layers under one roof."""
+"""Message passing: the paper's operator ``I - delta (I - D^-1/2 A D^-1/2)``, and DGL's layers with one interface."""
 
 from __future__ import annotations
 
@@ -10,16 +10,8 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 
 from jbpool.checks import check_count, check_real
-from jbpool.ops.adjacency import (
-    check_edge_weight,
-    check_feat,
-    check_graph,
-    degree,
-    inverse_sqrt,
-    propagate,
-    propagate_normalized,
-    smooth,
-)
+from jbpool.ops.adjacency import degree, inverse_sqrt, propagate, propagate_normalized, smooth
+from jbpool.ops.inputs import check_edge_weight, check_feat, check_graph
 from jbpool.ops.sparse import multiply, sparse_features
 
 
@@ -31,15 +23,22 @@ class DeltaConv(nn.Module):
 
     Parameters
     ----------
-    in_feats, out_feats : sizes of the input and output features.
-    delta : step of the smoothing, 0.85 in the paper.
-    bias : add a learned ``b``.
-    activation : applied to the result, e.g. ``torch.relu``; ``None`` for none.
+    in_feats : int
+        Size of the input features.
+    out_feats : int
+        Size of the output features.
+    delta : float, optional
+        Step size of the smoothing. Default: 0.85, as in the paper.
+    bias : bool, optional
+        Add a learned ``b``. Default: True.
+    activation : callable, optional
+        Applied to the result, e.g. ``torch.relu``. Default: none.
 
     Examples
     --------
+    >>> graph = dgl.add_reverse_edges(dgl.rand_graph(100, 300))
     >>> conv = DeltaConv(16, 64, activation=torch.relu)
-    >>> conv(graph, feat).shape
+    >>> conv(graph, torch.randn(100, 16)).shape
     torch.Size([100, 64])
     """
 
@@ -68,20 +67,32 @@ class DeltaConv(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """``feat`` ``(N, in_feats)``, dense or sparse CSR; ``edge_weight`` ``(E,)`` or ``None``.
+        """Smooth the features and apply the dense layer.
 
-        Returns: ``(N, out_feats)``.
+        Parameters
+        ----------
+        graph : DGLGraph
+            Graph or batch of graphs that hold both directions of every edge.
+        feat : Tensor
+            Node features ``(N, in_feats)``, dense or sparse CSR.
+        edge_weight : Tensor, optional
+            Finite, non-negative weights ``(E,)``. Default: all ones.
+
+        Returns
+        -------
+        Tensor
+            ``(N, out_feats)``.
         """
         check_graph(graph)
         check_feat(graph, feat, self.weight, self.in_feats)
         check_edge_weight(graph, edge_weight)
-        # Smooth whichever side of the product is narrower: the two commute. Sparse features have to go first.
+        # Smoothing and the dense product commute: smooth the narrower side. Sparse features are multiplied first.
         if _is_sparse(feat) or self.in_feats > self.out_feats:
             feat = smooth(graph, _times(feat, self.weight), self.delta, edge_weight).to(feat.dtype)
         else:
             feat = smooth(graph, feat, self.delta, edge_weight).to(feat.dtype) @ self.weight
         if self.bias is not None:
-            feat += self.bias               # in place: nothing keeps the product for its gradient
+            feat += self.bias               # in place: autograd does not save the product
         return feat if self.activation is None else self.activation(feat)
 
     def extra_repr(self) -> str:
@@ -93,16 +104,16 @@ def _is_sparse(feat: Tensor) -> bool:
 
 
 def _times(feat: Tensor, weight: Tensor) -> Tensor:
-    """``X W`` of dense or sparse features: ``(N, I)`` and ``(I, O)`` to ``(N, O)``."""
+    """``X W`` for dense or sparse features: ``(N, I)`` and ``(I, O)`` to ``(N, O)``."""
     return multiply(sparse_features(feat), weight) if _is_sparse(feat) else feat @ weight
 
 
-# DGL's own layers. Sums over neighbours go through ``propagate``, which makes one dense product of each complete graph
-# that a pool returns: five times as fast as edge by edge, and more.
+# DGL's layers. Sums over neighbours use ``propagate``, which multiplies the complete graphs returned by a pool as dense
+# matrices, at least five times as fast as edge by edge.
 
 
 class GraphConv(dgl.nn.GraphConv):
-    """DGL's ``GraphConv``; with edge weights, normalised by weighted degrees. Takes sparse features."""
+    """DGL's ``GraphConv``, normalised by weighted degrees if there are edge weights. Accepts sparse features."""
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         if edge_weight is None and not _is_sparse(feat):
@@ -120,7 +131,7 @@ class GINConv(dgl.nn.GINConv):
 
 
 class SAGEConv(dgl.nn.SAGEConv):
-    """DGL's ``SAGEConv`` with the mean over neighbours, weighted by edge weights if given. Takes sparse features."""
+    """DGL's ``SAGEConv`` with the mean over neighbours, weighted if there are edge weights. Accepts sparse features."""
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         share = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).square().unsqueeze(-1)    # (N, 1)  one over degree
@@ -129,7 +140,7 @@ class SAGEConv(dgl.nn.SAGEConv):
             return (share * propagate(graph, values, edge_weight)).to(feat.dtype)
 
         weight = self.fc_neigh.weight.T                                                        # (in, out)
-        # As in DeltaConv: the mean of whichever side of the product is narrower.
+        # As in DeltaConv: average the narrower side of the product.
         if _is_sparse(feat) or weight.shape[0] > weight.shape[1]:
             neighbours = mean(_times(feat, weight))
         else:
@@ -139,7 +150,7 @@ class SAGEConv(dgl.nn.SAGEConv):
 
 
 class GATConv(nn.Module):
-    """DGL's ``GATConv`` with its heads side by side, ``out_feats`` wide in all."""
+    """DGL's ``GATConv`` with concatenated heads, ``out_feats`` wide in total."""
 
     def __init__(self, in_feats: int, out_feats: int, heads: int = 4):
         super().__init__()
@@ -164,5 +175,5 @@ BACKBONES: dict[str, Callable[[int, int, float], nn.Module]] = {
     "gat": lambda i, o, _: GATConv(i, o),
 }
 
-# Those that take sparse features; the features of the others are made dense first.
+# Backbones that accept sparse features; for the others they are converted to dense.
 TAKE_SPARSE = {"delta", "gcn", "sage"}

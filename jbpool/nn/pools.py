@@ -1,21 +1,25 @@
-"""The pools: each adds its objective to :class:`~jbpool.nn.cluster_pool.ClusterPool`, and nothing else."""
+"""The pools: each lists its loss terms; :func:`make_pool` builds them by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor
 
 from jbpool import objectives
-from jbpool.checks import check_cluster_sizes, check_flag, check_real, lookup
-from jbpool.nn.cluster_pool import ClusterPool, Partition, Pooled
-from jbpool.ops.adjacency import degree, propagate_normalized, smooth
+from jbpool.checks import check_cluster_sizes, check_flag, check_positive, check_real, lookup, unknown_choices
+from jbpool.errors import JBPoolError
+from jbpool.nn.cluster_pool import ClusterPool, Pooled
+from jbpool.nn.heads import HEADS
+from jbpool.nn.partition import Partition
+from jbpool.nn.terms import TERMS
 
 __all__ = [
-    "LOSSES", "POOLS", "ClusterPool", "CombinedPool", "DMoNPool", "DiffPool", "JBPool", "MinCutPool", "Partition",
-    "Pooled",
+    "POOLS", "ClusterPool", "CombinedPool", "DMoNPool", "DiffPool", "JBPool", "MinCutPool", "PoolOptions", "Pooled",
+    "make_pool",
 ]  # fmt: skip
 
 
@@ -23,29 +27,46 @@ class JBPool(ClusterPool):
     """Just Balance pooling (Bianchi, "Simplifying Clustering with Graph Neural Networks", NLDL 2023).
 
     Learns clusters by the balancing term ``-Tr(sqrt(S^T S))`` alone: no cut term, no N x N matrix. The features
-    must come from message passing, which makes neighbours alike (see :class:`~jbpool.DeltaConv`).
+    must come from message passing, which makes neighbours similar (see :class:`~jbpool.DeltaConv`).
 
     Parameters
     ----------
-    in_feats : size D of the node features.
-    num_clusters : K, the nodes of each pooled graph.
-    hidden_feats : sizes of the hidden layers of the MLP that makes the assignments; none by default.
-    sqrt : ``"matrix"``, the paper's matrix square root, exact and in float64; or ``"diagonal"``, the element-wise
-        root of public implementations, O(N K).
-    cluster_sizes : known proportions of the clusters, adding up to one; equal clusters by default.
-    normalize : scale the loss of every graph into [-1, 0).
-    activation : between the layers of the MLP: relu, elu, gelu, leaky_relu, silu or tanh.
-    dropout : on its hidden layers.
+    in_feats : int
+        Size D of the node features.
+    num_clusters : int
+        Number of clusters K, the nodes of each pooled graph.
+    hidden_feats : sequence of int, optional
+        Sizes of the hidden layers of the MLP that computes the assignments. Default: none.
+    sqrt : str, optional
+        ``"matrix"``, the paper's matrix square root, exact and in float64; or ``"diagonal"``, the element-wise root
+        of public implementations, O(N K). Default: ``"matrix"``.
+    cluster_sizes : sequence of float, optional
+        Known proportions of the clusters, which sum to one. Default: equal sizes.
+    normalize : bool, optional
+        Scale the loss of every graph to [-1, 0). Default: True.
+    activation : str, optional
+        Activation between the layers of the MLP: relu, elu, gelu, leaky_relu, silu or tanh. Default: ``"relu"``.
+    dropout : float, optional
+        Dropout rate of the hidden layers. Default: 0.
+    head : str, optional
+        Last layer of the MLP: ``"linear"``, or ``"cosine"`` for bounded logits, the cosine to K learned prototypes
+        divided by ``temperature``. Default: ``"linear"``.
+    temperature : float, optional
+        Temperature of the cosine head. Default: 0.2.
 
     Examples
     --------
+    >>> import dgl
+    >>> batch = dgl.batch([dgl.add_reverse_edges(dgl.rand_graph(20, 40)) for _ in range(3)])
     >>> pool = JBPool(64, num_clusters=8, hidden_feats=(16,))
-    >>> pooled = pool(batch, feat)                      # batch: 3 graphs
+    >>> pooled = pool(batch, torch.randn(60, 64))
     >>> pooled.feat.shape, pooled.losses["balance"].shape
     (torch.Size([24, 64]), torch.Size([3]))
     >>> pooled.loss.backward()
     """
 
+    terms: tuple[str, ...] = ("balance",)
+    options = (*ClusterPool.options, "sqrt", "cluster_sizes")
     share_bits: Tensor | None
 
     def __init__(
@@ -59,26 +80,25 @@ class JBPool(ClusterPool):
         normalize: bool = True,
         activation: str = "relu",
         dropout: float = 0.0,
+        head: str = "linear",
+        temperature: float = 0.2,
     ):
-        super().__init__(in_feats, num_clusters, hidden_feats, activation=activation, dropout=dropout)
+        super().__init__(
+            in_feats, num_clusters, hidden_feats,
+            activation=activation, dropout=dropout, head=head, temperature=temperature,
+        )  # fmt: skip
         lookup(objectives.TRACES, sqrt, "sqrt")
         self.sqrt = sqrt
         self.normalize = check_flag(normalize, "normalize")
         share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, self.num_clusters)
         self.cluster_sizes = None if share is None else tuple(share.tolist())
-        # A buffer, to be on the right device without a copy each step; as whole numbers, so that .half() leaves its
-        # float64 alone; not in the state dict, since it is an option and not learned.
+        # A buffer, to be on the right device without a copy at each step; stored as integers, so that .half() does not
+        # round the float64 values; not in the state dict, since it is an option and not learned.
         self.register_buffer("share_bits", None if share is None else share.view(torch.int64), persistent=False)
 
-    def objective(self, part: Partition) -> dict[str, Tensor]:
-        balance = objectives.balance_loss(
-            part.assign,
-            part.segments,
-            sqrt=self.sqrt,
-            cluster_sizes=None if self.share_bits is None else self.share_bits.view(torch.float64),
-            normalize=self.normalize,
-        )
-        return {"balance": balance}
+    def term_options(self) -> dict[str, dict[str, Any]]:
+        share = None if self.share_bits is None else self.share_bits.view(torch.float64)
+        return {"balance": {"sqrt": self.sqrt, "cluster_sizes": share, "normalize": self.normalize}}
 
     def extra_repr(self) -> str:
         sizes = None if self.cluster_sizes is None else [round(size, 4) for size in self.cluster_sizes]
@@ -88,87 +108,130 @@ class JBPool(ClusterPool):
 class MinCutPool(ClusterPool):
     """MinCut pooling (Bianchi, Grattarola, Alippi, ICML 2020): a normalised cut and an orthogonality term."""
 
-    def objective(self, part: Partition) -> dict[str, Tensor]:
-        ones = part.assign.new_ones(part.assign.shape[0], 1)
-        both = torch.cat([part.assign, ones], dim=1)                                    # (N, K + 1)
-        both = propagate_normalized(part.graph, both, part.edge_weight)                 # An S, An 1
-        return {
-            "cut": objectives.cut_loss(part.assign, both[:, :-1], both[:, -1], part.segments),
-            "ortho": objectives.ortho_loss(part.assign, part.segments),
-        }
+    terms = ("cut", "ortho")
 
 
 class DMoNPool(ClusterPool):
     """DMoN pooling (Tsitsulin, Palowitch, Perozzi, Mueller, JMLR 2023): modularity and a collapse term."""
 
-    def objective(self, part: Partition) -> dict[str, Tensor]:
-        return {
-            "modularity": objectives.modularity_loss(part.assign, part.neighbours, part.degree, part.segments),
-            "collapse": objectives.collapse_loss(part.assign, part.segments),
-        }
+    terms = ("modularity", "collapse")
 
 
 class DiffPool(ClusterPool):
     """DiffPool (Ying et al., NeurIPS 2018): link prediction and entropy; assignments from a message-passing layer."""
 
-    def logits(self, graph: DGLGraph, scores: Tensor, edge_weight: Tensor | None) -> Tensor:
-        # A DeltaConv in place of the last dense layer: the same weights, then one smoothing step.
-        return smooth(graph, scores, edge_weight=edge_weight)
-
-    def objective(self, part: Partition) -> dict[str, Tensor]:
-        weight = part.edge_weight
-        squares = part.degree if weight is None else degree(part.graph, weight.square(), part.assign.dtype)
-        return {
-            "link": objectives.link_loss(part.assign, part.neighbours, squares, part.segments),
-            "entropy": objectives.entropy_loss(part.assign, part.segments),
-        }
+    terms = ("link", "entropy")
+    smooth_scores = True            # a DeltaConv in place of the last dense layer: the same weights, then one step
 
 
 class CombinedPool(JBPool):
-    """Any losses with weights, such as the balance term of Just Balance inside MinCut: ``{"cut": 1, "balance": 1}``.
+    """A weighted sum of any loss terms, such as MinCut with the balance term: ``{"cut": 1, "balance": 1}``.
 
-    Parameters are those of :class:`JBPool` (its options concern the balance term), and
-    objective : loss name -> weight, of balance, cut, ortho, modularity, collapse, link, entropy.
-    like : the pool whose way to make assignments is taken; only ``"diffpool"`` has one of its own.
+    Parameters
+    ----------
+    *args, **kwargs
+        As for :class:`JBPool`; its own options apply to the balance term.
+    objective : dict of str to float
+        Name of the term -> weight; terms are balance, cut, ortho, modularity, collapse, link and entropy.
+    smooth_scores : bool, optional
+        Pass the scores of the MLP through one smoothing step, as DiffPool does. Default: False.
     """
 
-    def __init__(self, *args, objective: dict[str, float], like: str = "jb", **kwargs):
+    def __init__(self, *args, objective: Mapping[str, float], smooth_scores: bool = False, **kwargs):
         super().__init__(*args, **kwargs)
-        self.assigned_by = lookup(POOLS, like, "like")
         if not objective:
-            raise ValueError(f"objective={objective!r}: name at least one loss, such as {{'cut': 1, 'balance': 1}}.")
+            raise JBPoolError(f"objective={objective!r}: name at least one loss, such as {{'cut': 1, 'balance': 1}}.")
+        for name in objective:
+            lookup(TERMS, name, "objective")
+        self.terms = tuple(objective)
         self.weights = {name: check_real(weight, f"objective.{name}") for name, weight in objective.items()}
-        for name in self.weights:
-            lookup(LOSSES, name, "objective")
-
-    def logits(self, graph: DGLGraph, scores: Tensor, edge_weight: Tensor | None) -> Tensor:
-        return self.assigned_by.logits(self, graph, scores, edge_weight)
+        self.smooth_scores = check_flag(smooth_scores, "smooth_scores")
 
     def objective(self, part: Partition) -> dict[str, Tensor]:
-        values: dict[str, Tensor] = {}
-        for name in self.weights:
-            if name not in values:
-                values |= LOSSES[name].objective(self, part)
-        return {name: weight * values[name] for name, weight in self.weights.items()}
+        return {name: self.weights[name] * loss for name, loss in super().objective(part).items()}
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, objective={self.weights}"
 
 
-# Which pool knows which loss.
-LOSSES: dict[str, type[ClusterPool]] = {
-    "balance": JBPool,
-    "cut": MinCutPool,
-    "ortho": MinCutPool,
-    "modularity": DMoNPool,
-    "collapse": DMoNPool,
-    "link": DiffPool,
-    "entropy": DiffPool,
+@dataclass
+class PoolOptions:
+    """Options of the pools by name. A pool ignores those that do not concern it."""
+
+    sqrt: str = "matrix"                            # balance term: matrix (the paper's) or diagonal (element-wise)
+    cluster_sizes: list[float] | None = None        # balance term: known proportions of the clusters
+    head: str = "linear"                            # last layer: linear, or cosine (bounded logits)
+    temperature: float = 0.2                        # of the cosine head
+
+
+def option_problems(options: PoolOptions) -> Iterator[tuple[str, str]]:
+    """Option and problem of every value that no pool accepts."""
+    yield from unknown_choices([(objectives.TRACES, options.sqrt, "sqrt"), (HEADS, options.head, "head")])
+    try:
+        check_positive(options.temperature, "temperature")
+    except JBPoolError as error:
+        yield "temperature", str(error)
+    try:
+        if options.cluster_sizes is not None:
+            check_cluster_sizes(options.cluster_sizes, len(options.cluster_sizes))
+    except JBPoolError as error:
+        yield "cluster_sizes", str(error)
+
+
+class PoolEntry(NamedTuple):
+    """A pool by name: its class, and options that the name fixes."""
+
+    pool: type[ClusterPool]
+    fixed: Mapping[str, Any] = {}
+
+
+POOLS: dict[str, PoolEntry] = {
+    "jb": PoolEntry(JBPool),
+    "jb-diagonal": PoolEntry(JBPool, {"sqrt": "diagonal"}),
+    "mincut": PoolEntry(MinCutPool),
+    "dmon": PoolEntry(DMoNPool),
+    "diffpool": PoolEntry(DiffPool),
 }
 
-POOLS: dict[str, type[ClusterPool]] = {
-    "jb": JBPool,
-    "mincut": MinCutPool,
-    "dmon": DMoNPool,
-    "diffpool": DiffPool,
-}
+
+def make_pool(
+    name: str,
+    in_feats: int,
+    num_clusters: int,
+    hidden_feats: Sequence[int] = (),
+    *,
+    options: PoolOptions | None = None,
+    objective: Mapping[str, float] | None = None,
+) -> ClusterPool:
+    """Build a pool by its name.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``POOLS``: jb, jb-diagonal, mincut, dmon or diffpool.
+    in_feats : int
+        Size D of the node features.
+    num_clusters : int
+        Number of clusters K.
+    hidden_feats : sequence of int, optional
+        Sizes of the hidden layers of the MLP that computes the assignments. Default: none.
+    options : PoolOptions, optional
+        Further options. A pool ignores those that do not concern it. Default: the defaults of :class:`PoolOptions`.
+    objective : dict of str to float, optional
+        Loss terms with weights instead of the terms of the pool. Default: the terms of the pool.
+
+    Examples
+    --------
+    >>> make_pool("jb", 16, 4, options=PoolOptions(head="cosine")).mlp
+    Sequential(
+      (0): CosineHead(16, 4, temperature=0.2)
+    )
+    >>> make_pool("mincut", 16, 4, objective={"cut": 1.0, "balance": 0.5}).terms
+    ('cut', 'balance')
+    """
+    entry = lookup(POOLS, name, "pool")
+    pool = entry.pool if objective is None else CombinedPool
+    chosen = {option: getattr(options or PoolOptions(), option) for option in pool.options} | dict(entry.fixed)
+    if objective is not None:
+        chosen |= {"objective": objective, "smooth_scores": entry.pool.smooth_scores}
+    return pool(in_feats, num_clusters, hidden_feats, **chosen)

@@ -1,7 +1,7 @@
-"""Products with the adjacency matrix of a DGL graph, and the checks of what such a product takes.
+"""Products with the adjacency matrix of a DGL graph.
 
-``A[u, v]`` is the weight of the edge u -> v. Graphs hold both directions of every edge, so A is symmetric and
-"sum over in-neighbours" is ``A X``. Nothing here touches the caller's frames or reads the device.
+``A[u, v]`` is the weight of the edge u -> v. Graphs hold both directions of every edge, so A is symmetric and the sum
+over in-neighbours is ``A X``. Nothing here modifies the caller's frames or reads values from the device.
 """
 
 from __future__ import annotations
@@ -12,30 +12,61 @@ from weakref import WeakKeyDictionary, ref
 
 import dgl
 import torch
-from dgl import DGLError, DGLGraph
+from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.checks import may_read
+from jbpool.ops.caches import named
 from jbpool.ops.precision import at_least_float32, full_precision
 from jbpool.ops.sparse import Sparse, csr, multiply, version
 
-# Pooled graph -> its topology and the nodes K of each of its complete graphs.
+# Pooled graph -> its topology and the number of nodes K of each complete graph. Known only where the graph is built, so
+# this is no cache: it could not be filled again.
 _complete: WeakKeyDictionary[DGLGraph, tuple[object, int]] = WeakKeyDictionary()
 
 
+def topology(graph: DGLGraph) -> object:
+    """An object that is replaced when edges or nodes are added or removed.
+
+    A private attribute of DGL: the public interface has no such identity, and comparing the edges instead
+    (``graph.adj_tensors``) takes as long as the product that a cache would save.
+    """
+    return graph._graph
+
+
 def mark_complete(graph: DGLGraph, num_nodes: int) -> None:
-    """Note that the graph is a batch of complete graphs of so many nodes each, edges in row-major order."""
-    _complete[graph] = (graph._graph, num_nodes)
+    """Record that the graph is a batch of complete graphs of ``num_nodes`` nodes each, edges in row-major order."""
+    _complete[graph] = (topology(graph), num_nodes)
 
 
 def complete_size(graph: DGLGraph) -> int | None:
-    """K if the graph was marked by :func:`mark_complete` and has the same edges still, else ``None``."""
-    topology, num_nodes = _complete.get(graph, (None, 0))
-    return num_nodes if topology is graph._graph else None
+    """K if the graph was marked by :func:`mark_complete` and its edges have not changed, else ``None``."""
+    marked, num_nodes = _complete.get(graph, (None, 0))
+    return num_nodes if marked is topology(graph) else None
 
 
 def propagate(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-    """``A X``: for each node the weighted sum over its neighbours. ``(N, D)`` to ``(N, D)``, float32 at least."""
+    """``A X``, the weighted sum over the neighbours of each node.
+
+    Parameters
+    ----------
+    graph : DGLGraph
+        Graph with N nodes and E edges.
+    feat : Tensor
+        Node features ``(N, D)``.
+    edge_weight : Tensor, optional
+        Edge weights ``(E,)``. Default: all ones.
+
+    Returns
+    -------
+    Tensor
+        ``(N, D)``, float32 or wider.
+
+    Examples
+    --------
+    >>> path = dgl.graph(([0, 1, 1, 2], [1, 0, 2, 1]))
+    >>> propagate(path, torch.tensor([[1.0], [10.0], [100.0]])).tolist()
+    [[10.0], [101.0], [10.0]]
+    """
     feat = at_least_float32(feat)
     if edge_weight is None or _is_constant(graph, edge_weight):
         return multiply(sparse_operator(graph, edge_weight, feat.dtype), feat)
@@ -43,12 +74,12 @@ def propagate(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) 
     with full_precision(feat):
         if size is None:
             return dgl.ops.u_mul_e_sum(graph, feat, weight.unsqueeze(-1))
-        adj = weight.view(-1, size, size)                       # (B, K, K)  a dense product for each pooled graph
+        adj = weight.view(-1, size, size)                       # (B, K, K)  one dense product per pooled graph
         return torch.bmm(adj.mT, feat.view(len(adj), size, -1)).flatten(0, 1)
 
 
 def degree(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """``A 1``: the sum of each node's edge weights, ``(N,)``, float32 at least."""
+    """``A 1``, the sum of the edge weights of each node: ``(N,)``, of type ``dtype`` but float32 or wider."""
     dtype = torch.promote_types(dtype, torch.float32)
     if edge_weight is None:
         return _arrays(graph, "csc")[0].diff().to(dtype)
@@ -60,36 +91,36 @@ def degree(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype) -> T
 
 
 def inverse_sqrt(degree: Tensor) -> Tensor:
-    """``D^-1/2``, and 0 for a node without edges.
+    """``degree^-1/2`` element-wise, and 0 for a node without edges.
 
-    The floor keeps ``d^-3/2``, its gradient, inside the number range: pooled graphs have learned weights,
-    and those of a nearly empty cluster can be arbitrarily small.
+    The floor keeps the gradient, ``degree^-3/2``, from overflowing: pooled graphs have learned weights, and those of a
+    nearly empty cluster can be arbitrarily small.
     """
     floor = torch.finfo(degree.dtype).tiny ** 0.5
     return torch.where(degree > floor, degree.clamp_min(floor).rsqrt(), 0)
 
 
 class _Operator(NamedTuple):
-    """A sparse matrix and the weights it was made from."""
+    """A sparse matrix and the weights it was built from."""
 
     sparse: Sparse
     weight: Callable[[], Tensor | None]         # a weak reference
     version: object
 
 
-class _Kept(NamedTuple):
-    """The operators of a graph."""
+class _Operators(NamedTuple):
+    """The cached operators of a graph."""
 
-    topology: object                            # DGL puts another one in place when edges are added or removed
-    operators: dict[tuple, _Operator]           # (delta or None, type) -> operator
+    topology: object
+    by_key: dict[tuple, _Operator]              # (delta or None, dtype) -> operator
 
 
-MOST_KEPT = 4       # operators of a graph: a sweep over delta must not pile them up
-_kept: WeakKeyDictionary[DGLGraph, _Kept] = WeakKeyDictionary()     # for as long as the graph lives
+MAX_OPERATORS = 4       # per graph: a sweep over delta must not fill the memory
+_operators: WeakKeyDictionary[DGLGraph, _Operators] = named("operators", WeakKeyDictionary())
 
 
 def _is_constant(graph: DGLGraph, edge_weight: Tensor) -> bool:
-    """Whether an operator made from the weights is worth keeping: they are not learned, nor made by a pool."""
+    """Whether an operator built from the weights is worth caching: neither learned nor the output of a pool."""
     return not (edge_weight.requires_grad or complete_size(graph))
 
 
@@ -98,21 +129,21 @@ def sparse_operator(
 ) -> Sparse:
     """``A``, or with ``delta`` the smoothing operator ``(1 - delta) I + delta D^-1/2 A D^-1/2``.
 
-    Kept with the graph, and made anew only if the graph or the weights have changed. A change behind torch's back,
-    through ``weight.data`` or a shared numpy array, is not seen.
+    Cached for the lifetime of the graph and rebuilt if the graph or the weights have changed. Changes that torch cannot
+    track, through ``weight.data`` or a shared numpy array, go unnoticed.
     """
-    kept = _kept.get(graph)
-    if kept is None or kept.topology is not graph._graph:
-        kept = _kept[graph] = _Kept(graph._graph, {})
+    cached = _operators.get(graph)
+    if cached is None or cached.topology is not topology(graph):
+        cached = _operators[graph] = _Operators(topology(graph), {})
     now = None if edge_weight is None else version(edge_weight)
-    known = kept.operators.get((delta, dtype))
-    if known is None or known.weight() is not edge_weight or known.version != now:
-        if len(kept.operators) == MOST_KEPT:
-            kept.operators.clear()
+    found = cached.by_key.get((delta, dtype))
+    if found is None or found.weight() is not edge_weight or found.version != now:
+        if len(cached.by_key) == MAX_OPERATORS:
+            cached.by_key.clear()
         weight = ref(edge_weight) if edge_weight is not None else lambda: None
-        known = _Operator(_make_operator(graph, edge_weight, dtype, delta), weight, now)
-        kept.operators[delta, dtype] = known
-    return known.sparse
+        found = _Operator(_make_operator(graph, edge_weight, dtype, delta), weight, now)
+        cached.by_key[delta, dtype] = found
+    return found.sparse
 
 
 def _make_operator(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype, delta: float | None) -> Sparse:
@@ -129,11 +160,11 @@ def _make_operator(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dty
             return csr(pointers, columns, values, size)
         return csr(*_smoothing(pointers, columns, values, scale, delta), size)
 
-    return Sparse(rows("csc"), rows("csr"))     # a row of A X sums over the edges that arrive, which DGL calls "csc"
+    return Sparse(rows("csc"), rows("csr"))     # a row of A X sums over incoming edges, DGL's "csc"
 
 
 def _arrays(graph: DGLGraph, layout: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Pointers, columns and edge numbers of the rows (csr) or columns (csc) of A, also where formats are restricted."""
+    """Pointers, indices and edge ids of A in CSR or CSC layout, also if the formats of the graph are restricted."""
     formats = graph.formats()
     if layout not in formats["created"] + formats["not created"]:
         graph = graph.formats(["coo", "csr", "csc"])
@@ -143,11 +174,11 @@ def _arrays(graph: DGLGraph, layout: str) -> tuple[Tensor, Tensor, Tensor]:
 def _smoothing(
     pointers: Tensor, columns: Tensor, values: Tensor, scale: Tensor, delta: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """From the CSR arrays of A to those of the smoothing operator; ``scale`` is ``D^-1/2``, ``(N,)``."""
+    """CSR arrays of the smoothing operator, from those of A and ``scale = D^-1/2`` ``(N,)``."""
     num_nodes, num_edges, device = len(scale), len(columns), columns.device
     node = torch.arange(num_nodes, device=device)
     row = torch.repeat_interleave(node, pointers.diff(), output_size=num_edges)
-    # The diagonal goes to the end of each row: every entry moves down by the number of rows above it.
+    # The diagonal entry goes to the end of its row, so every other entry moves by the number of rows above it.
     pointers = pointers + torch.arange(num_nodes + 1, device=device)
     diagonal, moved = pointers[1:] - 1, torch.arange(num_edges, device=device) + row
     all_columns = columns.new_empty(num_edges + num_nodes)
@@ -161,9 +192,29 @@ def smooth(graph: DGLGraph, feat: Tensor, delta: float = 0.85, edge_weight: Tens
     """One step of Laplacian smoothing, ``X - delta (I - D^-1/2 A D^-1/2) X`` (paper Eq. 9 without weights).
 
     It is a gradient step of length ``delta`` on the local quadratic variation of the features (paper Theorem 1).
-    A node without edges keeps ``(1 - delta)`` of its features.
+    A node without edges keeps ``1 - delta`` times its features.
 
-    Parameters: ``feat`` ``(N, D)``; ``edge_weight`` ``(E,)`` or ``None``. Returns: ``(N, D)``, float32 at least.
+    Parameters
+    ----------
+    graph : DGLGraph
+        Graph with N nodes and E edges.
+    feat : Tensor
+        Node features ``(N, D)``.
+    delta : float, optional
+        Step size. Default: 0.85.
+    edge_weight : Tensor, optional
+        Edge weights ``(E,)``. Default: all ones.
+
+    Returns
+    -------
+    Tensor
+        ``(N, D)``, float32 or wider.
+
+    Examples
+    --------
+    >>> edge = dgl.graph(([0, 1], [1, 0]))
+    >>> smooth(edge, torch.tensor([[0.0], [1.0]]), delta=0.5).tolist()
+    [[0.5], [0.5]]
     """
     feat = at_least_float32(feat)
     if edge_weight is None or _is_constant(graph, edge_weight):
@@ -173,69 +224,5 @@ def smooth(graph: DGLGraph, feat: Tensor, delta: float = 0.85, edge_weight: Tens
 
 
 def propagate_normalized(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-    """``D^-1/2 A D^-1/2 X``: ``(N, D)`` to ``(N, D)``, float32 at least."""
+    """``D^-1/2 A D^-1/2 X``: ``(N, D)`` to ``(N, D)``, float32 or wider. Parameters as for :func:`propagate`."""
     return smooth(graph, feat, 1.0, edge_weight)
-
-
-def check_graph(graph: DGLGraph) -> None:
-    """A homogeneous graph."""
-    if not isinstance(graph, DGLGraph):
-        raise DGLError(f"graph is a {type(graph).__name__}: give a DGLGraph (several graphs: dgl.batch([...])).")
-    if graph.is_block or not graph.is_homogeneous:
-        raise DGLError(
-            f"graph has node types {graph.ntypes} and edge types {graph.etypes}: pooling takes a homogeneous "
-            "graph that is not a block; use dgl.to_homogeneous(graph)."
-        )
-
-
-def check_feat(graph: DGLGraph, feat: Tensor, weight: Tensor, in_feats: int) -> None:
-    """A floating ``(N, in_feats)`` matrix beside its graph, of the type of the layer's ``weight``."""
-    if not isinstance(feat, Tensor) or feat.dim() != 2 or not feat.is_floating_point():
-        got = f"{feat.dtype} {tuple(feat.shape)}" if isinstance(feat, Tensor) else type(feat).__name__
-        raise DGLError(f"feat is {got}: give a floating-point matrix of shape (N, in_feats), e.g. feat.float().")
-    if feat.shape[0] != graph.num_nodes():
-        raise DGLError(
-            f"feat has {feat.shape[0]} rows but the graph has {graph.num_nodes()} nodes: "
-            "give one row per node of the batched graph, in node order."
-        )
-    if feat.shape[1] != in_feats:
-        raise DGLError(
-            f"feat has {feat.shape[1]} columns but the layer was built with in_feats={in_feats}: "
-            f"build it with in_feats={feat.shape[1]}."
-        )
-    if feat.dtype != weight.dtype and not torch.is_autocast_enabled(feat.device.type):
-        raise DGLError(f"feat is {feat.dtype} but the layer is {weight.dtype}: convert one with .to(dtype).")
-    if feat.device != graph.device:
-        raise DGLError(f"feat is on {feat.device} but the graph is on {graph.device}: move one with .to(device).")
-    if may_read(feat, only_if_asked=True) and not bool(feat.isfinite().all()):
-        row = int((~feat.isfinite()).any(dim=1).nonzero()[0, 0])
-        raise DGLError(f"feat holds NaN or infinity (first in row {row}): clean it with torch.nan_to_num(feat).")
-
-
-def check_edge_weight(graph: DGLGraph, edge_weight: Tensor | None) -> None:
-    """``None``, or one finite non-negative number per edge."""
-    if edge_weight is None:
-        return
-    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
-        got = edge_weight.dtype if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
-        raise DGLError(f"edge_weight is {got}: give a floating-point tensor, e.g. edge_weight.float().")
-    if edge_weight.dim() != 1:
-        cure = "edge_weight.squeeze(-1)" if edge_weight.numel() == graph.num_edges() else "one number per edge"
-        raise DGLError(f"edge_weight has shape {tuple(edge_weight.shape)}: it must be 1-D; use {cure}.")
-    if edge_weight.shape[0] != graph.num_edges():
-        raise DGLError(
-            f"edge_weight has {edge_weight.shape[0]} entries but the graph has {graph.num_edges()} edges: "
-            "give one per edge, in edge order (both directions of an edge are two edges)."
-        )
-    if edge_weight.device != graph.device:
-        raise DGLError(
-            f"edge_weight is on {edge_weight.device} but the graph is on {graph.device}: move one with .to(device)."
-        )
-    # Weights that a pool has made need no check; if they are not finite, the loss that follows says so.
-    if edge_weight.numel() and may_read(edge_weight) and complete_size(graph) is None:
-        low, high = edge_weight.detach().aminmax()               # a NaN anywhere makes both NaN
-        if not (bool(low >= 0) and bool(high < float("inf"))):
-            raise DGLError(
-                f"edge_weight lies in [{low.item():g}, {high.item():g}]: weights must be finite and non-negative; "
-                "use edge_weight.clamp(min=0) or drop the edges."
-            )

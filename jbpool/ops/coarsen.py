@@ -1,8 +1,8 @@
-"""The pooled graph: its topology, the same for every batch of B graphs and K clusters, and its edge weights."""
+"""The pooled graph: its topology, which depends only on the numbers of graphs and clusters, and its edge weights."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import dgl
 import numpy as np
@@ -14,10 +14,29 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from jbpool.ops.adjacency import inverse_sqrt, mark_complete
+from jbpool.ops.caches import named
 
 
 def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
-    """A batch of complete graphs with self loops, edges in row-major order, both batch counts set."""
+    """A batch of complete graphs with self loops, edges in row-major order, both batch counts set.
+
+    Parameters
+    ----------
+    num_graphs : int
+        Number of graphs B.
+    num_nodes : int
+        Nodes K of each graph.
+    idtype : torch.dtype
+        Type of node and edge ids.
+    device : torch.device
+        Device of the graph.
+
+    Examples
+    --------
+    >>> graph = complete_graphs(3, 2, torch.int64, torch.device("cpu"))
+    >>> graph.batch_size, graph.num_nodes(), graph.num_edges()
+    (3, 6, 12)
+    """
     graph = _complete_graphs(num_graphs, num_nodes, idtype, device).local_var()         # shared topology, own frames
     graph.set_batch_num_nodes(torch.full((num_graphs,), num_nodes, device=device))
     graph.set_batch_num_edges(torch.full((num_graphs,), num_nodes**2, device=device))
@@ -25,14 +44,15 @@ def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device
     return graph
 
 
-@lru_cache(maxsize=16)      # a training run meets a handful of batch sizes: build each topology once
+@partial(named, "pooled_topologies")
+@lru_cache(maxsize=16)      # a training run has few batch sizes: build each topology once
 def _complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:
     node = np.arange(num_graphs * num_nodes)
-    first = node // num_nodes * num_nodes                                               # first node of each one's graph
+    first = node // num_nodes * num_nodes                                               # first node of the same graph
     source = np.repeat(node, num_nodes)
     target = np.repeat(first, num_nodes) + np.tile(np.arange(num_nodes), len(node))
     shape = (len(node), len(node))
-    # from_scipy takes the number of nodes from the shape, where dgl.graph reads the largest id off the tensor
+    # from_scipy takes the number of nodes from the shape; dgl.graph would read the largest id from the tensor
     matrix = scipy.sparse.coo_matrix((np.ones(len(source)), (source, target)), shape=shape)
     return dgl.from_scipy(matrix, idtype=idtype, device=device)
 
@@ -43,7 +63,7 @@ def normalized_off_diagonal(adj: Tensor) -> Tensor:
 
 
 class _NormalizedOffDiagonal(Function):
-    """With its gradient in closed form: on small graphs autograd's many steps cost more than the sums themselves."""
+    """The gradient in closed form: on small graphs the overhead of autograd exceeds the cost of the arithmetic."""
 
     @staticmethod
     def forward(ctx, adj):

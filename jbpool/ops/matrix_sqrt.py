@@ -1,7 +1,7 @@
 """``Tr(sqrt(G))`` of symmetric positive semi-definite matrices, with its gradient in closed form.
 
-The gradient is ``G^(-1/2) / 2``. Differentiating an eigen-decomposition instead divides by differences
-of eigenvalues and explodes where two of them are equal, which is exactly where balanced clusters lead.
+The gradient is ``G^(-1/2) / 2``. Differentiating an eigen-decomposition instead would divide by differences of
+eigenvalues and diverge where two of them are equal, as they are for balanced clusters.
 """
 
 from __future__ import annotations
@@ -18,13 +18,26 @@ from torch.autograd.function import once_differentiable
 
 EPS = torch.finfo(torch.float64).eps
 TINY = torch.finfo(torch.float64).tiny
-SIGMA_FLOOR = 1e-6      # inverse_sqrt_by_products: singular values of S below this share of the largest fade out
+SIGMA_FLOOR = 1e-6      # inverse_sqrt_by_products: singular values of S below this fraction of the largest are damped
 
 
 def trace_sqrt(gram: Tensor) -> Tensor:
-    """Sum of the square roots of the eigenvalues, for each matrix of a batch.
+    """Sum of the square roots of the eigenvalues of each matrix.
 
-    Parameters: ``gram`` ``(B, K, K)`` float64, symmetric positive semi-definite. Returns: ``(B,)``.
+    Parameters
+    ----------
+    gram : Tensor
+        ``(B, K, K)`` float64, symmetric positive semi-definite.
+
+    Returns
+    -------
+    Tensor
+        ``(B,)``.
+
+    Examples
+    --------
+    >>> trace_sqrt(torch.diag(torch.tensor([4.0, 9.0], dtype=torch.float64)).unsqueeze(0))
+    tensor([5.], dtype=torch.float64)
     """
     return _TraceSqrt.apply(gram)
 
@@ -32,9 +45,7 @@ def trace_sqrt(gram: Tensor) -> Tensor:
 class _TraceSqrt(Function):
     @staticmethod
     def forward(ctx, gram):
-        # torch.linalg.eigh on CUDA waits for the host to look at its error code; products alone do not.
-        inverse_sqrt = inverse_sqrt_by_eigh if gram.device.type == "cpu" else inverse_sqrt_by_products
-        root = inverse_sqrt(gram)                                               # (B, K, K)
+        root = matrix_inverse_sqrt(gram)                                        # (B, K, K)
         ctx.save_for_backward(root)
         return (gram * root).sum((-2, -1))                                      # Tr(G G^(-1/2))
 
@@ -45,12 +56,18 @@ class _TraceSqrt(Function):
         return grad[:, None, None] / 2 * root
 
 
-def inverse_sqrt_by_eigh(gram: Tensor) -> Tensor:
-    """``G^(-1/2)`` with eigenvalues held above rounding noise: ``(B, K, K)`` to ``(B, K, K)``.
+def matrix_inverse_sqrt(gram: Tensor) -> Tensor:
+    """``G^(-1/2)``: ``(B, K, K)`` to ``(B, K, K)``, float64."""
+    # torch.linalg.eigh on CUDA synchronises with the host to read its error code; matrix products do not.
+    return (inverse_sqrt_by_eigh if gram.device.type == "cpu" else inverse_sqrt_by_products)(gram)
 
-    In a direction where G is zero the true gradient of the nuclear norm is any matrix of norm up to one;
-    the floor picks the one next to zero, so that rank-deficient S keeps a finite gradient. A matrix with NaN gives NaN,
-    where eigh would refuse the whole batch.
+
+def inverse_sqrt_by_eigh(gram: Tensor) -> Tensor:
+    """``G^(-1/2)`` with eigenvalues clamped above rounding noise: ``(B, K, K)`` to ``(B, K, K)``.
+
+    In the null space of G the subgradient of the nuclear norm is any matrix of norm up to one; the clamp selects one
+    close to zero, so that the gradient of a rank-deficient S is finite. A matrix with NaN gives NaN; eigh would reject
+    the whole batch.
     """
     finite = gram.sum((-2, -1)).isfinite()[:, None, None]                       # (B, 1, 1)
     value, vector = _eigh(torch.where(finite, gram, 0))                         # (B, K) ascending, (B, K, K)
@@ -60,9 +77,9 @@ def inverse_sqrt_by_eigh(gram: Tensor) -> Tensor:
 
 
 def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """``torch.linalg.eigh``, shared out: LAPACK takes the matrices of a batch one after another.
+    """``torch.linalg.eigh`` of a batch, spread over threads: LAPACK processes the matrices one after another.
 
-    Small ones it takes on one core each; from 64 x 64 on it uses several itself.
+    It uses one core for small matrices and several from 64 x 64 on.
     """
     threads = torch.get_num_threads()
     parts = gram.chunk(max(1, min(threads, len(gram) // 16))) if gram.shape[-1] < 64 else (gram,)
@@ -75,16 +92,16 @@ def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
 
 @lru_cache(maxsize=1)
 def _workers(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads that stay; a process made by a fork has none of its parent's and gets its own."""
+    """A persistent thread pool; a forked process does not inherit threads and gets its own."""
     return ThreadPoolExecutor(threads, thread_name_prefix="jbpool-eigh")
 
 
 def inverse_sqrt_by_products(gram: Tensor) -> Tensor:
-    """``G^(-1/2)`` by Newton-Schulz steps: matrix products alone, no host in the loop.
+    """``G^(-1/2)`` by Newton-Schulz iteration: only matrix products, no synchronisation with the host.
 
-    Each step maps the singular values of S by ``x -> r x (3 - r^2 x^2) / 2``. The factor r that speeds up the
-    growth of the smallest value x still tracked is the scaling of Chen and Chow (2014); it depends on
-    SIGMA_FLOOR alone, so the number of steps is fixed beforehand.
+    Each step maps the singular values of S by ``x -> r x (3 - r^2 x^2) / 2``. The factor r, which accelerates the
+    smallest tracked value, is the scaling of Chen and Chow (2014); it depends only on SIGMA_FLOOR, so the number of
+    steps is known in advance.
     """
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     trace = gram.diagonal(dim1=-2, dim2=-1).sum(-1)                             # (B,)  at least the largest eigenvalue

@@ -1,10 +1,10 @@
 """Per-graph reductions on packed rows (plain torch, no DGL).
 
-A batch holds the rows of all its graphs one after another; ``sizes`` says how many belong to each. Every reduction cuts
-each graph's rows into chunks of a fixed height, so that one ``bmm`` serves graphs of every size, and adds up what the
-chunks of a graph give. The last chunk of a graph is filled up with zero rows, which adds at most a chunk per graph,
-however large the largest graph is. The number of chunks has a bound known on the host, so nothing is ever read back
-from the device. The rows of a single graph stay as they are.
+A batch holds the rows of its graphs one after another; ``sizes`` is the number of rows of each graph. Every reduction
+splits the rows of each graph into chunks of a fixed height, so that one ``bmm`` handles graphs of all sizes, and sums
+the results per graph. Only the last chunk of a graph is padded with zero rows: at most one chunk of padding per graph,
+however large the largest graph is. The number of chunks has an upper bound that is known on the host, so nothing is
+read back from the device. A single graph is not split.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from jbpool.checks import check_sizes
+from jbpool.errors import JBPoolError
 from jbpool.ops.precision import at_least_float32, full_precision
 
-GRAM_BLOCK = 2**17      # numbers of S that are float64 at once, where a graph is large: a block that fits the cache
+GRAM_BLOCK = 2**17      # entries of S converted to float64 at a time for a large graph: a block that fits the cache
 
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Where the rows of each graph are. Made once per batch, shared by every reduction on it."""
+    """Position of the rows of each graph. Built once per batch and shared by all its reductions."""
 
     sizes: Tensor                   # (B,)  rows per graph
     num_rows: int                   # N
@@ -38,7 +39,7 @@ class Segments:
 
     @cached_property
     def height(self) -> int:
-        """Rows of a chunk: tall ones waste rows on small graphs, short ones calls on large."""
+        """Rows per chunk: tall chunks waste padding on small graphs; short ones cost extra calls on large ones."""
         return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 8).bit_length()))
 
     @cached_property
@@ -49,38 +50,40 @@ class Segments:
 
     @cached_property
     def _chunk_end(self) -> Tensor:
-        """Chunks up to and with each graph, (B,)."""
+        """Number of chunks up to and including each graph, (B,)."""
         return ((self.sizes + self.height - 1) // self.height).cumsum(0)
 
     @cached_property
     def owner(self) -> Tensor:
         """Graph of each chunk, (C,)."""
         num_graphs = self.sizes.shape[0]
-        most = self.num_rows // self.height + num_graphs                            # sum of ceil(n / height) at most
+        most = self.num_rows // self.height + num_graphs                            # upper bound of sum ceil(n/height)
         owner = torch.searchsorted(self._chunk_end, torch.arange(most, device=self.sizes.device), right=True)
-        return owner.clamp_max(num_graphs - 1)                                      # unused chunks are zero: anyone's
+        return owner.clamp_max(num_graphs - 1)                                      # unused chunks are zero
 
     @cached_property
     def slot(self) -> Tensor:
-        """Place of each row in the table of chunks, (N,)."""
+        """Position of each row in the table of chunks, (N,)."""
         chunk_start = pad(self._chunk_end, (1, 0))[:-1]                                 # (B,)
         shift = chunk_start * self.height - (self.sizes.cumsum(0) - self.sizes)         # (B,)  row -> slot, per graph
         return shift.index_select(0, self.member) + torch.arange(self.num_rows, device=self.sizes.device)
 
     @cached_property
     def source(self) -> Tensor:
-        """Row in each place of the table, N where there is none, (C * height,)."""
+        """Row at each position of the table, N for padding, (C * height,)."""
         rows = torch.arange(self.num_rows, device=self.sizes.device)
         return rows.new_full((len(self.owner) * self.height,), self.num_rows).scatter_(0, self.slot, rows)
 
 
 def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor) -> Segments:
-    """Segments of the packed matrix ``rows``, from the nodes per graph.
+    """Segments of the packed matrix ``rows``.
 
     Parameters
     ----------
-    sizes : ``(B,)`` whole numbers that add up to N; ``None`` for a single graph; ``Segments`` pass through.
-    rows : ``(N, *)``, only its height and device are used.
+    sizes : Tensor, sequence of int, Segments or None
+        Nodes per graph ``(B,)``, which sum to N; ``None`` for a single graph; ``Segments`` are returned unchanged.
+    rows : Tensor
+        ``(N, *)``; only its height and device are used.
     """
     if isinstance(sizes, Segments):
         return sizes
@@ -90,24 +93,30 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
     try:
         sizes = torch.as_tensor(sizes, device=device)
     except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"sizes={sizes!r}: give the nodes per graph as whole numbers.") from None
+        raise JBPoolError(f"sizes={sizes!r}: pass the nodes per graph as whole numbers.") from None
     check_sizes(sizes, num_rows)
     return Segments(sizes.long(), num_rows)
 
 
 def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
-    """Sum of each graph's rows, in float64: adding a million float32 numbers one by one loses digits.
+    """Sum of the rows of each graph: ``(N,)`` to ``(B,)`` or ``(N, D)`` to ``(B, D)``.
 
-    Parameters: ``rows`` ``(N,)`` or ``(N, D)``. Returns: ``(B,)`` or ``(B, D)``, float64.
+    Accumulates in float64, since long float32 sums lose digits.
+
+    Examples
+    --------
+    >>> rows = torch.tensor([1.0, 2.0, 3.0])
+    >>> segment_sum(rows, make_segments([2, 1], rows))
+    tensor([3., 3.], dtype=torch.float64)
     """
     table = rows.unsqueeze(1) if rows.dim() == 1 else rows                      # (N, D)
     return _Sum.apply(table, segments).view(-1, *rows.shape[1:])
 
 
 def segment_norm(rows: Tensor, segments: Segments) -> Tensor:
-    """Euclidean norm of each graph's columns, with gradient zero for a column of zeros.
+    """Euclidean norm of the columns of each graph: ``(N, K)`` to ``(B, K)`` float64.
 
-    Parameters: ``rows`` ``(N, K)``. Returns: ``(B, K)`` float64.
+    The gradient of a column of zeros is zero.
     """
     return _Norm.apply(rows, segments)
 
@@ -117,9 +126,17 @@ def segment_product(left: Tensor, right: Tensor | Sequence[Tensor], segments: Se
 
     Parameters
     ----------
-    left : ``(N, K)``.        right : ``(N, D)``, or several to be set side by side.
+    left : Tensor
+        ``(N, K)``.
+    right : Tensor or sequence of Tensor
+        ``(N, D)``, or several matrices to be concatenated to D columns.
+    segments : Segments
+        Rows of each graph.
 
-    Returns: ``(B, K, D)``, in the widest of the types.
+    Returns
+    -------
+    Tensor
+        ``(B, K, D)``, in the widest of the input types.
     """
     columns = [right] if isinstance(right, Tensor) else list(right)
     dtype = at_least_float32(left).dtype
@@ -129,9 +146,9 @@ def segment_product(left: Tensor, right: Tensor | Sequence[Tensor], segments: Se
 
 
 def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
-    """``S_g^T S_g`` for every graph g, in float64 whatever the type of S: squaring S squares its condition number.
+    """``S_g^T S_g`` for every graph g: ``(N, K)`` to ``(B, K, K)`` float64.
 
-    Parameters: ``rows`` ``(N, K)``. Returns: ``(B, K, K)`` float64.
+    In float64 whatever the type of S: the condition number of the product is that of S squared.
     """
     return _Gram.apply(rows, segments)
 
@@ -165,7 +182,7 @@ class _Norm(Function):
 
 
 class _Product(Function):
-    """Keeps rows for backward, not tables: what a table takes is needed only while it is multiplied."""
+    """Saves rows for backward, not tables: the padding is needed only during the product."""
 
     @staticmethod
     def forward(ctx, segments, left, *right):
@@ -192,7 +209,7 @@ class _Product(Function):
 
 
 class _Gram(Function):
-    """Keeps S alone for backward, in its own type: no float64 copy outlives a block."""
+    """Saves only S for backward, in its own type: no float64 copy outlives a block."""
 
     @staticmethod
     def forward(ctx, rows, segments):
@@ -220,38 +237,38 @@ class _Gram(Function):
 
 
 def _chunked(columns: Sequence[Tensor], segments: Segments) -> Tensor:
-    """Rows, several matrices of them side by side, as the table of chunks: ``(N, D)`` to ``(C, height, D)``."""
+    """Rows, concatenated from several matrices, as the table of chunks: ``(N, D)`` to ``(C, height, D)``."""
     if segments.single:
         return (columns[0] if len(columns) == 1 else torch.cat(list(columns), dim=1)).unsqueeze(0)
     rows = columns[0].new_empty(segments.num_rows + 1, sum(column.shape[1] for column in columns))
-    rows[-1] = 0                                                                # for places without a row
+    rows[-1] = 0                                                                # padding
     torch.cat(list(columns), dim=1, out=rows[:-1])
     return rows.index_select(0, segments.source).view(len(segments.owner), segments.height, -1)
 
 
 def _rows(table: Tensor, segments: Segments) -> Tensor:
-    """Back from the table of chunks to the rows: ``(C, height, D)`` to ``(N, D)``."""
+    """Rows from the table of chunks: ``(C, height, D)`` to ``(N, D)``."""
     rows = table.flatten(0, 1)
     return rows if segments.single else rows.index_select(0, segments.slot)
 
 
 def _spread(values: Tensor, segments: Segments) -> Tensor:
-    """To each row what its graph has: ``(B, D)`` to ``(N, D)``."""
+    """The value of its graph for each row: ``(B, D)`` to ``(N, D)``."""
     return values.expand(segments.num_rows, -1) if segments.single else values.index_select(0, segments.member)
 
 
 def _spread_over_chunks(values: Tensor, segments: Segments) -> Tensor:
-    """To each chunk what its graph has: ``(B, *)`` to ``(C, *)``."""
+    """The value of its graph for each chunk: ``(B, *)`` to ``(C, *)``."""
     return values if segments.single else values.index_select(0, segments.owner)
 
 
 def _blocks(table: Tensor) -> tuple[Tensor, ...]:
-    """Cut tall chunks, that is, those of a large single graph."""
+    """Split tall chunks, which a large single graph has."""
     return table.split(max(256, GRAM_BLOCK // table.shape[2]), dim=1)
 
 
 def _collect(parts: Tensor, segments: Segments) -> Tensor:
-    """Add up what the chunks of each graph gave: ``(C, *)`` to ``(B, *)``."""
+    """Sum over the chunks of each graph: ``(C, *)`` to ``(B, *)``."""
     if segments.single:
         return parts
     return parts.new_zeros(segments.sizes.shape[0], *parts.shape[1:]).index_add(0, segments.owner, parts)

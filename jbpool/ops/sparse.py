@@ -1,7 +1,7 @@
-"""Products with sparse matrices that are not learned (plain torch, no DGL): a normalised adjacency, bags of words.
+"""Products with constant sparse matrices (plain torch, no DGL): normalised adjacencies, bag-of-words features.
 
-Torch hands a CSR product to the vendor's library (MKL, cuSPARSE), several times faster than a product with one weight
-per edge. The gradient needs the transpose; it is made beforehand, once, where autograd would make it at every step.
+Torch passes CSR products to the vendor's library (MKL, cuSPARSE), several times faster than a sum over weighted edges.
+The gradient needs the transpose, which is built once in advance; autograd would rebuild it at every step.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from jbpool.ops.caches import named
 from jbpool.ops.precision import full_precision
 
 
@@ -26,7 +27,7 @@ class Sparse(NamedTuple):
 
 
 def csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    """A CSR tensor, with 32-bit indices where they suffice: the vendors convert 64-bit ones at every product."""
+    """A CSR tensor, with 32-bit indices if they suffice: vendor libraries convert 64-bit indices at every product."""
     if max(*shape, values.shape[0]) < 2**31:
         pointers, columns = pointers.int(), columns.int()
     with warnings.catch_warnings():
@@ -35,7 +36,7 @@ def csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int
 
 
 def version(tensor: Tensor) -> object:
-    """Changes when the tensor is written to. Inference tensors keep no count: theirs is never the same twice."""
+    """A value that changes with every in-place write. Inference tensors keep no count, so theirs always changes."""
     return object() if tensor.is_inference() else tensor._version
 
 
@@ -58,16 +59,16 @@ class _Multiply(Function):
 
 def _product(matrix: Tensor, dense: Tensor) -> Tensor:
     with full_precision(dense):
-        # matrix @ dense fills the result with zeros and copies it before the product: two passes for nothing
+        # matrix @ dense would fill the result with zeros and copy it before the product: two needless passes
         return dense.new_empty(matrix.shape[0], dense.shape[1]).addmm_(matrix, dense, beta=0)
 
 
-# Sparse features -> (their version, the matrices), for as long as the features live.
-_features: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+# Sparse features -> (their version, the matrices), for the lifetime of the features.
+_features: WeakTensorKeyDictionary = named("sparse_features", WeakTensorKeyDictionary())
 
 
 def sparse_features(feat: Tensor) -> Sparse:
-    """A CSR feature matrix ``(N, D)`` for :func:`multiply`."""
+    """A CSR feature matrix ``(N, D)`` and its transpose, for :func:`multiply`; cached."""
     versions = (version(feat), version(feat.values()))
     known = _features.get(feat)
     if known is None or known[0] != versions:

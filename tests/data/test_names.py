@@ -12,7 +12,7 @@ from jbpool.data import DataError, load_graphs, load_nodes
 @pytest.mark.parametrize(
     ("load", "name", "words"),
     [
-        (load_nodes, "corra", "Did you mean 'cora'.*citeseer, pubmed, dblp, sbm"),
+        (load_nodes, "corra", "Did you mean 'cora'.*citeseer, pubmed, dblp, amazon-photo"),
         (load_nodes, "PROTEINS", "Choose one of: cora"),
         (load_nodes, None, "Choose one of: cora"),
         (load_graphs, "PROTEIN", "Did you mean 'PROTEINS'"),

@@ -48,6 +48,7 @@ def _train(data: NodeData, seed: int, variational: bool) -> np.ndarray:
     graph, weight = data.graph.clone(), data.edge_weight
     graph.add_edges(torch.arange(num_nodes), torch.arange(num_nodes))
     weight = None if weight is None else torch.cat([weight, torch.ones(num_nodes)])
+    assert data.feat is not None                        # of a graph without features they are made from its edges
     encoder = _Encoder(data.feat.shape[1], outputs=2 if variational else 1)
     optimiser = torch.optim.Adam(encoder.parameters(), lr=LR)
     truth = torch.cat([torch.ones(len(source)), torch.zeros(len(source))])

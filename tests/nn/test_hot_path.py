@@ -165,4 +165,4 @@ def test_the_pooled_topology_is_built_once_per_shape():
 
 
 def test_every_pool_is_watched():
-    assert set(POOLS) == {"jb", "jb diagonal", "jb sizes", "mincut", "dmon", "diffpool"}
+    assert set(POOLS) == {"jb", "jb diagonal", "jb sizes", "jb cosine", "mincut", "dmon", "diffpool"}

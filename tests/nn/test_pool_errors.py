@@ -15,28 +15,29 @@ GRAPH = ZOO["two components"]()
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda p: p("graph", torch.rand(5, 4)), "give a DGLGraph"),
-        (lambda p: p(GRAPH, torch.rand(4, 4)), "4 rows but the graph has 5 nodes"),
-        (lambda p: p(GRAPH, torch.rand(5, 3)), "in_feats=3"),
-        (lambda p: p(GRAPH, torch.rand(5)), r"\(N, in_feats\)"),
-        (lambda p: p(GRAPH, torch.ones(5, 4, dtype=torch.long)), r"feat\.float\(\)"),
-        (lambda p: p(GRAPH, np.ones((5, 4))), "ndarray"),
-        (lambda p: p(GRAPH, torch.rand(5, 4).double()), r"torch\.float64 but the layer is torch\.float32"),
-        (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(6, 1)), r"squeeze\(-1\)"),
-        (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(6, 2)), "1-D"),
-        (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(5)), "5 entries but the graph has 6 edges"),
-        (lambda p: p(GRAPH, torch.rand(5, 4), -torch.rand(6)), "non-negative"),
-        (lambda p: p(GRAPH, torch.rand(5, 4), torch.full((6,), float("nan"))), r"\[nan, nan\]"),
-        (lambda p: p(GRAPH, torch.rand(5, 4), torch.full((6,), float("inf"))), "finite"),
-        (lambda p: p(GRAPH, torch.rand(5, 4), torch.ones(6, dtype=torch.long)), r"edge_weight\.float\(\)"),
-        (lambda p: p(GRAPH, torch.rand(5, 4, device="meta")), "feat is on meta but the graph is on cpu"),
-        (lambda p: p(GRAPH, torch.rand(5, 4), torch.rand(6, device="meta")), "edge_weight is on meta"),
-        (lambda p: p(dgl.heterograph({("a", "to", "b"): ([0], [0])}), torch.rand(2, 4)), "to_homogeneous"),
+        (lambda f: f("graph", torch.rand(5, 4)), "pass a DGLGraph"),
+        (lambda f: f(GRAPH, torch.rand(4, 4)), "4 rows but the graph has 5 nodes"),
+        (lambda f: f(GRAPH, torch.rand(5, 3)), "in_feats=3"),
+        (lambda f: f(GRAPH, torch.rand(5)), r"\(N, in_feats\)"),
+        (lambda f: f(GRAPH, torch.ones(5, 4, dtype=torch.long)), r"feat\.float\(\)"),
+        (lambda f: f(GRAPH, np.ones((5, 4))), "ndarray"),
+        (lambda f: f(GRAPH, torch.rand(5, 4).double()), r"torch\.float64 but the layer is torch\.float32"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.rand(6, 1)), r"squeeze\(-1\)"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.rand(6, 2)), "1-D"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.rand(5)), "5 entries but the graph has 6 edges"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), -torch.rand(6)), "non-negative"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.full((6,), float("nan"))), r"\[nan, nan\]"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.full((6,), float("inf"))), "finite"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.ones(6, dtype=torch.long)), r"edge_weight\.float\(\)"),
+        (lambda f: f(GRAPH, torch.rand(5, 4, device="meta")), "feat is on meta but the graph is on cpu"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.rand(6, device="meta")), "edge_weight is on meta"),
+        (lambda f: f(dgl.heterograph({("a", "to", "b"): ([0], [0])}), torch.rand(2, 4)), "to_homogeneous"),
     ],
 )
-def test_bad_calls_are_refused_with_the_cure(make_pool, call, words):
+@pytest.mark.parametrize("layer", [JBPool(4, 2), DeltaConv(4, 2)], ids=["pool", "conv"])
+def test_bad_calls_are_refused_with_the_cure(layer, call, words):
     with pytest.raises((DGLError, ValueError), match=words):
-        call(make_pool(4, 2))
+        call(layer)
 
 
 def test_stale_batch_counts_are_refused():

@@ -15,7 +15,7 @@ from zoo import ZOO, random_graph, symmetric_weights
 from jbpool import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool
 from jbpool.data.types import to_csr_tensor
 from jbpool.nn.conv import SAGEConv
-from jbpool.ops.adjacency import _kept, degree, propagate, smooth
+from jbpool.ops.adjacency import _operators, degree, propagate, smooth
 from jbpool.ops.sparse import _features, _product, multiply, sparse_features
 
 
@@ -97,7 +97,7 @@ def test_a_sweep_over_delta_does_not_pile_up_operators():
     graph, feat = random_graph(20, 50), torch.rand(20, 3)
     for step in range(20):
         smooth(graph, feat, step / 20)
-    assert len(_kept[graph].operators) <= 4
+    assert len(_operators[graph].by_key) <= 4
 
 
 @pytest.mark.parametrize("pool", [JBPool, MinCutPool, DMoNPool, DiffPool])
@@ -159,8 +159,8 @@ def test_nothing_is_kept_alive():
     alive = weakref.ref(graph)
     DeltaConv(7, 3)(graph, feat).sum().backward()
     gc.collect()                                                # of what other tests have left
-    kept = len(_kept), len(_features)
+    kept = len(_operators), len(_features)
     del graph, feat
     gc.collect()
     assert alive() is None
-    assert (len(_kept), len(_features)) == (kept[0] - 1, kept[1] - 1)
+    assert (len(_operators), len(_features)) == (kept[0] - 1, kept[1] - 1)

@@ -1,0 +1,205 @@
+"""Clusters of any graph, without labels and without settings to tune.
+
+A setting is a view of the features (weighting, smoothing steps) and the temperature of bounded heads.
+
+1. Every setting clusters the data without a part of the edges and feature columns. Its evidence is how well the
+   clusters explain what was held out; the best third of the settings is chosen.
+2. The chosen settings cluster all the data from several starts; the third of the partitions that explains edges and
+   features best is kept.
+3. The consensus of the kept partitions is the result.
+
+A graph without features has one view, eigenvectors of its edges, and goes through steps 2 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from dgl import DGLGraph
+from torch import Tensor
+
+from jbpool.clustering.consensus import Consensus
+from jbpool.clustering.evidence import Evidence, hold_out
+from jbpool.clustering.features import FixedFeatures, are_counts, weighted_rows
+from jbpool.clustering.heads import hard_clusters, trained_heads
+from jbpool.clustering.structure import StructuralModes
+from jbpool.nn.heads import unit_rows
+
+STEPS = (0, 1, 2, 4, 8)             # smoothing steps of the views
+TEMPERATURES = (0.1, 0.2)
+EDGE_TEMPERATURES = (0.2, 0.4)      # of graphs without features
+COMPONENTS = 128
+SPLITS = 2                          # times that a part is held out
+TRIAL_STARTS = 2                    # starts of a setting in each split
+STARTS = 8                          # starts of a chosen setting
+SHARE = 3                           # one in so many settings is chosen, and of their partitions kept
+MIN_EDGES = 200                     # undirected edges, below which too few would be held out
+
+
+@dataclass
+class Setting:
+    """What was tried."""
+
+    weighting: str
+    steps: int
+    temperature: float
+    evidence: float | None = None   # modularity of held-out edges times that of held-out features, mean over starts
+    chosen: bool = True
+
+
+@dataclass
+class Trial:
+    """A partition by a chosen setting, and how well it explains the data."""
+
+    weighting: str
+    steps: int
+    temperature: float
+    start: int
+    loss: float
+    modularity: float
+    feature_modularity: float | None
+    score: float                    # their product
+    kept: bool = False              # part of the consensus
+
+
+class Found(NamedTuple):
+    """The clusters of a graph and how they were chosen."""
+
+    cluster: Tensor                 # (N,)
+    confidence: Tensor              # (N,) how far the kept partitions agree with a node's cluster, from 0 to 1
+    loss: float                     # of the last head
+    score: float                    # of the clusters: modularity over edges times modularity over features
+    settings: list[dict[str, Any]]
+    trials: list[dict[str, Any]]
+    model: Consensus | None         # None for a graph without features: nothing learned applies to another graph
+
+
+def find_clusters(
+    graph: DGLGraph,
+    feat: Tensor | None,
+    num_clusters: int,
+    edge_weight: Tensor | None = None,
+    seed: int = 0,
+    starts: int = STARTS,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Found:
+    """Cluster the nodes of a graph.
+
+    Parameters
+    ----------
+    graph : DGLGraph
+        Both directions of every edge.
+    feat : Tensor or None
+        ``(N, D)``, dense or CSR; ``None`` for a graph without features.
+    num_clusters : int
+        K.
+    edge_weight : Tensor, optional
+        ``(E,)``.
+    seed : int, default 0
+        Decides every random choice.
+    starts : int, default 8
+        Starts of every chosen setting.
+    watch : callable, optional
+        Called with the number of settings clustered so far and their total.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    settings = _grid(feat)
+    progress = _Progress(watch, SPLITS * len(settings) + len(settings) // SHARE + 1)
+    if feat is not None and graph.num_edges() >= 2 * MIN_EDGES:
+        _choose_settings(settings, graph, feat, num_clusters, edge_weight, generator, progress)
+    weighting = settings[0].weighting                                   # of the features that partitions should explain
+    evidence = Evidence(graph, None if feat is None else weighted_rows(feat, weighting), edge_weight)
+    views: dict[tuple[str, int], FixedFeatures] = {}
+    trials: list[Trial] = []
+    found: list[tuple[Tensor, Tensor]] = []                             # prototypes (K, C), cluster (N,)
+    chosen = [setting for setting in settings if setting.chosen]
+    for setting, rows in _rows_of(chosen, graph, feat, num_clusters, edge_weight, seed, views):
+        heads, losses = trained_heads(rows, num_clusters, starts, setting.temperature, generator)
+        for start, cluster in enumerate(hard_clusters(heads, rows)):
+            where = setting.weighting, setting.steps, setting.temperature, start
+            trials.append(Trial(*where, losses[start].item(), *evidence.scores(cluster)))
+            found.append((unit_rows(heads.prototypes[start].detach()), cluster))
+        progress.advance()
+    ranked = sorted(range(len(trials)), key=lambda i: -trials[i].score)
+    best = ranked[: max(1, len(trials) // SHARE)]
+    for i in best:
+        trials[i].kept = True
+    model = Consensus(num_clusters, [(trials[i].weighting, trials[i].steps) for i in best], views)
+    model.prototypes = torch.stack([found[i][0] for i in best])
+    cluster, confidence, loss = model.fit([found[i][1] for i in best], generator)
+    progress.advance()
+    return Found(
+        cluster, confidence, loss, evidence.score(cluster), [asdict(setting) for setting in settings],
+        [asdict(trial) for trial in trials], None if feat is None else model,
+    )  # fmt: skip
+
+
+def _grid(feat: Tensor | None) -> list[Setting]:
+    """All settings; the first has the weighting that suits the features."""
+    if feat is None:
+        return [Setting("edges", 0, temperature) for temperature in EDGE_TEMPERATURES]
+    weightings = ("idf", "none") if are_counts(feat) else ("none",)
+    return [Setting(w, steps, temperature) for w in weightings for steps in STEPS for temperature in TEMPERATURES]
+
+
+def _choose_settings(
+    settings: list[Setting],
+    graph: DGLGraph,
+    feat: Tensor,
+    num_clusters: int,
+    edge_weight: Tensor | None,
+    generator: torch.Generator,
+    progress: _Progress,
+) -> None:
+    """Step 1: note the evidence of every setting, and which are chosen."""
+    for setting in settings:
+        setting.evidence = 0.0
+    for split in range(SPLITS):
+        part = hold_out(graph, feat, edge_weight, generator)
+        held = Evidence(part.held_graph, weighted_rows(part.held_feat, settings[0].weighting), part.held_weight)
+        seen = part.graph, part.feat, num_clusters, part.edge_weight, split
+        for setting, rows in _rows_of(settings, *seen, views={}):
+            heads, _ = trained_heads(rows, num_clusters, TRIAL_STARTS, setting.temperature, generator)
+            scores = [held.score(cluster) for cluster in hard_clusters(heads, rows)]
+            setting.evidence = (setting.evidence or 0.0) + sum(scores) / len(scores) / SPLITS
+            progress.advance()
+    ranked = sorted(settings, key=lambda setting: -(setting.evidence or 0.0))
+    for setting in ranked[len(settings) // SHARE :]:
+        setting.chosen = False
+
+
+def _rows_of(
+    settings: list[Setting],
+    graph: DGLGraph,
+    feat: Tensor | None,
+    num_clusters: int,
+    edge_weight: Tensor | None,
+    seed: int,
+    views: dict[tuple[str, int], FixedFeatures],
+) -> Iterator[tuple[Setting, Tensor]]:
+    """Every setting with the rows its heads work on, ``(N, C)``; settings of the same view follow each other."""
+    last, rows = None, torch.empty(0)
+    for setting in settings:
+        name = (setting.weighting, setting.steps)
+        if name != last:
+            last = name
+            if feat is None:
+                rows = StructuralModes(graph, num_clusters, edge_weight, seed).features(num_clusters)
+            else:
+                views[name] = FixedFeatures(feat.shape[1], setting.steps, 0.5, setting.weighting, COMPONENTS)
+                rows = views[name].fit(graph, feat, edge_weight, seed)
+        yield setting, rows
+
+
+class _Progress:
+    """Counts settings; a graph that needs no choice of settings is done before the total is reached."""
+
+    def __init__(self, watch: Callable[[int, int], None], total: int):
+        self.watch, self.total, self.done = watch, total, 0
+
+    def advance(self) -> None:
+        self.done += 1
+        self.watch(self.done, max(self.done, self.total))

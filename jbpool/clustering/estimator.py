@@ -1,0 +1,154 @@
+"""Graph clustering in the manner of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import NotFittedError
+from tqdm import tqdm
+
+from jbpool.checks import check_count
+from jbpool.clustering.auto import find_clusters
+from jbpool.clustering.choose_k import choose_num_clusters
+from jbpool.clustering.inputs import as_node_data
+from jbpool.errors import DataError, JBPoolError
+
+
+class JBClustering(ClusterMixin, BaseEstimator):
+    """Clusters of the nodes of a graph by Just Balance, without labels and without settings to tune.
+
+    Parameters
+    ----------
+    n_clusters : int or (int, int), default 8
+        Number of clusters, or a range to choose the number from.
+    n_init : int, default 8
+        Starts of every setting that is chosen.
+    random_state : int, RandomState or None, default None
+        Decides every random choice.
+    verbose : int, default 0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (N,)
+        Cluster of each node.
+    confidence_ : ndarray of shape (N,)
+        How far the partitions behind the consensus agree on the node, from 0 to 1.
+    loss_ : float
+        Balance loss of the last head, between -1 and 0.
+    n_clusters_ : int
+        Number of clusters used.
+    node_ids_ : ndarray of shape (N,)
+        Node that each entry of ``labels_`` belongs to: the nodes of a networkx graph or edge list, else 0 .. N-1.
+    settings_, trials_ : list of dict
+        The settings that were tried, the partitions that the chosen ones found, and their scores.
+    savings_ : dict or None
+        Saving of description length by number of clusters, where a range was given.
+
+    Examples
+    --------
+    >>> import networkx
+    >>> from jbpool import JBClustering
+    >>> graph = networkx.karate_club_graph()
+    >>> labels = JBClustering(n_clusters=2, random_state=0).fit_predict(graph)
+    >>> club = [graph.nodes[node]["club"] == "Officer" for node in graph]
+    >>> int(max((labels == club).sum(), (labels != club).sum()))
+    33
+    """
+
+    def __init__(
+        self,
+        n_clusters: int | tuple[int, int] = 8,
+        *,
+        n_init: int = 8,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.n_clusters = n_clusters
+        self.n_init = n_init
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, adjacency: Any, features: Any = None) -> JBClustering:
+        """Cluster a graph.
+
+        Parameters
+        ----------
+        adjacency : matrix, graph or edge list
+            A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]`` and ``edata["weight"]``
+            are used); a networkx graph (edge attribute ``weight``); an edge list as a DataFrame or an array.
+        features : array, sparse matrix or DataFrame, optional
+            ``(N, D)``, a row per node. Without features the clusters come from the edges alone.
+        """
+        low, high = self._range()
+        check_count(self.n_init, "n_init")
+        data = as_node_data(adjacency, features)
+        num_nodes = data.graph.num_nodes()
+        if high > num_nodes:
+            raise JBPoolError(f"n_clusters={self.n_clusters}: the graph has only {num_nodes} nodes.")
+        seed = self._seed()
+        self.savings_, self.n_clusters_ = None, low
+        if low < high:
+            chosen = choose_num_clusters(data.graph, data.feat, range(low, high + 1), data.edge_weight, seed)
+            self.savings_, self.n_clusters_ = chosen.savings, chosen.num_clusters
+        with tqdm(disable=not self.verbose, desc="clustering", leave=False) as bar:
+
+            def watch(done: int, total: int) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            found = find_clusters(
+                data.graph, data.feat, self.n_clusters_, data.edge_weight, seed, starts=self.n_init, watch=watch
+            )
+        self.labels_ = found.cluster.numpy()
+        self.confidence_ = found.confidence.numpy()
+        self.loss_, self.model_ = found.loss, found.model
+        self.settings_, self.trials_ = found.settings, found.trials
+        self.node_ids_ = np.arange(num_nodes) if data.ids is None else data.ids
+        self.n_features_in_ = 0 if data.feat is None else data.feat.shape[1]
+        return self
+
+    def fit_predict(self, adjacency: Any, features: Any = None) -> np.ndarray:
+        """Cluster a graph and return ``labels_``; see :meth:`fit`."""
+        return self.fit(adjacency, features).labels_
+
+    def predict(self, adjacency: Any, features: Any = None) -> np.ndarray:
+        """Clusters of the nodes of another graph, by the model of the first one; it needs features.
+
+        Parameters
+        ----------
+        adjacency, features
+            As for :meth:`fit`, with the same columns of features.
+        """
+        if not hasattr(self, "labels_"):
+            raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
+        if self.model_ is None:
+            raise DataError("fitted on a graph without features: what is learned from its edges applies to it alone.")
+        data = as_node_data(adjacency, features)
+        if data.feat is None or data.feat.shape[1] != self.n_features_in_:
+            got = "no" if data.feat is None else data.feat.shape[1]
+            raise DataError(f"{got} features, but the model was fitted on {self.n_features_in_}: pass the same ones.")
+        with torch.no_grad():
+            return self.model_(data.graph, data.feat, data.edge_weight)[0].numpy()
+
+    def _range(self) -> tuple[int, int]:
+        if isinstance(self.n_clusters, (tuple, list)):
+            if len(self.n_clusters) != 2:
+                raise JBPoolError(f"n_clusters={self.n_clusters!r}: give a number, or a range as (2, 12).")
+            low, high = (check_count(value, "n_clusters") for value in self.n_clusters)
+            if low > high:
+                raise JBPoolError(f"n_clusters={self.n_clusters!r}: the range is empty.")
+            return low, high
+        return (check_count(self.n_clusters, "n_clusters"),) * 2
+
+    def _seed(self) -> int:
+        state = self.random_state
+        if state is None or isinstance(state, (np.random.RandomState, np.random.Generator)):
+            draw = state if state is not None else np.random.default_rng()
+            return int(draw.integers(2**31) if isinstance(draw, np.random.Generator) else draw.randint(2**31))
+        if isinstance(state, bool) or not isinstance(state, (int, np.integer)) or not 0 <= state < 2**63:
+            raise JBPoolError(f"random_state={state!r}: give a whole number of at least 0, a RandomState or None.")
+        return int(state)

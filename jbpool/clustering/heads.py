@@ -1,0 +1,215 @@
+"""Bounded heads on fixed features: several starts trained as one product, row block by row block.
+
+Head r assigns node i to cluster k by the cosine to its prototype, ``S = softmax(<x_i, w_k> / temperature)`` with unit
+vectors x and w. The loss and its gradient need the nodes only through sums over rows, so that S is never held for all
+nodes: one pass over the blocks gives the Gram matrices, a second one the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from jbpool.nn.heads import spread_rows, unit_rows
+from jbpool.ops.matrix_sqrt import matrix_inverse_sqrt
+
+BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
+KEPT = 2**26            # entries of S kept between the two passes; beyond that they are computed twice
+CANDIDATES = 20_000     # nodes that initial prototypes are chosen from
+TRAIN_NODES = 5000      # trained_heads: nodes that heads are trained on; they are applied to all
+EPOCHS = 60             # trained_heads: steps of the optimiser
+
+
+class Heads(nn.Module):
+    """R bounded heads with K clusters each.
+
+    Parameters
+    ----------
+    prototypes : Tensor
+        ``(R, K, D)``, the initial prototypes; see :func:`spread_nodes`.
+    temperature : float, default 0.2
+        Logits lie in ``[-1 / temperature, 1 / temperature]``.
+    """
+
+    def __init__(self, prototypes: Tensor, temperature: float = 0.2):
+        super().__init__()
+        self.prototypes = nn.Parameter(prototypes.clone())
+        self.temperature = temperature
+
+    def forward(self, feat: Tensor) -> Tensor:
+        """The balance loss of every head on unit rows: ``(N, D)`` to ``(R,)``."""
+        weight = unit_rows(self.prototypes) / self.temperature              # (R, K, D)
+        return _Balance.apply(weight, feat)
+
+    @torch.no_grad()
+    def assign(self, feat: Tensor, head: int) -> Tensor:
+        """Soft assignments of one head: ``(N, D)`` to ``(N, K)``."""
+        weight = unit_rows(self.prototypes[head])[None] / self.temperature  # (1, K, D)
+        return torch.cat([_soft(block, weight)[0].T for block in _row_blocks(feat, weight)])
+
+    @torch.no_grad()
+    def clusters(self, feat: Tensor) -> Tensor:
+        """The cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
+        weight = unit_rows(self.prototypes)                                 # (R, K, D)
+        return torch.cat([_soft(block, weight).argmax(1) for block in _row_blocks(feat, weight)], dim=1)
+
+
+class _Balance(Function):
+    """``-Tr(sqrt(S^T S)) / sqrt(N K)`` of every head, with ``dL/dS = -S (S^T S)^(-1/2) / sqrt(N K)``."""
+
+    @staticmethod
+    def forward(ctx, weight, feat):                                                 # (R, K, D), (N, D)
+        num_heads, num_clusters, _ = weight.shape
+        keep = feat.shape[0] * num_heads * num_clusters <= KEPT and ctx.needs_input_grad[0]
+        gram = torch.zeros(num_heads, num_clusters, num_clusters, dtype=torch.float64, device=feat.device)
+        kept = []
+        for block in _row_blocks(feat, weight):
+            soft = _soft(block, weight)                                             # (R, K, n)
+            wide = soft.double()
+            gram += wide @ wide.mT
+            if keep:
+                kept.append(soft)
+        root = matrix_inverse_sqrt(gram)                                                   # (R, K, K)
+        best = (feat.shape[0] * num_clusters) ** 0.5
+        if ctx.needs_input_grad[0]:
+            slope = (-root / best).to(feat.dtype)
+            grad = torch.zeros_like(weight).flatten(0, 1)                           # (R * K, D)
+            for number, block in enumerate(_row_blocks(feat, weight)):
+                soft = kept[number] if keep else _soft(block, weight)
+                pull = slope @ soft                                                 # (R, K, n)  dL/dS
+                pull -= (soft * pull).sum(1, keepdim=True)
+                grad.addmm_(pull.mul_(soft).flatten(0, 1), block)                   # through the softmax
+            ctx.save_for_backward(grad.view_as(weight))
+        return -((gram * root).sum((-2, -1)) / best).to(feat.dtype)                 # (R,)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):                                                        # (R,)
+        (slope,) = ctx.saved_tensors
+        return grad[:, None, None] * slope, None
+
+
+def _row_blocks(feat: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+    return feat.split(max(256, BLOCK // (weight.shape[0] * weight.shape[1])))
+
+
+def _soft(block: Tensor, weight: Tensor) -> Tensor:
+    """Softmax over clusters, nodes last: ``(n, D)`` and ``(R, K, D)`` to ``(R, K, n)``.
+
+    Logits are bounded, so the exponentials need no shift.
+    """
+    soft = (weight.flatten(0, 1) @ block.T).exp_().unflatten(0, weight.shape[:2])
+    return soft.div_(soft.sum(1, keepdim=True))
+
+
+def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: torch.Generator) -> Tensor:
+    """Initial prototypes: for each head K nodes far from each other, as k-means++ draws them.
+
+    Parameters
+    ----------
+    feat : Tensor
+        ``(N, D)`` unit rows; rows of zeros are never chosen.
+    num_clusters, num_heads : int
+        K and R.
+    generator : torch.Generator
+        Decides the draw.
+
+    Returns
+    -------
+    Tensor
+        ``(R, K, D)``.
+    """
+    if len(feat) > CANDIDATES:
+        feat = feat[torch.randint(len(feat), (CANDIDATES,), generator=generator)]
+    return torch.stack([spread_rows(feat, num_clusters, generator) for _ in range(num_heads)])
+
+
+@torch.no_grad()
+def lloyd(feat: Tensor, prototypes: Tensor, steps: int = 10) -> Tensor:
+    """Spherical k-means steps: every prototype moves to the mean direction of its nodes.
+
+    Parameters
+    ----------
+    feat : Tensor
+        ``(N, D)`` unit rows.
+    prototypes : Tensor
+        ``(R, K, D)``.
+    steps : int, default 10
+        Number of steps.
+
+    Returns
+    -------
+    Tensor
+        ``(R, K, D)`` unit vectors; a prototype without nodes stays.
+    """
+    prototypes = unit_rows(prototypes)
+    for _ in range(steps):
+        total = torch.zeros_like(prototypes)                                        # (R, K, D)
+        for block in _row_blocks(feat, prototypes):
+            near = (prototypes.flatten(0, 1) @ block.T).unflatten(0, prototypes.shape[:2]).argmax(1, keepdim=True)
+            onehot = block.new_zeros(*prototypes.shape[:2], len(block)).scatter_(1, near, 1)
+            total += onehot @ block
+        prototypes = torch.where((total != 0).any(-1, keepdim=True), unit_rows(total), prototypes)
+    return prototypes
+
+
+def train_heads(
+    heads: Heads,
+    feat: Tensor,
+    steps: int,
+    lr: float = 1e-2,
+    watch: Callable[[int, Tensor], None] = lambda step, losses: None,
+) -> Tensor:
+    """Minimise the loss of every head; they do not influence each other. Returns: the final losses ``(R,)``."""
+    optimiser = torch.optim.Adam(heads.parameters(), lr=lr, fused=True)
+    for step in range(steps):
+        losses = heads(feat)
+        optimiser.zero_grad(set_to_none=True)
+        losses.sum().backward()
+        optimiser.step()
+        watch(step, losses.detach())
+    with torch.no_grad():
+        return heads(feat)
+
+
+def trained_heads(
+    rows: Tensor, num_clusters: int, starts: int, temperature: float, generator: torch.Generator
+) -> tuple[Heads, Tensor]:
+    """Heads from several starts: k-means++ nodes, a few k-means steps, then the balance loss.
+
+    Parameters
+    ----------
+    rows : Tensor
+        ``(N, D)`` unit rows; rows of zeros take no part. Of many rows a sample is used.
+    num_clusters, starts : int
+        K and R.
+    temperature : float
+        Of the heads.
+    generator : torch.Generator
+        Decides sample and starts.
+
+    Returns
+    -------
+    tuple
+        The heads, and their losses ``(R,)``.
+    """
+    present = (rows != 0).any(1)
+    if bool(present.any()) and not bool(present.all()):
+        rows = rows[present]
+    if len(rows) > TRAIN_NODES:
+        rows = rows[torch.randperm(len(rows), generator=generator)[:TRAIN_NODES]]
+    heads = Heads(lloyd(rows, spread_nodes(rows, num_clusters, starts, generator)), temperature)
+    return heads, train_heads(heads, rows, EPOCHS)
+
+
+def hard_clusters(heads: Heads, rows: Tensor) -> Tensor:
+    """The cluster of every node by every head, ``(R, N)``; nodes whose row is zero join the largest cluster."""
+    clusters, empty = heads.clusters(rows), (rows == 0).all(1)
+    if bool(empty.any()) and not bool(empty.all()):
+        for cluster in clusters:
+            cluster[empty] = cluster[~empty].bincount().argmax()
+    return clusters

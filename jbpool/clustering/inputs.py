@@ -1,0 +1,191 @@
+"""Graphs as Python users have them, to ``NodeData``: matrices, DGL and networkx graphs, edge lists."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+import torch
+from dgl import DGLGraph
+from torch import Tensor
+
+from jbpool.data.structure import node_data, symmetric_adjacency
+from jbpool.data.types import NodeData, to_csr_tensor
+from jbpool.errors import DataError
+
+FORMS = (
+    "a symmetric scipy sparse or numpy matrix (N, N), a DGLGraph, a networkx graph, or an edge list "
+    "(a DataFrame or an array (E, 2) or (E, 3): source, target and optionally weight)"
+)
+
+
+def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
+    """One graph to cluster.
+
+    Parameters
+    ----------
+    adjacency : matrix, graph or edge list
+        A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]``, ``edata["weight"]`` are
+        used); a networkx graph (edge attribute ``weight``); an edge list as a DataFrame or an array ``(E, 2)`` or
+        ``(E, 3)``. A square array is always a matrix.
+    features : array, sparse matrix, tensor or DataFrame, optional
+        ``(N, D)``, a row per node; of a DataFrame the index holds the node ids. Overrides the features of a DGLGraph.
+
+    Returns
+    -------
+    NodeData
+        Its ``ids`` are the nodes of a networkx graph or edge list in the order of the rows, ``None`` for matrices.
+    """
+    ids = None
+    if isinstance(adjacency, DGLGraph):
+        matrix, weighted, features = _from_dgl(adjacency, features)
+    elif _is_networkx(adjacency):
+        matrix, weighted, ids = _from_networkx(adjacency)
+    elif isinstance(adjacency, pd.DataFrame):
+        matrix, weighted, ids = _from_edges(adjacency, features)
+    else:
+        if isinstance(adjacency, Tensor):
+            adjacency = adjacency.detach().cpu().numpy()
+        if not scipy.sparse.issparse(adjacency):
+            adjacency = _array(adjacency)
+        if scipy.sparse.issparse(adjacency) or adjacency.shape[0] == adjacency.shape[1]:
+            matrix, weighted = _from_matrix(adjacency)
+        elif adjacency.shape[1] in (2, 3):
+            matrix, weighted, ids = _from_edges(pd.DataFrame(adjacency), features)
+        else:
+            raise DataError(f"adjacency has shape {adjacency.shape}: give {FORMS}.")
+    if matrix.shape[0] < 2:
+        raise DataError(f"the graph has {matrix.shape[0]} nodes: there is nothing to cluster.")
+    weight_name = "their weights" if weighted else None
+    feat = _features(features, matrix.shape[0], ids)
+    return node_data("graph", matrix, weight_name=weight_name, feat=feat, label=None, ids=ids)
+
+
+def _array(adjacency: Any) -> np.ndarray:
+    try:
+        array = np.asarray(adjacency)
+    except ValueError:
+        raise DataError(f"adjacency has rows of different lengths: give {FORMS}.") from None
+    if array.ndim != 2 or array.dtype.kind not in "biuf":
+        raise DataError(f"adjacency is {array.dtype} of shape {array.shape}: give {FORMS}.")
+    return array
+
+
+def _from_matrix(adjacency: Any) -> tuple[scipy.sparse.csr_matrix, bool]:
+    if adjacency.shape[0] != adjacency.shape[1]:
+        raise DataError(f"adjacency has shape {adjacency.shape}: the matrix must be square.")
+    if adjacency.dtype.kind not in "biuf":
+        raise DataError(f"adjacency holds {adjacency.dtype}: give numbers.")
+    matrix = scipy.sparse.csr_matrix(adjacency).astype(np.float64)
+    _check_weights(matrix.data, "adjacency")
+    gap = abs(matrix - matrix.T)
+    if gap.nnz and gap.max() > 1e-6 * abs(matrix).max():
+        row, column = (int(place[gap.data.argmax()]) for place in gap.tocoo().coords)
+        raise DataError(
+            f"adjacency is not symmetric: entry ({row}, {column}) is {matrix[row, column]:g} and ({column}, {row}) is "
+            f"{matrix[column, row]:g}. For an undirected graph pass adjacency.maximum(adjacency.T) "
+            "(numpy: np.maximum(adjacency, adjacency.T))."
+        )
+    edges = matrix.tocoo()
+    weighted = bool((matrix.data != 1).any())
+    return symmetric_adjacency(edges.row, edges.col, edges.data if weighted else None, matrix.shape[0]), weighted
+
+
+def _from_dgl(graph: DGLGraph, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, Any]:
+    if not graph.is_homogeneous or graph.is_block:
+        raise DataError("adjacency is a heterogeneous graph or a block: use dgl.to_homogeneous(graph).")
+    source, target = (end.cpu().numpy() for end in graph.edges())
+    weight = graph.edata["weight"].detach().cpu().numpy().astype(np.float64) if "weight" in graph.edata else None
+    if weight is not None:
+        if weight.shape != source.shape:
+            raise DataError(f"edata['weight'] has shape {weight.shape}: give one number per edge.")
+        _check_weights(weight, "edata['weight']")
+    if features is None and "feat" in graph.ndata:
+        features = graph.ndata["feat"]
+    return symmetric_adjacency(source, target, weight, graph.num_nodes()), weight is not None, features
+
+
+def _is_networkx(graph: Any) -> bool:
+    """Without importing networkx: a graph of it exists only where it is imported."""
+    networkx = sys.modules.get("networkx")
+    return networkx is not None and isinstance(graph, networkx.Graph)
+
+
+def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray]:
+    ids = np.empty(graph.number_of_nodes(), dtype=object)
+    ids[:] = list(graph.nodes)
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    ends = np.array([(place[a], place[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
+    given = [weight for _, _, weight in graph.edges(data="weight")]
+    if all(weight is None for weight in given):
+        return symmetric_adjacency(ends[:, 0], ends[:, 1], None, len(ids)), False, ids
+    if any(weight is None for weight in given):
+        raise DataError("some edges of the networkx graph have a 'weight', others have none: set it for all or none.")
+    weight = np.array(given, dtype=np.float64)
+    _check_weights(weight, "the edge attribute 'weight'")
+    return symmetric_adjacency(ends[:, 0], ends[:, 1], weight, len(ids)), True, ids
+
+
+def _from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
+    if edges.shape[1] not in (2, 3) or len(edges) == 0:
+        raise DataError(f"the edge list has shape {edges.shape}: give columns source, target and optionally weight.")
+    if edges.iloc[:, :2].isna().any(axis=None):
+        raise DataError("the edge list has missing node ids: drop these rows.")
+    one, other = edges.iloc[:, 0].to_numpy(), edges.iloc[:, 1].to_numpy()
+    weight = None
+    if edges.shape[1] == 3:
+        try:
+            weight = edges.iloc[:, 2].to_numpy(dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError("the third column of the edge list must hold numbers, the weights.") from None
+        _check_weights(weight, "the third column of the edge list")
+    ids = pd.Index(pd.unique(np.concatenate([one, other])))
+    if isinstance(features, pd.DataFrame):
+        missing = ids.difference(features.index)
+        if len(missing):
+            raise DataError(f"features have no row for node {missing[0]!r}: their index must hold all node ids.")
+        ids = features.index
+    elif np.issubdtype(ids.dtype, np.number):
+        count = int(ids.max()) + 1 if features is None else len(features)
+        if ids.min() < 0 or not (ids == ids.astype(np.int64)).all() or ids.max() >= count:
+            raise DataError(f"node ids {ids.min():g} to {ids.max():g}: expected whole numbers from 0 to {count - 1}.")
+        matrix = symmetric_adjacency(one.astype(np.int64), other.astype(np.int64), weight, count)
+        return matrix, weight is not None, None
+    elif features is not None:
+        raise DataError("node ids are not numbers: pass features as a DataFrame whose index holds the node ids.")
+    else:
+        ids = ids.sort_values()
+    matrix = symmetric_adjacency(ids.get_indexer(one), ids.get_indexer(other), weight, len(ids))
+    return matrix, weight is not None, ids.to_numpy()
+
+
+def _check_weights(weight: np.ndarray, what: str) -> None:
+    if not np.isfinite(weight).all():
+        raise DataError(f"{what} holds NaN or infinity: weights must be finite.")
+    if (weight < 0).any():
+        raise DataError(f"{what} holds {weight.min():g}: weights must not be negative; drop or clip these edges.")
+
+
+def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor | None:
+    if features is None:
+        return None
+    if isinstance(features, pd.DataFrame):
+        features = features.reindex(ids) if ids is not None else features
+        features = features.to_numpy()
+    if isinstance(features, Tensor):
+        features = features.detach().cpu()
+        if features.layout == torch.sparse_csr:
+            parts = features.values(), features.col_indices(), features.crow_indices()
+            features = scipy.sparse.csr_matrix(tuple(part.numpy() for part in parts), features.shape)
+    sparse = scipy.sparse.issparse(features)
+    values = features if sparse else np.asarray(features)
+    if values.ndim != 2 or values.shape[0] != num_nodes or values.shape[1] < 1 or values.dtype.kind not in "biuf":
+        raise DataError(f"features are {values.dtype} of shape {values.shape}: give {num_nodes} rows of numbers.")
+    if not np.isfinite(values.data if sparse else values).all():
+        raise DataError("features hold NaN or infinity: fill the gaps first, e.g. with np.nan_to_num(features).")
+    if sparse:
+        return to_csr_tensor(scipy.sparse.csr_matrix(values))
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

@@ -1,0 +1,121 @@
+"""Reading ``.npy``, ``.npz`` and scipy's sparse ``.npz`` from outside: no objects, no more memory than they hold."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import scipy.sparse
+from numpy.lib import format as npy
+
+from jbpool.data.archive import open_archive, open_member
+from jbpool.data.memory import require_memory
+from jbpool.errors import DataError
+
+ZIP_MAGIC = b"PK"
+COMPRESSED = {"csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix, "bsr": scipy.sparse.bsr_matrix}
+
+
+def read_array(path: Path, wanted: str) -> np.ndarray | scipy.sparse.csr_matrix:
+    """The array of a ``.npy``, the only one of a ``.npz`` or the one called ``wanted``, or a scipy matrix."""
+    if not path.is_file():
+        raise DataError.at(path, "no such file")
+    with open(path, "rb") as file:
+        is_archive = file.read(2) == ZIP_MAGIC
+    if not is_archive:
+        return _read_npy(path)
+    names = array_names(path)
+    if "format" in names:
+        return csr_from_arrays(path, read_arrays(path))
+    name = wanted if wanted in names else names[0]
+    if name != wanted and len(names) > 1:
+        raise DataError.at(path, f"has the arrays {names}: call the one to use {wanted}")
+    return read_arrays(path, [name])[name]
+
+
+def array_names(path: Path) -> list[str]:
+    """Names of the arrays of a ``.npz``; at least one."""
+    with open_archive(path) as archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    if not names:
+        raise DataError.at(path, "the archive has no arrays (.npy)")
+    return names
+
+
+def read_arrays(path: Path, names: list[str] | None = None) -> dict[str, np.ndarray]:
+    """Arrays of a ``.npz`` by name."""
+    arrays = {}
+    with open_archive(path) as archive:
+        for name in array_names(path) if names is None else names:
+            info = archive.getinfo(f"{name}.npy")
+            with open_member(archive, info, path) as member:
+                arrays[name] = _read_stream(member, info.file_size, path)
+    return arrays
+
+
+def _read_npy(path: Path) -> np.ndarray:
+    try:
+        with open(path, "rb") as file:
+            return _read_stream(file, path.stat().st_size, path)
+    except DataError:
+        raise
+    except Exception as error:      # a damaged header can fail in any way: it is a Python expression
+        raise DataError.at(path, f"not an array file without objects ({error})") from None
+
+
+def _read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:
+    """An array that fits into the ``size`` bytes that its file or archive member has."""
+    version = npy.read_magic(file)
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"format version {version}")
+    shape, _, dtype = readers[version](file)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"shape {shape} of {dtype} is more than its {size:,} bytes hold")
+    require_memory(path, 2 * size, "the array")         # once as it is, once as float32
+    file.seek(0)
+    return npy.read_array(file, allow_pickle=False)
+
+
+def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "") -> scipy.sparse.csr_matrix:
+    """A sparse matrix from the arrays that ``scipy.sparse.save_npz`` writes, with every index checked.
+
+    scipy trusts the indices of a matrix: one out of range reads or writes beyond its arrays.
+
+    Parameters
+    ----------
+    path : the file, for messages.
+    arrays : by name: format (csr if there is none), shape, data, and indices and indptr, or row and col.
+    prefix : of the names.
+    """
+    try:
+        kind = arrays["format"].item() if "format" in arrays else "csr"
+        kind = kind.decode() if isinstance(kind, bytes) else kind
+        shape = tuple(int(size) for size in arrays[f"{prefix}shape"])
+        if len(shape) != 2 or min(shape) < 0:
+            raise ValueError(f"shape {shape}")
+        require_memory(path, 8 * shape[0], f"a matrix of {shape[0]:,} rows")
+        data = arrays[f"{prefix}data"]
+        if kind == "coo":
+            pairs = arrays["row"], arrays["col"]
+            return scipy.sparse.coo_matrix((data, pairs), shape=shape).tocsr()          # checks its indices
+        if kind == "dia":
+            return scipy.sparse.dia_matrix((data, arrays["offsets"]), shape=shape).tocoo().tocsr()
+        if kind not in COMPRESSED:
+            raise ValueError(f"format {kind!r}")
+        parts = arrays[f"{prefix}indices"], arrays[f"{prefix}indptr"]
+        if any(part.dtype.kind not in "iu" for part in parts):
+            raise ValueError("indices are not whole numbers")
+        matrix = COMPRESSED[kind]((data, *parts), shape=shape)
+        matrix.check_format(full_check=True)
+        return scipy.sparse.csr_matrix(matrix)
+    except DataError:
+        raise
+    except KeyError as error:
+        raise DataError.at(path, f"a sparse matrix without the array {error}") from None
+    except Exception as error:      # scipy's complaints about odd arrays have many types
+        raise DataError.at(path, f"not a sparse matrix ({error})") from None

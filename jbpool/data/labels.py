@@ -1,0 +1,89 @@
+"""Classes of nodes, of all or only some of them; the others get ``UNLABELLED``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from jbpool.data.arrays import read_array
+from jbpool.data.text import Table, refuse_repeated, shown
+from jbpool.data.types import UNLABELLED
+from jbpool.errors import DataError
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Classes 0, 1, 2, ... in the order of their sorted names."""
+
+    label: Tensor                   # (N,) UNLABELLED where a node has no class
+    class_names: list[str]
+    ignored: list[str]              # what of the file is not used, for people
+
+
+def read_labels(path: Path, position: pd.Index) -> Labels:
+    """Labels of the nodes whose ids are in ``position``, from a table by node id or an array by row."""
+    ignored: list[str] = []
+    if path.suffix in (".npy", ".npz"):
+        values = read_array(path, "label")
+        if values.shape != (len(position),) or values.dtype.kind not in "iubU":
+            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: {len(position)} labels expected")
+        ids = np.arange(len(values))
+        if position.dtype.kind not in "iu" or not np.array_equal(position, ids):
+            raise DataError.at(path, "labels by row need node ids 0, 1, 2, ...; use a CSV with node id and label")
+    else:
+        table = Table.open(path)
+        first = 0
+        if table.columns == 3 and table.unnamed:
+            table.skip_index("two columns are expected, node id and label")
+            first = 1
+        if table.columns != first + 2:
+            raise DataError.at(path, f"{table.columns} columns: expected node id and label", table.first + 1)
+        arrays = table.read((first,), classes=(first + 1,))
+        ids, values = arrays[first], _numbers_if_all(arrays[first + 1])
+        ignored = table.ignored({first, first + 1})
+        refuse_repeated(ids, path)
+
+    if ids.dtype.kind != position.dtype.kind:                       # one file has text ids too: 7 is the node "7"
+        ids, position = (np.array([str(name) for name in names], dtype=object) for names in (ids, position))
+    place = pd.Index(ids).get_indexer(pd.Index(position))           # (N,) row of each node, -1: none
+    label, class_names = class_codes(np.asarray(values), path)
+    label = np.where(place < 0, UNLABELLED, label[place])
+    if (label == UNLABELLED).all():
+        where = f"its first id is {shown(ids[0])}, that of the graph {shown(position[0])}"
+        raise DataError.at(path, f"has no label for any node of the graph; {where}")
+    strangers = len(ids) - int((place >= 0).sum())
+    if strangers:
+        ignored.append(f"{strangers:,} rows of {path.name} for ids that are not in the graph")
+    used = np.unique(label[label >= 0])
+    codes = np.where(label >= 0, np.searchsorted(used, label), UNLABELLED)      # classes of strangers leave no gaps
+    return Labels(torch.from_numpy(codes), [class_names[code] for code in used], ignored)
+
+
+def class_codes(values: np.ndarray, path: Path) -> tuple[np.ndarray, list[str]]:
+    """Codes 0, 1, 2, ... and the names of the classes; empty text and the number -1 mean unlabelled.
+
+    Where -1 and 1 are the only values, they are two classes.
+    """
+    known = np.ones(len(values), dtype=bool)
+    if values.dtype.kind in "UO":
+        known = values != ""
+    elif values.dtype.kind == "i" and set(np.unique(values).tolist()) != {-1, 1}:
+        known = values != UNLABELLED
+    codes = np.full(len(values), UNLABELLED, dtype=np.int64)
+    names, codes[known] = np.unique(values[known], return_inverse=True)     # numbers by size, text by the alphabet
+    if not len(names):
+        raise DataError.at(path, "has no label for any node")
+    return codes, [str(name) for name in names]
+
+
+def _numbers_if_all(texts: np.ndarray) -> np.ndarray:
+    """Texts as whole numbers, an empty one as unlabelled, if every one is written as such a number is."""
+    if all(re.fullmatch(r"(-?(0|[1-9][0-9]{0,17}))?", text) for text in texts):
+        return np.array([int(text) if text else UNLABELLED for text in texts], dtype=np.int64)
+    return texts

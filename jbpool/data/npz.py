@@ -1,0 +1,152 @@
+"""Graphs in the npz layout of graph2gauss and gnn-benchmark: Amazon, Coauthor, Cora-ML, ACM, and files of your own.
+
+A file holds the CSR arrays ``adj_{data,indices,indptr,shape}``, ``attr_{...}`` and optionally ``labels``. Only these
+are read: public files also hold names as pickled objects, which are never touched.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from jbpool.checks import check_flag
+from jbpool.data.cache import Arrays, cached
+from jbpool.data.sources import Source, fetch
+from jbpool.data.structure import node_data, symmetric_adjacency
+from jbpool.data.types import NodeData, row_normalized, to_csr_tensor
+from jbpool.errors import DataError
+
+PARSER = 1
+BENCHMARK = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
+GRAPH2GAUSS = "https://github.com/abojchevski/graph2gauss/raw/master/data/"
+GRAPH_DATA = "https://github.com/EdisonLeeeee/GraphData/raw/master/datasets/"
+
+
+@dataclass(frozen=True)
+class NpzSet:
+    """A public file and its counts."""
+
+    file: str
+    url: str                    # of the folder
+    nodes: int
+    features: int
+    classes: int
+
+
+SETS = {
+    "amazon-photo": NpzSet("amazon_electronics_photo.npz", BENCHMARK, 7650, 745, 8),
+    "amazon-computers": NpzSet("amazon_electronics_computers.npz", BENCHMARK, 13752, 767, 10),
+    "coauthor-cs": NpzSet("ms_academic_cs.npz", BENCHMARK, 18333, 6805, 15),
+    "coauthor-physics": NpzSet("ms_academic_phy.npz", BENCHMARK, 34493, 8415, 5),
+    "cora-ml": NpzSet("cora_ml.npz", GRAPH2GAUSS, 2995, 2879, 7),
+    "acm": NpzSet("acm.npz", GRAPH_DATA, 3025, 1870, 3),
+}
+
+
+def source(name: str) -> Source:
+    """The file of a public set. Copies differ in bytes, not in values, so counts are checked instead of a hash."""
+    known = SETS[name]
+    return Source(f"npz/{known.file}", (known.url + known.file,), check=lambda path: _checked(name, path))
+
+
+def load_npz_set(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
+    """One of ``SETS``, from the first data root that has it, else downloaded.
+
+    ``normalize=False`` leaves the features as stored; by default the rows are scaled to sum to one.
+    """
+    path = fetch(source(name), root, offline="python tasks/node_cluster.py (a generated graph)")
+    return _node_data(name, _checked(name, path), normalize)
+
+
+def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> NodeData:
+    """A file of your own in this layout; without ``attr_*`` features are made from the edges.
+
+    ``normalize=False`` leaves the features as stored; by default the rows are scaled to sum to one.
+    """
+    if path is None:
+        raise DataError("dataset 'npz': give the file, --set dataset.path=graph.npz.")
+    path = Path(path)
+    if not path.is_file():
+        raise DataError.at(path, "no such file")
+    return _node_data(path.stem, cached(f"npz-{path.stem}", [path], PARSER, lambda: read_npz(path)), normalize)
+
+
+def _checked(name: str, path: Path) -> Arrays:
+    arrays, known = cached(f"npz-{name}", [path], PARSER, lambda: read_npz(path)), SETS[name]
+    if "label" not in arrays or "feat_shape" not in arrays:
+        raise DataError.at(path, f"has no features or labels, so it is not {name}; download it again")
+    got = (int(arrays["num_nodes"]), int(arrays["feat_shape"][1]), len(np.unique(arrays["label"])))
+    if got != (known.nodes, known.features, known.classes):
+        expected = f"{known.nodes} nodes, {known.features} features and {known.classes} classes of {name}"
+        raise DataError.at(path, f"has {got[0]} nodes, {got[1]} features and {got[2]} classes, not the {expected}")
+    return arrays
+
+
+def _node_data(name: str, arrays: Arrays, normalize: bool) -> NodeData:
+    check_flag(normalize, "dataset.normalize")
+    num_nodes, weight = int(arrays["num_nodes"]), arrays.get("weight")
+    adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, num_nodes)
+    feat = label = None
+    if "feat_shape" in arrays:
+        matrix = scipy.sparse.csr_matrix(
+            (arrays["feat_data"], arrays["feat_indices"], arrays["feat_indptr"]), shape=tuple(arrays["feat_shape"])
+        )
+        feat = to_csr_tensor(row_normalized(matrix) if normalize else matrix)
+    if "label" in arrays:
+        label = torch.from_numpy(arrays["label"])
+    weight_name = None if weight is None else "adj_data"
+    return node_data(name, adjacency, weight_name=weight_name, feat=feat, label=label)
+
+
+def read_npz(path: Path) -> Arrays:
+    """The edges, weights (unless all are one), features and labels of a file; a bad file raises ``DataError``."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+            if not {"adj_indptr", "adj_indices", "adj_shape"} <= set(stored.files):
+                found = ", ".join(stored.files[:12])
+                raise DataError.at(path, f"has no adj_indptr, adj_indices and adj_shape, but {found}")
+            adjacency = _csr(stored, "adj").tocoo()
+            feat = _csr(stored, "attr") if "attr_indptr" in stored.files else None
+            label = stored["labels"] if "labels" in stored.files else None
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError, IndexError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError.at(path, f"not a graph in the npz layout of gnn-benchmark ({error})") from None
+    num_nodes = adjacency.shape[0]
+    if adjacency.shape[1] != num_nodes:
+        raise DataError.at(path, f"adj_shape is {adjacency.shape}: the adjacency matrix must be square")
+    source, target = adjacency.row.astype(np.int64), adjacency.col.astype(np.int64)
+    arrays: Arrays = {"num_nodes": np.array(num_nodes), "source": source, "target": target}
+    if not (np.isfinite(adjacency.data).all() and (adjacency.data >= 0).all()):
+        raise DataError.at(path, "adj_data holds a negative number, NaN or infinity: weights must be finite and >= 0")
+    if (adjacency.data != 1).any():
+        arrays["weight"] = adjacency.data.astype(np.float64)
+    if feat is not None:
+        if feat.shape[0] != num_nodes or not np.isfinite(feat.data).all():
+            raise DataError.at(path, f"attr_* of shape {feat.shape} must hold one finite row per node ({num_nodes})")
+        feat.sum_duplicates()
+        arrays |= {
+            "feat_data": feat.data.astype(np.float32), "feat_indices": feat.indices, "feat_indptr": feat.indptr,
+            "feat_shape": np.array(feat.shape),
+        }  # fmt: skip
+    if label is not None:
+        if label.shape != (num_nodes,) or label.dtype.kind not in "iu":
+            raise DataError.at(path, f"labels ({label.dtype}, {label.shape}) must be {num_nodes} whole numbers")
+        arrays["label"] = np.unique(label, return_inverse=True)[1].astype(np.int64)
+    return arrays
+
+
+def _csr(stored: Mapping, part: str) -> scipy.sparse.csr_matrix:
+    indices = stored[f"{part}_indices"]
+    data = stored[f"{part}_data"] if f"{part}_data" in stored else np.ones(len(indices), dtype=np.float32)
+    shape = tuple(int(size) for size in stored[f"{part}_shape"])
+    matrix = scipy.sparse.csr_matrix((data, indices, stored[f"{part}_indptr"]), shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix

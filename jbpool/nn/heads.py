@@ -1,0 +1,94 @@
+"""The last layer in front of the softmax: from features to the logits of K clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor, nn
+
+from jbpool.checks import check_positive
+from jbpool.errors import JBPoolError
+from jbpool.ops.adjacency import inverse_sqrt
+from jbpool.ops.precision import at_least_float32, full_precision
+
+
+class CosineHead(nn.Module):
+    """Bounded logits: the cosine of each row to K learned prototypes, divided by a temperature.
+
+    ``logits[i, k] = <x_i / |x_i|, w_k / |w_k|> / temperature``, so that every logit lies in
+    [-1 / temperature, 1 / temperature].
+
+    Parameters
+    ----------
+    in_feats : int
+        Size of the input features.
+    num_clusters : int
+        Number of prototypes K.
+    temperature : float, optional
+        Divisor of the cosines, positive. Default: 0.2.
+
+    Examples
+    --------
+    >>> head = CosineHead(2, num_clusters=2, temperature=0.5)
+    >>> with torch.no_grad():
+    ...     _ = head.weight.copy_(torch.tensor([[3.0, 0.0], [0.0, 0.1]]))
+    >>> head(torch.tensor([[5.0, 0.0]])).tolist()
+    [[2.0, 0.0]]
+    """
+
+    def __init__(self, in_feats: int, num_clusters: int, temperature: float = 0.2):
+        super().__init__()
+        self.temperature = check_positive(temperature, "temperature")
+        self.weight = nn.Parameter(torch.empty(num_clusters, in_feats))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Prototypes in random directions, of length one in expectation."""
+        nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
+
+    def forward(self, feat: Tensor) -> Tensor:
+        """``(N, in_feats)`` to ``(N, K)``, float32 at least."""
+        with full_precision(feat):
+            return unit_rows(feat) @ (unit_rows(self.weight) / self.temperature).mT
+
+    def extra_repr(self) -> str:
+        num_clusters, in_feats = self.weight.shape
+        return f"{in_feats}, {num_clusters}, temperature={self.temperature}"
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Rows scaled to length one, ``(..., D)`` to ``(..., D)``, float32 at least.
+
+    A row shorter than about 1e-9 becomes zero, with gradient zero.
+    """
+    rows = at_least_float32(rows)
+    return rows * inverse_sqrt(rows.square().sum(-1, keepdim=True))
+
+
+def spread_rows(feat: Tensor, count: int, generator: Generator | None = None) -> Tensor:
+    """Unit rows of ``feat`` that lie far apart: k-means++ on the sphere, ``(N, D)`` to ``(count, D)``.
+
+    The first row is drawn uniformly, each later one with probability proportional to ``1 - cos`` of the angle to the
+    closest row drawn so far, which is half the squared distance of unit rows. Rows of zeros are never drawn. If there
+    are fewer distinct rows than ``count``, some are drawn twice.
+    """
+    rows = unit_rows(feat)
+    usable = (rows != 0).any(dim=1)                                                 # (N,)
+    if not bool(usable.any()):
+        raise JBPoolError(f"feat has {len(rows)} rows, all zero: prototypes need at least one row that is not.")
+    chance = usable.to(rows.dtype)
+    cosine = torch.full_like(chance, -1)                                            # (N,)  to the closest row drawn
+    chosen: list[Tensor] = []
+    for _ in range(count):
+        chosen.append(rows[torch.multinomial(chance, 1, generator=generator)])      # (1, D)
+        cosine = torch.maximum(cosine, (rows @ chosen[-1].mT).squeeze(1))
+        chance = torch.where(usable, (1 - cosine).clamp_min(1e-7), 0)
+    return torch.cat(chosen)
+
+
+# name -> (in_feats, num_clusters, temperature) -> module, (N, in_feats) to (N, num_clusters)
+HEADS: dict[str, Callable[[int, int, float], nn.Module]] = {
+    "linear": lambda in_feats, num_clusters, _: nn.Linear(in_feats, num_clusters),
+    "cosine": CosineHead,
+}

@@ -1,0 +1,96 @@
+"""Bounded heads: the blocked loss and gradient against autograd on the whole matrix, starts, and what they find."""
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from jbpool.clustering import heads as heads_module
+from jbpool.clustering.heads import Heads, spread_nodes, train_heads
+
+
+def naive_losses(feat, prototypes, temperature):
+    """One head after another: minus the nuclear norm of S over sqrt(N K), by SVD."""
+    losses = []
+    for weight in prototypes:
+        assign = (normalize(feat) @ normalize(weight).T / temperature).softmax(-1)              # (N, K)
+        losses.append(-torch.linalg.svdvals(assign).sum() / assign.numel() ** 0.5)
+    return torch.stack(losses)
+
+
+@pytest.fixture
+def groups():
+    """300 unit vectors around five directions, and the number of each one's direction."""
+    generator = torch.Generator().manual_seed(1)
+    member = torch.arange(300) % 5
+    centres = torch.randn(5, 16, generator=generator)
+    return normalize(centres[member] + 0.3 * torch.randn(300, 16, generator=generator)), member
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5])
+@pytest.mark.parametrize(("block", "kept"), [(2**18, 2**26), (1, 2**26), (1, 0)])
+def test_loss_and_gradient_equal_autograd_on_the_whole_matrix(groups, monkeypatch, temperature, block, kept):
+    monkeypatch.setattr(heads_module, "BLOCK", block)
+    monkeypatch.setattr(heads_module, "KEPT", kept)
+    feat = normalize(groups[0].double()).repeat(3, 1)                              # more rows than the smallest block
+    prototypes = torch.randn(4, 5, 16, dtype=torch.float64)
+    heads = Heads(prototypes, temperature)
+    weights = torch.rand(4, dtype=torch.float64)
+    (heads(feat) * weights).sum().backward()
+    naive = prototypes.clone().requires_grad_()
+    expected = naive_losses(feat, naive, temperature)
+    (expected * weights).sum().backward()
+    assert torch.allclose(heads(feat), expected, rtol=1e-10)
+    assert torch.allclose(heads.prototypes.grad, naive.grad, rtol=1e-8, atol=1e-12)
+
+
+def test_assignments_and_clusters_fit_the_loss(groups):
+    feat, _ = groups
+    heads = Heads(torch.randn(3, 5, 16))
+    for head in range(3):
+        assign = heads.assign(feat, head)
+        expected = (feat @ normalize(heads.prototypes[head]).T / 0.2).softmax(-1)
+        assert torch.allclose(assign, expected, atol=1e-6)
+        assert torch.equal(heads.clusters(feat)[head], assign.argmax(1))
+        loss = -torch.linalg.svdvals(assign).sum().item() / 1500**0.5
+        assert heads(feat)[head].item() == pytest.approx(loss, rel=1e-5)
+
+
+def test_heads_do_not_influence_each_other(groups):
+    feat, _ = groups
+    prototypes = spread_nodes(feat, 5, 3, torch.Generator().manual_seed(0))
+    together, alone = Heads(prototypes), Heads(prototypes[1:2])
+    losses, single = train_heads(together, feat, 30), train_heads(alone, feat, 30)
+    assert losses[1].item() == pytest.approx(single.item(), abs=1e-5)
+    assert torch.allclose(together.prototypes[1], alone.prototypes[0], atol=1e-4)
+
+
+def test_the_lowest_loss_finds_well_separated_groups(groups):
+    feat, member = groups
+    heads = Heads(spread_nodes(feat, 5, 4, torch.Generator().manual_seed(0)))
+    losses = train_heads(heads, feat, 100)
+    found = heads.clusters(feat)[losses.argmin()]
+    assert all(len(found[member == group].unique()) == 1 for group in range(5))
+    assert len(found.unique()) == 5
+    # A partition that ignores the groups cannot be as confident: that is what the bound is for.
+    shuffled = Heads(torch.randn(4, 5, 16))
+    assert shuffled(feat).min() > losses.min() + 0.1
+
+
+def test_spread_nodes_are_distinct_nodes_far_apart_and_follow_the_generator(groups):
+    feat, member = groups
+    feat = torch.cat([torch.zeros(20, 16), feat])
+    draws = [spread_nodes(feat, 5, 40, torch.Generator().manual_seed(seed)) for seed in (3, 3, 4)]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    nodes = (draws[0].flatten(0, 1) @ feat.T).argmax(1).view(40, 5)
+    assert torch.allclose(feat[nodes], draws[0])
+    assert (nodes >= 20).all()                                                      # never a row of zeros
+    directions = torch.stack([member[head - 20].unique().numel() * torch.ones(()) for head in nodes])
+    assert directions.mean() > 4                                                    # uniform draws have 3.4 of 5
+
+
+def test_more_clusters_than_distinct_rows():
+    feat = normalize(torch.eye(2).repeat(5, 1))
+    prototypes = spread_nodes(feat, 4, 2, torch.Generator().manual_seed(0))
+    assert prototypes.shape == (2, 4, 2)
+    assert train_heads(Heads(prototypes), feat, 3).isfinite().all()

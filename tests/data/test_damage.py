@@ -1,0 +1,273 @@
+"""Damaged and oversized files: one error that names the file, before memory or the interpreter is lost."""
+
+import gzip
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import dgl
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from jbpool.data import DataError, bins, load_graphs, load_nodes, memory
+from jbpool.data.archive import read_members
+from jbpool.data.arrays import csr_from_arrays, read_array
+from jbpool.data.citation import _parse_planetoid
+from jbpool.data.unpickle import load_pickle
+
+PLAIN = "0,1\n1,2\n2,0\n2,3\n"
+
+
+def archive(path, members, compression=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", compression) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path
+
+
+def replace_bytes(path, old, new):
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+
+
+class TestArchives:
+    def test_a_damaged_stream(self, tmp_path):
+        path = archive(tmp_path / "a.zip", {"x": "0123456789" * 99})
+        content = bytearray(path.read_bytes())
+        content[31] |= 0b110                                    # the type of the first deflate block
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"a\.zip: member 'x' is damaged"):
+            read_members(path, ["x"])
+
+    @pytest.mark.parametrize(
+        ("place", "value", "words"),
+        [(10, 97, "member 'x' is damaged"), (6, 250, "a.zip: not a zip archive|member 'x' is damaged")],
+    )
+    def test_an_unknown_compression_or_version(self, tmp_path, place, value, words):
+        path = archive(tmp_path / "a.zip", {"x": "0123456789" * 99})
+        content = bytearray(path.read_bytes())
+        content[content.index(b"PK\1\2") + place] = value
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=words):
+            read_members(path, ["x"])
+
+    def test_a_bomb_is_refused_by_its_ratio_before_it_is_unpacked(self, tmp_path, monkeypatch):
+        (tmp_path / "TU").mkdir()
+        members = {f"S/S_{part}.txt": "1\n" * 8_000_000 for part in ("A", "graph_indicator", "graph_labels")}
+        path = archive(tmp_path / "TU" / "S.zip", members)
+        monkeypatch.setattr(zipfile.ZipFile, "open", lambda *args: pytest.fail("unpacked"))
+        with pytest.raises(DataError, match=r"S\.zip: its members unpack to 48,000,000 bytes, more than is allowed"):
+            load_graphs("S", root=tmp_path)
+        assert path.stat().st_size < 100_000
+
+    def test_available_memory_is_a_limit(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("jbpool.data.archive.available_memory", lambda: 100)
+        with pytest.raises(DataError, match="more than is allowed"):
+            read_members(archive(tmp_path / "a.zip", {"x": "0" * 101}), ["x"])
+
+    def test_a_text_bomb(self, tmp_path):
+        (tmp_path / "e.csv.gz").write_bytes(gzip.compress(b"0,1\n" * 8_000_000))
+        with pytest.raises(DataError, match=r"e\.csv\.gz: unpacks to more than its size"):
+            load_nodes("file", edges=tmp_path / "e.csv.gz")
+
+    def test_as_many_node_labels_as_nodes(self, tmp_path, monkeypatch):
+        """One-hot labels of N nodes with N classes are a matrix of N x N."""
+        parts = {"A": ["1, 2"], "graph_indicator": [1] * 999, "graph_labels": [1], "node_labels": range(999)}
+        for part, lines in parts.items():
+            (tmp_path / f"S_{part}.txt").write_text("\n".join(map(str, lines)))
+        monkeypatch.setattr(memory, "available_memory", lambda: 2_000_000)
+        with pytest.raises(DataError, match=r"S_node_labels\.txt: 999 different node labels .* needs about 8 MB"):
+            load_graphs("file", folder=tmp_path)
+
+
+class TestArrays:
+    def load(self, tmp_path, name):
+        (tmp_path / "e.csv").write_text(PLAIN)
+        return load_nodes("file", edges=tmp_path / "e.csv", features=tmp_path / name)
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            (b"(4, 2)", b"(4, 2("),
+            (b"'shape'", b"'sh\0pe'"),
+            (b"(4, 2)", b"(-4,2)"),
+            (b"(4, 2)", b"(9, 9)"),
+            (b"'<f8'", b"'<O8'"),
+            (b"{'descr", b"[[[[[[["),
+            (b"\x93NUMPY\x01", b"\x93NUMPY\x09"),
+        ],
+    )
+    def test_a_damaged_header(self, tmp_path, old, new):
+        np.save(tmp_path / "x.npy", np.ones((4, 2)))
+        np.savez(tmp_path / "x.npz", feat=np.ones((4, 2)))
+        replace_bytes(tmp_path / "x.npy", old, new)
+        archive(tmp_path / "x.npz", {"feat.npy": (tmp_path / "x.npy").read_bytes()})
+        for name in ("x.npy", "x.npz"):
+            with pytest.raises(DataError, match=name):
+                self.load(tmp_path, name)
+
+    def test_a_shape_beyond_the_file_allocates_nothing(self, tmp_path):
+        np.save(tmp_path / "x.npy", np.ones((4, 2)))
+        replace_bytes(tmp_path / "x.npy", b"(4, 2), }" + b" " * 8, b"(4, 99999999999)}")
+        with pytest.raises(DataError, match="is more than its 192 bytes hold"):
+            self.load(tmp_path, "x.npy")
+
+    def test_a_damaged_stream(self, tmp_path):
+        np.savez_compressed(tmp_path / "x.npz", feat=np.ones((4, 2)))
+        content = bytearray((tmp_path / "x.npz").read_bytes())
+        content[60:70] = b"\xff" * 10
+        (tmp_path / "x.npz").write_bytes(content)
+        with pytest.raises(DataError, match=r"x\.npz: member 'feat.npy' is damaged"):
+            self.load(tmp_path, "x.npz")
+
+    def test_available_memory_is_a_limit(self, tmp_path, monkeypatch):
+        np.savez_compressed(tmp_path / "x.npz", feat=np.zeros((4, 1_000_000)))
+        monkeypatch.setattr(memory, "available_memory", lambda: 10_000_000)
+        with pytest.raises(DataError, match=r"x\.npz: the array needs about 64 MB of memory, 10 MB are available"):
+            self.load(tmp_path, "x.npz")
+
+    @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
+    def test_sparse_matrices_of_every_format(self, tmp_path, kind):
+        matrix = scipy.sparse.random(4, 6, 0.5, random_state=0)
+        scipy.sparse.save_npz(tmp_path / "x.npz", matrix.asformat(kind))
+        assert (read_array(tmp_path / "x.npz", "feat") != matrix.tocsr()).nnz == 0
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"indices": np.array([0, 9])},
+            {"indices": np.array([0, -1])},
+            {"indices": np.array([0.0, 1.0])},
+            {"indptr": np.array([0, 1])},
+            {"indptr": np.array([0, 5, 2])},
+            {"shape": np.array([10**12, 2])},
+            {"shape": np.array([-2, 2])},
+            {"format": np.array("what")},
+            {"data": np.ones((2, 2))},
+        ],
+    )
+    def test_sparse_indices_are_checked(self, tmp_path, change):
+        arrays = {"data": np.ones(2), "indices": np.array([0, 1])}
+        arrays |= {"indptr": np.array([0, 1, 2]), "shape": np.array([2, 2])}
+        assert csr_from_arrays(tmp_path / "x.npz", arrays).nnz == 2
+        with pytest.raises(DataError, match=r"x\.npz"):
+            csr_from_arrays(tmp_path / "x.npz", arrays | change)
+
+
+class TestPickles:
+    def read(self, tmp_path, content):
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(DataError, match="bad: not a pickle of plain arrays") as caught:
+            load_pickle(tmp_path / "bad")
+        return str(caught.value)
+
+    def test_a_huge_memo_number(self, tmp_path):
+        assert "memo number" in self.read(tmp_path, b"\x80\x02]r\xff\xff\xff\x0fK\x01a.")
+
+    def test_a_huge_length(self, tmp_path):
+        for content in (b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40) + b"x.", b"\x80\x04\x95" + b"\xff" * 7 + b"\0N."):
+            self.read(tmp_path, content)
+
+    @pytest.mark.parametrize("shape", [(1 << 40,), (0, 1 << 40)])
+    def test_an_array_larger_than_its_bytes(self, tmp_path, shape):
+        class Claim:
+            def __reduce__(self):
+                state = (1, shape, np.dtype("f4"), False, b"")
+                return np.empty(0).__reduce__()[0], (np.ndarray, (0,), b"b"), state
+
+        assert "does not carry its values" in self.read(tmp_path, pickle.dumps(Claim(), 2))
+
+    def test_a_matrix_that_is_called_with_a_shape(self, tmp_path):
+        class Claim:
+            def __reduce__(self):
+                return scipy.sparse.csr_matrix, ((1 << 40, 1 << 40),)
+
+        self.read(tmp_path, pickle.dumps(Claim(), 2))
+
+    def test_indices_beyond_a_matrix(self, tmp_path):
+        matrix = scipy.sparse.csr_matrix(np.eye(3))
+        matrix.indices[1] = 1 << 30
+        self.read(tmp_path, pickle.dumps(matrix, 2))
+
+    def test_one_list_in_many_places(self, tmp_path):
+        shared = list(range(1000))
+        assert "repeats" in self.read(tmp_path, pickle.dumps(dict.fromkeys(range(1000), shared), 2))
+
+    def test_a_tuple_in_many_places(self, tmp_path):
+        nested = ()
+        for _ in range(64):
+            nested = (nested, nested)
+        assert "used twice" in self.read(tmp_path, pickle.dumps(nested, 2))
+
+    def test_columns_that_differ_between_the_parts(self, tmp_path):
+        graph = {node: [(node + 1) % 6] for node in range(6)}
+        tx, allx = scipy.sparse.csr_matrix((2, 10**9)), scipy.sparse.csr_matrix((4, 3))
+        parts = [tx, np.eye(2), allx, np.eye(4)[:, :2], graph]
+        paths = [tmp_path / f"ind.s.{name}" for name in ("tx", "ty", "allx", "ally", "graph", "test.index")]
+        for path, part in zip(paths, parts, strict=False):
+            path.write_bytes(pickle.dumps(part, 2))
+        paths[-1].write_text("4\n5\n")
+        with pytest.raises(DataError, match="damaged"):
+            _parse_planetoid(paths)
+
+
+class TestSavedGraphs:
+    @pytest.fixture
+    def path(self, tmp_path):
+        graph = dgl.graph(([0, 1, 2], [1, 2, 0]))
+        graph.ndata["feat"] = torch.rand(3, 2)
+        dgl.save_graphs(str(tmp_path / "g.bin"), [graph])
+        return tmp_path / "g.bin"
+
+    def test_a_child_that_dies_is_an_error_here(self, path):
+        """2^62 graphs, says the header: DGL's reader ends its process with an uncaught C++ exception."""
+        content = bytearray(path.read_bytes())
+        content[24:32] = struct.pack("<Q", 1 << 62)
+        path.write_bytes(content)
+        code = f"import dgl; dgl.load_graphs({str(path)!r})"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode < 0
+        with pytest.raises(DataError, match=r"g\.bin: not a file of dgl\.save_graphs, or a damaged one"):
+            load_nodes("file", graph=path)
+
+    def test_a_child_that_does_not_end(self, path, monkeypatch):
+        monkeypatch.setattr(bins, "START_SECONDS", 0.01)
+        with pytest.raises(DataError, match="does not end"):
+            load_nodes("file", graph=path)
+
+    def test_an_edge_to_nowhere(self, path):
+        replace_bytes(path, struct.pack("<3q", 1, 2, 0), struct.pack("<3q", 1, 9, 0))
+        with pytest.raises(DataError, match="an edge leads to a node that its graph does not have"):
+            load_nodes("file", graph=path)
+
+    def test_a_folder_with_modules_of_common_names(self, path, tmp_path):
+        """The child does not import what lies in the current folder."""
+        (tmp_path / "random.py").write_text("raise SystemExit('imported!')")
+        assert load_nodes("file", graph=path).graph.num_nodes() == 3
+
+
+BOMB = """
+import resource, sys
+from jbpool.data import DataError, load_graphs
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    load_graphs("S", root=sys.argv[1])
+except DataError:
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def test_an_archive_takes_no_memory_before_it_is_refused(tmp_path):
+    (tmp_path / "TU").mkdir()
+    parts = ("A", "graph_indicator", "graph_labels")
+    archive(tmp_path / "TU" / "S.zip", {f"S/S_{part}.txt": "1\n" * 40_000_000 for part in parts})
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", BOMB, str(tmp_path)]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert int(result.stdout) < 50                      # MB, for 240 MB of text

@@ -1,0 +1,279 @@
+"""The cosine head: oracle, bounds, zero rows, precision, prototypes, and what the loss means under the bound."""
+
+import math
+from functools import partial
+
+import dgl
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck
+from zoo import grid, random_graph
+
+from jbpool import DiffPool, DMoNPool, JBPool, MinCutPool
+from jbpool.nn.heads import CosineHead, spread_rows, unit_rows
+from jbpool.nn.pools import CombinedPool
+from jbpool.objectives import balance_loss
+
+
+def cosines(X, W):
+    """Naive oracle, (N, K): 0 where a vector is zero."""
+    out = np.zeros((len(X), len(W)))
+    for i, x in enumerate(X):
+        for k, w in enumerate(W):
+            length = math.sqrt(sum(x**2)) * math.sqrt(sum(w**2))
+            out[i, k] = sum(x * w) / length if length > 0 else 0
+    return out
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.2, 3.0])
+def test_logits_against_a_loop(temperature):
+    head = CosineHead(4, 3, temperature).double()
+    feat = torch.randn(20, 4, dtype=torch.float64)
+    feat[3] = 0
+    expected = cosines(feat.numpy(), head.weight.detach().numpy()) / temperature
+    assert np.allclose(head(feat).detach().numpy(), expected)
+
+
+@pytest.mark.parametrize("hidden", [(), (6,)])
+@pytest.mark.parametrize("make", [JBPool, MinCutPool, DMoNPool, partial(CombinedPool, objective={"cut": 1})])
+def test_every_pool_takes_a_cosine_head(make, hidden):
+    graph = grid(3)
+    feat = torch.randn(9, 4, dtype=torch.float64)
+    pool = make(4, 3, hidden, head="cosine", temperature=0.3).double()
+    inside = pool.mlp[:-1](feat).detach().numpy()
+    expected = torch.from_numpy(cosines(inside, pool.mlp[-1].weight.detach().numpy()) / 0.3).softmax(1)
+    assert torch.allclose(pool(graph, feat).assign, expected)
+
+
+def test_diffpool_smooths_the_cosines():
+    graph = dgl.graph(([0, 1], [1, 0]))
+    feat = torch.randn(2, 4, dtype=torch.float64)
+    pool = DiffPool(4, 3, head="cosine").double()
+    logits = pool.mlp(feat)
+    smoothed = 0.15 * logits + 0.85 * logits.flip(0)
+    assert torch.allclose(pool(graph, feat).assign, smoothed.softmax(1))
+
+
+def test_a_linear_head_has_the_names_and_random_numbers_of_a_plain_mlp():
+    torch.manual_seed(5)
+    pool = JBPool(5, 3, (7,), head="linear")
+    torch.manual_seed(5)
+    plain = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Dropout(0), torch.nn.Linear(7, 3))
+    assert list(pool.state_dict()) == [f"mlp.{name}" for name in plain.state_dict()]
+    for own, other in zip(pool.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(own, other)
+
+
+def test_logits_are_bounded_and_ignore_lengths():
+    head = CosineHead(4, 3, 0.2)
+    feat = torch.randn(50, 4)
+    logits = head(feat)
+    assert logits.abs().max() <= 5 + 1e-5
+    with torch.no_grad():
+        head.weight.mul_(torch.tensor([[1e-3], [1.0], [1e4]]))
+    assert torch.allclose(head(feat * 10 ** torch.linspace(-6, 6, 50)[:, None]), logits, atol=1e-4)
+
+
+def test_gradients():
+    head = CosineHead(4, 3).double()
+    feat = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda x, w: torch.func.functional_call(head, {"weight": w}, (x,)), (feat, head.weight))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("length", [0.0, 1e-30, 1e-12])
+def test_rows_without_a_direction_have_cosine_zero_and_no_gradient(dtype, length):
+    head = CosineHead(4, 3).to(dtype)
+    with torch.no_grad():
+        head.weight[1] = length / 2
+    feat = torch.randn(5, 4).to(dtype)
+    feat[2] = length / 2
+    feat.requires_grad_()
+    logits = head(feat)
+    logits.sin().sum().backward()
+    assert logits.isfinite().all()
+    assert feat.grad.isfinite().all()
+    assert head.weight.grad.isfinite().all()
+    if length == 0:
+        assert not logits[2].any()
+        assert not logits[:, 1].any()
+        assert not feat.grad[2].any()
+        assert not head.weight.grad[1].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_logits_are_exact_to_float32_in_half_precision_and_under_autocast(dtype):
+    head, feat = CosineHead(64, 5), torch.randn(30, 64).to(dtype)
+    expected = head(feat.float())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under = head(feat)
+    assert under.dtype == torch.float32
+    assert torch.allclose(under, expected, atol=1e-5)
+    rounded = CosineHead(64, 5)
+    rounded.weight.data = head.weight.data.to(dtype)
+    exact = unit_rows(feat) @ unit_rows(rounded.weight.float()).T / 0.2
+    assert torch.allclose(rounded(feat), exact, atol=1e-5)
+
+
+def test_the_head_runs_on_the_meta_device():
+    pool = JBPool(6, 4, (3,), head="cosine").to("meta")
+    feat = torch.empty(10, 6, device="meta", requires_grad=True)
+    balance_loss(pool.mlp(feat).softmax(1)).sum().backward()
+    assert feat.grad.shape == (10, 6)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"head": "cosin"}, "Did you mean 'cosine'"),
+        ({"head": None}, "Choose one of: linear, cosine"),
+        ({"head": "cosine", "temperature": 0}, "temperature=0: give a number above 0"),
+        ({"temperature": -0.1}, "temperature=-0.1: give a number above 0"),
+        ({"temperature": float("nan")}, "temperature=nan: give a finite number"),
+        ({"temperature": "0.2"}, "temperature='0.2'"),
+    ],
+)
+def test_wrong_options_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        JBPool(4, 2, **options)
+
+
+def test_repr_names_the_head():
+    assert "CosineHead(4, 3, temperature=0.5)" in repr(JBPool(4, 3, head="cosine", temperature=0.5))
+
+
+# ---------------------------------------------------------------- prototypes
+
+
+def test_prototypes_are_spread_over_the_directions_of_the_data():
+    """Four directions with 1 to 1,000 rows of different lengths each: one prototype of each, whatever the seed."""
+    directions = torch.eye(6)[:4]
+    feat = directions.repeat_interleave(torch.tensor([1000, 100, 10, 1]), dim=0) * (torch.rand(1111, 1) + 0.1)
+    feat = torch.cat([torch.zeros(500, 6), feat])
+    for seed in range(20):
+        rows = spread_rows(feat, 4, torch.Generator().manual_seed(seed))
+        assert torch.allclose(rows[rows.argmax(1).argsort()], directions)
+
+
+def test_prototypes_are_drawn_by_their_distance():
+    """Two draws from three directions at cosines 1/2 and -1 to the first: probabilities 1 : 4 after the first."""
+    feat = torch.tensor([[1.0, 0.0], [0.5, 0.75**0.5], [-1.0, 0.0]])
+    generator = torch.Generator().manual_seed(0)
+    pairs = [spread_rows(feat, 2, generator) for _ in range(1000)]
+    after_first = [rows[1] for rows in pairs if torch.allclose(rows[0], feat[0])]
+    share = sum(torch.allclose(row, feat[2]) for row in after_first) / len(after_first)
+    assert 270 < len(after_first) < 400
+    assert share == pytest.approx(0.8, abs=0.08)
+
+
+def test_init_prototypes_takes_rows_of_the_batch():
+    graph = dgl.batch([grid(3), random_graph(20, 40)])
+    feat = torch.randn(29, 4)
+    pool = JBPool(4, 5, head="cosine")
+    pool.init_prototypes(feat, torch.Generator().manual_seed(1))
+    match = (pool.mlp[0].weight[:, None] - unit_rows(feat)).norm(dim=2)                 # (K, N)
+    assert (match.amin(1) < 1e-6).all()
+    assert match.argmin(1).unique().numel() == 5
+    before = pool.mlp[0].weight.clone()
+    pool.init_prototypes(feat, torch.Generator().manual_seed(1))
+    assert torch.equal(pool.mlp[0].weight, before)
+    pool.init_prototypes(feat, torch.Generator().manual_seed(2))
+    assert not torch.equal(pool.mlp[0].weight, before)
+    pool(graph, feat).loss.backward()
+    assert pool.mlp[0].weight.grad.abs().sum() > 0
+
+
+def test_init_prototypes_behind_hidden_layers_without_dropout():
+    feat = torch.randn(30, 4)
+    pool = JBPool(4, 3, (6,), head="cosine", dropout=0.9, activation="tanh")
+    pool.init_prototypes(feat)
+    inside = unit_rows(pool.mlp[0](feat).tanh())
+    match = (pool.mlp[-1].weight[:, None] - inside).norm(dim=2)
+    assert (match.amin(1) < 1e-6).all()
+
+
+def test_init_prototypes_refuses_what_has_none():
+    with pytest.raises(ValueError, match="build the pool with head='cosine'"):
+        JBPool(4, 3).init_prototypes(torch.randn(9, 4))
+    with pytest.raises(ValueError, match="9 rows, all zero"):
+        JBPool(4, 3, head="cosine").init_prototypes(torch.zeros(9, 4))
+
+
+def test_fewer_distinct_rows_than_clusters_still_start():
+    pool = JBPool(4, 6, head="cosine")
+    pool.init_prototypes(torch.eye(4)[:2].repeat(3, 1))
+    assert torch.allclose(pool.mlp[0].weight.norm(dim=1), torch.ones(6))
+
+
+# ---------------------------------------------------------------- the loss under the bound
+
+
+def simplex_value(K, temperature):
+    return -1 / (1 + (K - 1) * math.exp(-K / ((K - 1) * temperature)))
+
+
+@pytest.mark.parametrize("K", [2, 3, 5, 8])
+@pytest.mark.parametrize("temperature", [0.1, 0.2, 1.0])
+def test_groups_at_the_corners_of_a_simplex_have_the_value_of_the_documentation(K, temperature):
+    corners = torch.eye(K, dtype=torch.float64) - 1 / K
+    head = CosineHead(K, K, temperature).double()
+    head.weight.data = corners
+    assign = head(corners.repeat(6, 1)).softmax(1)
+    assert balance_loss(assign).item() == pytest.approx(simplex_value(K, temperature), rel=1e-9)
+    assert balance_loss(assign).item() == pytest.approx(-assign.amax(1).mean().item(), rel=1e-9)
+
+
+@pytest.mark.parametrize(("K", "temperature"), [(3, 0.2), (4, 0.5)])
+def test_the_bounded_loss_goes_no_lower_than_the_simplex(K, temperature):
+    """Nodes and prototypes both free, many starts at once, one per graph of a batch."""
+    starts, n = 25, 2 * K
+    x = torch.randn(starts, n, K, dtype=torch.float64, requires_grad=True)
+    w = torch.randn(starts, K, K, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.Adam([x, w], lr=0.05)
+    for _ in range(400):
+        optimiser.zero_grad()
+        assign = (unit_rows(x) @ unit_rows(w).mT / temperature).softmax(2).flatten(0, 1)
+        loss = balance_loss(assign, [n] * starts)
+        loss.sum().backward()
+        optimiser.step()
+    lowest = loss.min().item()
+    assert lowest >= simplex_value(K, temperature) - 1e-9
+    assert lowest == pytest.approx(simplex_value(K, temperature), abs=1e-3)
+
+
+def confidence_limit(S):
+    K, confidence = S.shape[1], S.square().sum(1).mean().item()
+    return 1 / K + math.sqrt((K - 1) / K * (confidence - 1 / K))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_loss_is_no_lower_than_the_confidence_allows(seed):
+    """-loss <= 1/K + sqrt((K - 1)/K (c - 1/K)), c the mean square length of a row; equality for balanced groups."""
+    K = 2 + seed % 5
+    S = (10 ** (seed / 5 - 1) * torch.randn(40, K, dtype=torch.float64)).softmax(1)
+    value, limit = -balance_loss(S).item(), confidence_limit(S)
+    assert value <= limit + 1e-9
+    balanced = S[0, 0] * torch.eye(K, dtype=S.dtype) + (1 - S[0, 0]) / K        # equal confusion between all clusters
+    assert -balance_loss(balanced.repeat(5, 1)).item() == pytest.approx(confidence_limit(balanced), abs=1e-7)
+
+
+def fitted_loss(head, feat, cluster, steps=300):
+    """Balance loss of a head trained to reproduce a given partition."""
+    optimiser = torch.optim.Adam(head.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(head(feat), cluster).backward()
+        optimiser.step()
+    return balance_loss(head(feat).detach().softmax(1)).item()
+
+
+def test_only_a_bounded_head_prefers_separated_groups():
+    """Three groups in 60 dimensions, where every partition of the nodes is linearly separable."""
+    planted = torch.arange(60) % 3
+    feat = 2 * torch.nn.functional.one_hot(planted, 60) + 0.2 * torch.randn(60, 60)
+    arbitrary = planted[torch.randperm(60)]
+    free = [fitted_loss(torch.nn.Linear(60, 3), feat, cluster) for cluster in (planted, arbitrary)]
+    bounded = [fitted_loss(CosineHead(60, 3), feat, cluster) for cluster in (planted, arbitrary)]
+    assert max(free) < -0.98
+    assert bounded[0] < bounded[1] - 0.1

@@ -1,0 +1,111 @@
+"""Pools by name: the table, options, combined objectives, and how a pool is added."""
+
+import dgl
+import pytest
+import torch
+from zoo import grid
+
+from jbpool import DiffPool, DMoNPool, JBPool, MinCutPool
+from jbpool.nn.cluster_pool import ClusterPool
+from jbpool.nn.heads import CosineHead
+from jbpool.nn.pools import POOLS, CombinedPool, PoolOptions, make_pool
+from jbpool.nn.terms import TERMS
+
+
+@pytest.mark.parametrize(
+    ("name", "pool", "sqrt"),
+    [
+        ("jb", JBPool, "matrix"),
+        ("jb-diagonal", JBPool, "diagonal"),
+        ("mincut", MinCutPool, None),
+        ("dmon", DMoNPool, None),
+        ("diffpool", DiffPool, None),
+    ],
+)
+def test_names(name, pool, sqrt):
+    made = make_pool(name, 4, 3, (5,))
+    assert type(made) is pool
+    assert getattr(made, "sqrt", None) == sqrt
+    assert [tuple(parameter.shape) for parameter in made.parameters()] == [(5, 4), (5,), (3, 5), (3,)]
+
+
+def test_every_name_is_tested():
+    names = [mark.args[1] for mark in test_names.pytestmark]
+    assert {case[0] for case in names[0]} == set(POOLS)
+
+
+def test_unknown_names_are_refused_with_the_near_miss():
+    with pytest.raises(ValueError, match=r"'mincutt' is unknown\. Did you mean 'mincut'"):
+        make_pool("mincutt", 4, 3)
+
+
+def test_options_reach_the_pools_they_concern():
+    options = PoolOptions(sqrt="diagonal", cluster_sizes=[0.5, 0.25, 0.25], head="cosine", temperature=0.7)
+    for name in POOLS:
+        pool = make_pool(name, 4, 3, options=options)
+        assert isinstance(pool.mlp[0], CosineHead)
+        assert pool.mlp[0].temperature == 0.7
+        if isinstance(pool, JBPool):
+            assert pool.sqrt == "diagonal"
+            assert pool.cluster_sizes == (0.5, 0.25, 0.25)
+    assert make_pool("jb-diagonal", 4, 3, options=PoolOptions(sqrt="matrix")).sqrt == "diagonal"
+
+
+def test_defaults_of_the_options_are_those_of_the_layer():
+    made, plain = make_pool("jb", 4, 3), JBPool(4, 3)
+    assert repr(made) == repr(plain)
+    assert repr(JBPool(4, 3, head="cosine")) == repr(make_pool("jb", 4, 3, options=PoolOptions(head="cosine")))
+
+
+def test_an_objective_keeps_the_way_assignments_are_made():
+    for name in POOLS:
+        plain, combined = make_pool(name, 4, 3), make_pool(name, 4, 3, objective={"cut": 1.0})
+        assert isinstance(combined, CombinedPool)
+        assert combined.smooth_scores == plain.smooth_scores == (name == "diffpool")
+    assert make_pool("jb-diagonal", 4, 3, objective={"balance": 1.0}).sqrt == "diagonal"
+    sizes = make_pool("mincut", 4, 2, objective={"balance": 1.0}, options=PoolOptions(cluster_sizes=[0.25, 0.75]))
+    assert sizes.cluster_sizes == (0.25, 0.75)
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_an_objective_of_the_pools_own_terms_changes_nothing(name):
+    graph, feat = grid(4), torch.rand(16, 4)
+    plain = make_pool(name, 4, 3)
+    same = make_pool(name, 4, 3, objective=dict.fromkeys(plain.terms, 1.0))
+    same.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(same.cluster(graph, feat), plain.cluster(graph, feat))
+
+
+def test_a_combined_pool_weighs_every_term():
+    graph, feat = dgl.add_reverse_edges(dgl.rand_graph(30, 60)), torch.rand(30, 4)
+    weights = {name: 0.5 + index for index, name in enumerate(TERMS)}
+    pool = CombinedPool(4, 3, objective=weights)
+    pooled = pool(graph, feat)
+    assert list(pooled.losses) == list(weights)
+    for name, weight in weights.items():
+        alone = CombinedPool(4, 3, objective={name: 1.0})
+        alone.load_state_dict(pool.state_dict())
+        assert torch.allclose(pooled.losses[name], weight * alone(graph, feat).losses[name]), name
+    assert "'cut': 1.5" in repr(pool)
+
+
+@pytest.mark.parametrize("objective", [{}, {"cutt": 1.0}, {"cut": float("nan")}, {"cut": "1"}])
+def test_wrong_objectives_are_refused(objective):
+    with pytest.raises(ValueError, match="objective"):
+        make_pool("jb", 4, 3, objective=objective)
+
+
+def test_a_new_term_and_pool_take_a_line_each(monkeypatch):
+    monkeypatch.setitem(TERMS, "largest", lambda part, scale=1.0: scale * part.assign.amax().reshape(1))
+
+    class LargestPool(ClusterPool):
+        terms = ("largest", "collapse")
+
+        def term_options(self):
+            return {"largest": {"scale": 3.0}}
+
+    pooled = LargestPool(4, 3)(grid(3), torch.rand(9, 4))
+    assert pooled.losses["largest"].item() == pytest.approx(3 * pooled.assign.max().item())
+    LargestPool.terms = ("larges",)
+    with pytest.raises(ValueError, match="Did you mean 'largest'"):
+        LargestPool(4, 3)(grid(3), torch.rand(9, 4))

@@ -1,0 +1,189 @@
+"""The pools as layers: contract, oracles, batches, stacking."""
+
+import dense_reference as dense
+import dgl
+import numpy as np
+import pytest
+import torch
+from zoo import POOLS, features, grid, random_graph, symmetric_weights
+
+from jbpool import DiffPool, JBPool, MinCutPool, Pooled
+
+
+def test_the_contract(make_pool, batch):
+    pool = make_pool(5, 3, (7,))
+    feat = features(batch, dtype=torch.float32)
+    pooled = pool(batch, feat)
+    B = batch.batch_size
+    assert isinstance(pooled, Pooled)
+    assert pooled._fields == ("graph", "feat", "edge_weight", "assign", "losses")
+    assert pooled.graph.batch_num_nodes().tolist() == [3] * B
+    assert pooled.graph.batch_num_edges().tolist() == [9] * B
+    assert pooled.feat.shape == (B * 3, 5)
+    assert pooled.edge_weight.shape == (B * 9,)
+    assert pooled.assign.shape == (batch.num_nodes(), 3)
+    assert torch.allclose(pooled.assign.sum(1), torch.ones(batch.num_nodes()))
+    assert all(loss.shape == (B,) for loss in pooled.losses.values())
+    assert torch.allclose(pooled.loss, sum(loss.mean() for loss in pooled.losses.values()))
+    assert pooled.adj.shape == (B, 3, 3)
+    assert pooled.adj.data_ptr() == pooled.edge_weight.data_ptr()
+
+
+def test_the_names_of_the_losses():
+    graph = grid(3)
+    names = {name: set(make(5, 3)(graph, features(graph).float()).losses) for name, make in POOLS.items()}
+    assert names["jb"] == names["jb diagonal"] == names["jb sizes"] == names["jb cosine"] == {"balance"}
+    assert names["mincut"] == {"cut", "ortho"}
+    assert names["dmon"] == {"modularity", "collapse"}
+    assert names["diffpool"] == {"link", "entropy"}
+
+
+def test_pooled_edges_are_row_major(batch):
+    graph = JBPool(5, 3)(batch, features(batch).float()).graph
+    source, target = dgl.unbatch(graph)[-1].edges(order="eid")
+    assert source.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert target.tolist() == [0, 1, 2] * 3
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_against_dense_oracles(make_pool, odd_graph, weighted):
+    pool = make_pool(5, 4).double()
+    feat = features(odd_graph)
+    weight = symmetric_weights(odd_graph).double() if weighted else None
+    pooled = pool(odd_graph, feat, weight)
+    S, A = pooled.assign.detach().numpy(), dense.adjacency(odd_graph, weight)
+    assert np.allclose(pooled.feat.detach().numpy(), S.T @ feat.numpy())
+    assert np.allclose(pooled.adj[0].detach().numpy(), dense.pooled_adjacency(S, A))
+    share = getattr(pool, "cluster_sizes", None)
+    for name, value in pooled.losses.items():
+        expected = dense.balance(S, pool.sqrt, share) if name == "balance" else dense.LOSSES[name](S, A)
+        assert value.item() == pytest.approx(expected, rel=1e-7, abs=1e-7), name
+
+
+def test_pooled_adjacency_of_directed_weights():
+    """A[u, v] is the edge u -> v also where the two directions differ: (S^T A S)[k, l] is on edge k -> l."""
+    graph = random_graph(12, 30)
+    weight = torch.rand(graph.num_edges(), dtype=torch.float64)
+    pooled = JBPool(5, 3).double()(graph, features(graph), weight)
+    S, A = pooled.assign.detach().numpy(), dense.adjacency(graph, weight)
+    assert np.allclose(pooled.adj[0].detach().numpy(), dense.pooled_adjacency(S, A))
+
+
+def test_the_assignments_of_diffpool_come_from_message_passing():
+    graph = random_graph(20, 50)
+    feat = features(graph)
+    weight = symmetric_weights(graph).double()
+    pool = DiffPool(5, 3).double()
+    logits = dense.smoothed(pool.mlp(feat).detach().numpy(), dense.adjacency(graph, weight), 0.85)
+    assert np.allclose(pool(graph, feat, weight).assign.detach().numpy(), torch.from_numpy(logits).softmax(1))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_batch_equals_its_parts(make_pool, batch, weighted):
+    pool = make_pool(5, 4, (6,)).double()
+    feat = features(batch).requires_grad_()
+    weight = torch.rand(batch.num_edges(), dtype=torch.float64) if weighted else None
+    whole = pool(batch, feat, weight)
+    whole.loss.backward()
+    graphs = dgl.unbatch(batch)
+    feats = feat.detach().split(batch.batch_num_nodes().tolist())
+    weights = [None] * len(graphs) if weight is None else weight.split(batch.batch_num_edges().tolist())
+    for i, (graph, part_feat, part_weight) in enumerate(zip(graphs, feats, weights, strict=True)):
+        part_feat = part_feat.clone().requires_grad_()
+        part = pool(graph, part_feat, part_weight)
+        for name, loss in part.losses.items():
+            assert torch.allclose(loss[0], whole.losses[name][i], atol=1e-9), name
+        assert torch.allclose(part.adj[0], whole.adj[i], atol=1e-9)
+        assert torch.allclose(part.feat, whole.feat.view(len(graphs), 4, -1)[i], atol=1e-9)
+        part.loss.backward()
+        start = sum(len(f) for f in feats[:i])
+        gradient = feat.grad[start : start + len(part_feat)]
+        assert torch.allclose(part_feat.grad / len(graphs), gradient, atol=1e-7)
+
+
+def test_an_empty_graph_in_a_batch_changes_nothing_for_the_others(make_pool):
+    pool = make_pool(5, 3).double()
+    full, empty = grid(4), dgl.graph(([], []), num_nodes=0)
+    feat = features(full).requires_grad_()
+    alone, among = pool(full, feat), pool(dgl.batch([empty, full]), feat)
+    for name, loss in among.losses.items():
+        assert torch.allclose(loss[1], alone.losses[name][0])
+        assert loss.isfinite().all()
+    among.loss.backward()
+    assert feat.grad.isfinite().all()
+
+
+def test_permutation_equivariance(make_pool):
+    graph = random_graph(60, 150)
+    order = torch.randperm(60)                                  # new node i is old node order[i]
+    shuffled = dgl.reorder_graph(graph, "custom", permute_config={"nodes_perm": order}, store_ids=False)
+    pool = make_pool(5, 4).double()
+    feat = features(graph)
+    one, two = pool(graph, feat), pool(shuffled, feat[order])
+    assert torch.allclose(one.assign[order], two.assign)
+    assert torch.allclose(one.feat, two.feat)
+    assert torch.allclose(one.edge_weight, two.edge_weight)
+    assert torch.allclose(one.loss, two.loss)
+
+
+def test_no_weights_equal_weights_of_one(make_pool, batch):
+    pool = make_pool(5, 4).double()
+    feat = features(batch)
+    one, two = pool(batch, feat), pool(batch, feat, torch.ones(batch.num_edges(), dtype=torch.float64))
+    assert torch.allclose(one.edge_weight, two.edge_weight)
+    assert torch.allclose(one.loss, two.loss)
+
+
+def test_scaling_the_weights_leaves_the_pooled_graph_alone(batch):
+    pool, feat = JBPool(5, 4), features(batch, dtype=torch.float32)
+    weight = torch.rand(batch.num_edges())
+    expected = pool(batch, feat, weight).edge_weight
+    for scale in (1e-8, 1e8):
+        assert torch.allclose(pool(batch, feat, weight * scale).edge_weight, expected, atol=1e-5)
+
+
+def test_cluster_is_forward_without_the_pooled_graph(make_pool, batch):
+    pool = make_pool(5, 4)
+    feat = features(batch, dtype=torch.float32)
+    weight = torch.rand(batch.num_edges())
+    pooled = pool(batch, feat, weight)
+    assign, losses = pool.cluster(batch, feat, weight)
+    assert torch.equal(assign, pooled.assign)
+    assert all(torch.equal(losses[name], pooled.losses[name]) for name in pooled.losses)
+
+
+def test_clustering_with_just_balance_never_touches_the_adjacency(monkeypatch):
+    graph = grid(4)
+    monkeypatch.setattr("jbpool.ops.adjacency.multiply", None)
+    monkeypatch.setattr("jbpool.ops.adjacency.dgl.ops.u_mul_e_sum", None)
+    JBPool(5, 4).cluster(graph, features(graph).float())
+    with pytest.raises(TypeError):                              # the test can fail: the pooled graph needs it
+        JBPool(5, 4)(graph, features(graph).float())
+
+
+def test_pools_stack_and_gradients_reach_the_bottom(make_pool, batch):
+    first, second = make_pool(5, 6), make_pool(5, 2)
+    feat = features(batch, dtype=torch.float32).requires_grad_()
+    one = first(batch, feat)
+    two = second(one.graph, one.feat, one.edge_weight)
+    three = dgl.nn.GraphConv(5, 3, norm="none")(two.graph, two.feat, edge_weight=two.edge_weight)
+    (one.loss + two.loss + dgl.mean_nodes(with_feat(two.graph, three), "h").sum()).backward()
+    assert two.graph.batch_size == batch.batch_size
+    for parameter in [feat, *first.parameters(), *second.parameters()]:
+        assert parameter.grad.isfinite().all()
+        assert parameter.grad.abs().sum() > 0
+
+
+def with_feat(graph, h):
+    graph = graph.local_var()
+    graph.ndata["h"] = h
+    return graph
+
+
+def test_the_second_level_trains_the_first_through_the_edge_weights():
+    graph = grid(5)
+    first, second = JBPool(5, 6), MinCutPool(5, 2)
+    one = first(graph, features(graph).float())
+    two = second(one.graph, one.feat.detach(), one.edge_weight)
+    (gradient,) = torch.autograd.grad(two.loss, first.mlp[0].weight)
+    assert gradient.abs().sum() > 0
