@@ -1,4 +1,4 @@
-"""The pools in every type: float64 to half precision, autocast, and numbers at the edge of their range."""
+"""The pools in every type: float64 to half precision, autocast, and extreme values."""
 
 import dense_reference as dense
 import dgl
@@ -53,7 +53,7 @@ def test_backward_inside_autocast(make_pool, batch):
 
 
 def test_half_precision_modules(make_pool):
-    """Output type = input type, so that layers in half precision stack."""
+    """Output type = input type, so that layers in half precision can be stacked."""
     graph = grid(4)
     feat = torch.rand(16, 4).half()
     for width in (3, 8):
