@@ -89,3 +89,18 @@ def test_nan_features_are_reported_on_request():
         pool(graph, feat.nan_to_num(), -torch.ones(graph.num_edges()))
     with pytest.raises(ValueError, match="'auto', 'all' or 'none'"), value_checks("some"):
         pass
+
+
+def test_weights_of_zero_are_allowed():
+    pooled = JBPool(4, 2)(GRAPH, torch.rand(5, 4), torch.zeros(6))
+    assert pooled.edge_weight.tolist() == [0, 0, 0, 0]
+
+
+def test_weights_of_a_pooled_graph_are_not_read():
+    """They come from a pool, and reading them would cost time at every level."""
+    pool = JBPool(4, 2)
+    pooled = pool(GRAPH, torch.rand(5, 4))
+    again = pool(pooled.graph, pooled.feat, pooled.edge_weight * float("nan"))
+    assert again.edge_weight.isnan().any()
+    with pytest.raises(DGLError, match="finite"):
+        pool(GRAPH, torch.rand(5, 4), torch.full((6,), float("nan")))
