@@ -1,4 +1,4 @@
-"""What every test can ask for: odd graphs, pools, a batch, the same random numbers."""
+"""Fixtures: odd graphs, pools, a batch, a fixed random seed."""
 
 import dgl
 import pytest

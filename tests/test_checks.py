@@ -1,4 +1,4 @@
-"""When values may be looked at, and how near misses are told."""
+"""When values may be read, and how near misses are reported."""
 
 from types import SimpleNamespace
 
@@ -17,11 +17,11 @@ def on(kind):
     [
         ("auto", "cpu", False, True),
         ("auto", "cpu", True, False),
-        ("auto", "cuda", False, False),         # a look would be a synchronisation
+        ("auto", "cuda", False, False),         # a read would be a synchronisation
         ("auto", "cuda", True, False),
         ("all", "cpu", True, True),
         ("all", "cuda", True, True),
-        ("all", "meta", True, False),           # there is nothing to see
+        ("all", "meta", True, False),           # there are no values
         ("none", "cpu", False, False),
     ],
 )

@@ -1,4 +1,4 @@
-"""Every loss against its dense oracle, its gradient, its range, and odd inputs."""
+"""Every loss against its dense oracle, its gradient, its range, and edge cases."""
 
 from itertools import product
 
@@ -211,7 +211,7 @@ def test_half_precision_input_gives_a_float32_loss(sqrt, dtype):
         (lambda S: balance_loss(S, cluster_sizes=[1.2, -0.1, -0.1]), "positive"),
     ],
 )
-def test_bad_input_is_refused_with_the_cure(call, words):
+def test_invalid_input_is_rejected_with_a_fix(call, words):
     with pytest.raises(ValueError, match=words):
         call(soft(10, 3))
 
@@ -222,4 +222,4 @@ def test_uniform_assignments_are_a_stationary_point_of_the_logits():
     assert logits.grad.abs().max() < 1e-7
     near = (1e-3 * torch.randn(30, 4)).requires_grad_()
     balance_loss(near.softmax(1)).sum().backward()
-    assert near.grad.norm() > 0.01                              # a hair away it pulls with full strength
+    assert near.grad.norm() > 0.01                              # full strength at a small distance

@@ -14,7 +14,7 @@ from jbpool.objectives import balance_loss
 @pytest.mark.parametrize("delta", [0.0, 0.3, 0.85, 1.0])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_delta_operator_is_a_gradient_step_on_the_quadratic_variation(delta, weighted):
-    """Theorem 1: X - delta * grad LQV(X), the gradient taken numerically from the definition.
+    """Theorem 1: X - delta * grad LQV(X), with the numerical gradient of the definition.
 
     The paper's Eq. 5 counts each pair once in its gradient: half of the derivative of the double sum.
     """
@@ -71,7 +71,7 @@ def test_the_optimum_is_hard_clusters_of_the_wanted_sizes(sqrt, share):
     hard = S.amax(2).amin(1) > 0.99
     at_wanted = hard & ((S.sum(1) - wanted).abs().amax(1) < 0.1)
     assert torch.equal(loss < -0.9995, at_wanted)
-    assert 3 <= at_wanted.sum() < starts                        # both sides of the statement were seen
+    assert 3 <= at_wanted.sum() < starts                        # both cases occurred
 
 
 def test_hard_clusters_of_other_sizes_are_worse():

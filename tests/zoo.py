@@ -1,4 +1,4 @@
-"""Odd graphs that every pool has to survive, every pool, and helpers to draw graphs."""
+"""Edge cases of graphs, all pools, and helpers to generate graphs."""
 
 import dgl
 import torch

@@ -134,7 +134,7 @@ def test_the_head_runs_on_the_meta_device():
         ({"temperature": "0.2"}, "temperature='0.2'"),
     ],
 )
-def test_wrong_options_are_refused(options, words):
+def test_wrong_options_are_rejected(options, words):
     with pytest.raises(ValueError, match=words):
         JBPool(4, 2, **options)
 
@@ -193,7 +193,7 @@ def test_init_prototypes_behind_hidden_layers_without_dropout():
     assert (match.amin(1) < 1e-6).all()
 
 
-def test_init_prototypes_refuses_what_has_none():
+def test_init_prototypes_rejects_linear_heads_and_zero_rows():
     with pytest.raises(ValueError, match="build the pool with head='cosine'"):
         JBPool(4, 3).init_prototypes(torch.randn(9, 4))
     with pytest.raises(ValueError, match="9 rows, all zero"):

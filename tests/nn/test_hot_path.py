@@ -1,4 +1,4 @@
-"""What a GPU would feel: no host reads, no device changes, no large intermediates. Proven without a GPU."""
+"""Requirements of a GPU, verified without one: no host reads, no device changes, no large intermediates."""
 
 import dgl
 import pytest
@@ -9,7 +9,7 @@ from zoo import POOLS, random_graph
 from jbpool import DeltaConv, JBPool, objectives, value_checks
 from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
 
-# Operations that read a value, or have an output whose size depends on values; eigh looks at its error code on CUDA.
+# Operations that read a value, or have an output whose size depends on values; eigh reads its error code on CUDA.
 READS = {
     "_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "equal",
     "is_nonzero", "bincount", "linalg_eigh", "_linalg_eigh", "_linalg_svd", "linalg_cholesky",
@@ -26,7 +26,7 @@ def reads_values(func, args, kwargs):
 
 
 class Watch(TorchDispatchMode):
-    """Notes every host read and the largest tensor that any operation makes, forward and backward."""
+    """Records every host read and the largest tensor created by any operation, forward and backward."""
 
     def __init__(self):
         super().__init__()
@@ -47,7 +47,7 @@ class Watch(TorchDispatchMode):
 
 @pytest.fixture
 def host_reads(monkeypatch):
-    """Names of the Tensor methods that hand values to Python, as they are called."""
+    """Names of the Tensor methods called that return values to Python."""
     called = []
     for name in ("item", "tolist", "numpy", "cpu", "__bool__", "__int__", "__float__", "__index__", "__contains__"):
         method = getattr(torch.Tensor, name)
@@ -79,7 +79,7 @@ def test_forward_and_backward_never_read_the_device(make_pool, weighted, host_re
         loss = one.loss + two.loss
         loss.backward()
     assert not host_reads
-    # on the CPU, and there alone, the root is taken by eigh; test_segments_and_objectives_... watches the other way
+    # only the CPU computes the root by eigh; test_segments_and_objectives_... covers the other devices
     assert not [read for read in watch.reads if "eigh" not in read]
 
 
@@ -113,7 +113,7 @@ def test_no_intermediate_grows_with_the_largest_graph_squared(make_pool, weighte
 def test_the_watch_sees_padding():
     batch = lopsided_batch()
     with Watch() as watch:
-        torch.zeros(batch.batch_size, 5000, 10)                 # what padding to the largest graph would take
+        torch.zeros(batch.batch_size, 5000, 10)                 # the size of padding to the largest graph
     assert watch.largest > 2 * (batch.num_nodes() * 26 + batch.batch_size * 10 * 26)
 
 
@@ -123,7 +123,7 @@ def meta(*shape, dtype=torch.float32):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_segments_and_objectives_run_on_the_meta_device(dtype):
-    """The meta device refuses .item(), .tolist(), nonzero and mixed devices, forward and backward."""
+    """The meta device rejects .item(), .tolist(), nonzero and mixed devices, forward and backward."""
     N, K, D, B = 1000, 6, 3, 17
     sizes = meta(B, dtype=torch.long)
     assign, neighbours, feat, degree = meta(N, K, dtype=dtype), meta(N, K), meta(N, D, dtype=dtype), meta(N)

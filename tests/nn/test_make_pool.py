@@ -34,7 +34,7 @@ def test_every_name_is_tested():
     assert {case[0] for case in names[0]} == set(POOLS)
 
 
-def test_unknown_names_are_refused_with_the_near_miss():
+def test_unknown_names_are_rejected_with_the_near_miss():
     with pytest.raises(ValueError, match=r"'mincutt' is unknown\. Did you mean 'mincut'"):
         make_pool("mincutt", 4, 3)
 
@@ -90,7 +90,7 @@ def test_a_combined_pool_weighs_every_term():
 
 
 @pytest.mark.parametrize("objective", [{}, {"cutt": 1.0}, {"cut": float("nan")}, {"cut": "1"}])
-def test_wrong_objectives_are_refused(objective):
+def test_wrong_objectives_are_rejected(objective):
     with pytest.raises(ValueError, match="objective"):
         make_pool("jb", 4, 3, objective=objective)
 

@@ -1,4 +1,4 @@
-"""What the layers refuse, and the cure that each message names."""
+"""Invalid calls and options are rejected with a message that says how to fix them."""
 
 import dgl
 import numpy as np
@@ -35,12 +35,12 @@ GRAPH = ZOO["two components"]()
     ],
 )
 @pytest.mark.parametrize("layer", [JBPool(4, 2), DeltaConv(4, 2)], ids=["pool", "conv"])
-def test_bad_calls_are_refused_with_the_cure(layer, call, words):
+def test_invalid_calls_are_rejected_with_a_fix(layer, call, words):
     with pytest.raises((DGLError, ValueError), match=words):
         call(layer)
 
 
-def test_stale_batch_counts_are_refused():
+def test_stale_batch_counts_are_rejected():
     graph = grid(3)
     graph.set_batch_num_nodes(torch.tensor([4, 4]))
     graph.set_batch_num_edges(torch.tensor([12, 12]))
@@ -69,7 +69,7 @@ def test_stale_batch_counts_are_refused():
         (lambda: DeltaConv(4, 0), "out_feats=0"),
     ],
 )
-def test_bad_options_are_refused_with_the_cure(make, words):
+def test_invalid_options_are_rejected_with_a_fix(make, words):
     with pytest.raises(ValueError, match=words):
         make()
 
@@ -78,14 +78,29 @@ def test_counts_may_be_numpy_integers():
     assert JBPool(np.int64(4), np.int32(2), (np.int64(3),)).num_clusters == 2
 
 
-def test_nan_features_are_found_where_asked():
+def test_nan_features_are_reported_on_request():
     graph, pool = grid(3), JBPool(4, 2)
     feat = torch.rand(9, 4)
     feat[7, 2] = float("nan")
-    pool(graph, feat)                                           # not asked: no error
+    pool(graph, feat)                                           # not requested: no error
     with value_checks("all"), pytest.raises(DGLError, match="row 7"):
         pool(graph, feat)
     with value_checks("none"):
         pool(graph, feat.nan_to_num(), -torch.ones(graph.num_edges()))
     with pytest.raises(ValueError, match="'auto', 'all' or 'none'"), value_checks("some"):
         pass
+
+
+def test_weights_of_zero_are_allowed():
+    pooled = JBPool(4, 2)(GRAPH, torch.rand(5, 4), torch.zeros(6))
+    assert pooled.edge_weight.tolist() == [0, 0, 0, 0]
+
+
+def test_weights_of_a_pooled_graph_are_not_read():
+    """They come from a pool, and reading them would cost time at every level."""
+    pool = JBPool(4, 2)
+    pooled = pool(GRAPH, torch.rand(5, 4))
+    again = pool(pooled.graph, pooled.feat, pooled.edge_weight * float("nan"))
+    assert again.edge_weight.isnan().any()
+    with pytest.raises(DGLError, match="finite"):
+        pool(GRAPH, torch.rand(5, 4), torch.full((6,), float("nan")))

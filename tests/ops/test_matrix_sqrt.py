@@ -1,4 +1,4 @@
-"""The trace of the matrix square root: values, gradient, precision, for both ways of computing it."""
+"""The trace of the matrix square root: values, gradient, precision, for both algorithms."""
 
 import math
 import multiprocessing
@@ -49,7 +49,7 @@ def test_full_gradient_next_to_uniform(inverse_sqrt, distance, n, K):
 @BOTH
 @pytest.mark.parametrize(("smallest", "K"), [(1e-4, 4), (1e-5, 7), (3e-6, 16)])
 def test_gradient_of_a_decaying_spectrum(inverse_sqrt, smallest, K):
-    """Singular values that fall evenly on a log scale down to a share of the largest."""
+    """Singular values spaced evenly on a log scale, down to a fraction of the largest."""
     U, _ = torch.linalg.qr(torch.randn(400, K, dtype=torch.float64))
     V, _ = torch.linalg.qr(torch.randn(K, K, dtype=torch.float64))
     S = U @ torch.diag(torch.logspace(0, math.log10(smallest), K, dtype=torch.float64)) @ V.T
@@ -76,7 +76,7 @@ def test_fewer_nodes_than_clusters(inverse_sqrt, n, K):
     value, gradient = nuclear(S)
     root = inverse_sqrt((S.T @ S)[None])[0]
     assert torch.allclose((S.T @ S * root).sum(), value, rtol=1e-7)
-    noise = 1e-6 if inverse_sqrt is inverse_sqrt_by_eigh else 1e-3      # of the dead directions
+    noise = 1e-6 if inverse_sqrt is inverse_sqrt_by_eigh else 1e-3      # in the null space
     assert (S @ root - gradient).abs().max() < noise
 
 

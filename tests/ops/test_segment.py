@@ -72,8 +72,18 @@ def test_the_norm_of_a_column_of_zeros_has_gradient_zero():
     assert torch.allclose(second, torch.tensor([[0.0, 0.128], [0.0, -0.096]]))      # (1 - 0.36) / 5, -0.6 * 0.8 / 5
 
 
+@pytest.mark.parametrize("sizes", [[2], [2, 0]])
+def test_sums_and_norms_are_float64(sizes):
+    rows = torch.tensor([[2.0**24], [1.0]])                     # the sum is not a float32 number
+    segments = make_segments(sizes, rows)
+    assert segment_sum(rows, segments)[0].item() == 2**24 + 1
+    assert segment_sum(rows, segments).dtype == segment_norm(rows, segments).dtype == torch.float64
+    rows = torch.tensor([[2.0**12], [1.0]])
+    assert segment_norm(rows, segments)[0].item() == pytest.approx((2**24 + 1) ** 0.5, rel=1e-12)
+
+
 def test_long_float32_sums_keep_their_digits():
-    rows = torch.full((3_000_000, 1), 0.1)                      # added one by one in float32: 1 % off
+    rows = torch.full((3_000_000, 1), 0.1)                      # summed in float32: 1 % error
     assert segment_sum(rows, make_segments(None, rows)).item() == pytest.approx(0.1 * 3e6, rel=1e-6)
 
 
@@ -101,6 +111,6 @@ def test_gram_is_float64_and_keeps_no_float64_copy_for_backward(sizes):
         ([1, None], "whole numbers"),
     ],
 )
-def test_wrong_sizes_are_refused(sizes, words):
+def test_wrong_sizes_are_rejected(sizes, words):
     with pytest.raises(ValueError, match=words):
         make_segments(sizes, torch.empty(5, 2))

@@ -1,4 +1,4 @@
-"""Products with constant sparse matrices: right, differentiable, and never stale."""
+"""Products with constant sparse matrices: correct, differentiable, and never stale."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_result_does_not_depend_on_what_was_in_memory():
     matrix = sparse_matrix(6, 4)
     for garbage in (float("nan"), float("inf")):
         left = torch.full((6, 3), garbage)
-        del left                                                # its memory is likely to be handed out next
+        del left                                                # its memory is likely to be reused next
         assert _product(matrix, torch.ones(4, 3)).isfinite().all()
     target = torch.full((6, 3), float("nan"))
     assert target.addmm_(matrix, torch.ones(4, 3), beta=0).isfinite().all()
@@ -71,7 +71,7 @@ def test_sparse_features_give_the_gradient_of_dense_ones():
     torch.testing.assert_close(grad, feat.to_dense().T @ probe)
 
 
-def test_changed_features_are_seen():
+def test_changed_features_are_noticed():
     feat = sparse_matrix(20, 7)
     before = sparse_features(feat)
     assert sparse_features(feat) is before
@@ -93,7 +93,7 @@ def test_graphs_of_restricted_formats(formats):
         torch.testing.assert_close(results[1], results[0])
 
 
-def test_a_sweep_over_delta_does_not_pile_up_operators():
+def test_a_sweep_over_delta_does_not_accumulate_operators():
     graph, feat = random_graph(20, 50), torch.rand(20, 3)
     for step in range(20):
         smooth(graph, feat, step / 20)
@@ -101,7 +101,7 @@ def test_a_sweep_over_delta_does_not_pile_up_operators():
 
 
 @pytest.mark.parametrize("pool", [JBPool, MinCutPool, DMoNPool, DiffPool])
-def test_nothing_is_made_anew_for_constant_weights(pool, monkeypatch):
+def test_nothing_is_rebuilt_for_constant_weights(pool, monkeypatch):
     graph = random_graph(20, 50)
     feat, weight, layer = torch.rand(20, 3), symmetric_weights(graph).float(), pool(3, 2)
     layer(graph, feat, weight)
@@ -125,7 +125,7 @@ def test_degrees_are_never_half_precision(weighted):
 
 
 @pytest.mark.parametrize("change", ["edges", "weights in place", "other weights", "delta"])
-def test_a_changed_graph_is_seen(change):
+def test_a_changed_graph_is_noticed(change):
     graph = dgl.graph(([0, 1, 1, 2], [1, 0, 2, 1]), num_nodes=4)
     weight = torch.tensor([1.0, 1.0, 3.0, 3.0])
     feat, delta = torch.randn(4, 2), 0.85
@@ -158,7 +158,7 @@ def test_nothing_is_kept_alive():
     graph, feat = dgl.rand_graph(10, 30), sparse_matrix(10, 7)
     alive = weakref.ref(graph)
     DeltaConv(7, 3)(graph, feat).sum().backward()
-    gc.collect()                                                # of what other tests have left
+    gc.collect()                                                # garbage of other tests
     kept = len(_operators), len(_features)
     del graph, feat
     gc.collect()
