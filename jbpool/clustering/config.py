@@ -80,7 +80,7 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     )
     if method.num_clusters is not None:
         yield from _wrong_number(method)
-    if method.objective is not None and method.name not in POOLS:
+    if method.objective is not None and method.name in METHODS and method.name not in POOLS:
         yield "method.objective", f"method.objective is for the pools ({', '.join(POOLS)}), not for {method.name}"
     if method.objective == {}:
         yield "method.objective", f"method.objective names no loss: choose some of {', '.join(TERMS)}"

@@ -2,7 +2,7 @@
 
 >>> from jbpool.data import load_graphs, load_nodes
 >>> load_nodes("cora-sim")
-NodeData('cora-sim', 2708 nodes, 10556 edges, 1433 sparse features, 7 classes)
+NodeData('cora-sim', 2708 nodes, 10556 edges, 1,433 sparse features, 7 classes)
 >>> [len(part) for part in load_graphs("motifs").split(fold=0)]       # train, valid, test
 [729, 81, 90]
 """
