@@ -12,8 +12,8 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
+from jbpool.data.containers import NodeData, to_csr_tensor
 from jbpool.data.structure import node_data, symmetric_adjacency
-from jbpool.data.types import NodeData, to_csr_tensor
 from jbpool.errors import DataError
 
 FORMS = (

@@ -22,8 +22,8 @@ _environment.require_dgl()      # before anything imports dgl, for a readable er
 
 from jbpool.checks import convert, lookup, readable  # noqa: E402
 from jbpool.data import bins, citation, files, npz, ogb_mol, synthetic, tu  # noqa: E402
+from jbpool.data.containers import GraphBatch, GraphData, NodeData, Split  # noqa: E402
 from jbpool.data.sources import find  # noqa: E402
-from jbpool.data.types import GraphBatch, GraphData, NodeData, Split  # noqa: E402
 from jbpool.errors import DataError, JBPoolError  # noqa: E402
 
 __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_graphs", "load_nodes"]

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from jbpool.data.arrays import read_arrays
 from jbpool.data.cache import Arrays
+from jbpool.data.containers import GraphData, NodeData, degree_features
 from jbpool.data.labels import class_codes
 from jbpool.data.memory import require_memory
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.data.tu import load_tu_folder
-from jbpool.data.types import GraphData, NodeData, degree_features
 from jbpool.errors import DataError
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file

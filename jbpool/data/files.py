@@ -20,11 +20,11 @@ from torch import Tensor
 
 from jbpool.data.arrays import read_array
 from jbpool.data.bins import load_node_bin
+from jbpool.data.containers import NodeData, to_csr_tensor
 from jbpool.data.edgelist import read_edge_list
 from jbpool.data.labels import read_labels
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.data.text import ID_WORDS, Table, refuse_repeated, shown
-from jbpool.data.types import NodeData, to_csr_tensor
 from jbpool.errors import DataError
 
 log = logging.getLogger(__name__)

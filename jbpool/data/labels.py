@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from jbpool.data.arrays import read_array
+from jbpool.data.containers import UNLABELLED
 from jbpool.data.text import Table, refuse_repeated, shown
-from jbpool.data.types import UNLABELLED
 from jbpool.errors import DataError
 
 

@@ -18,9 +18,9 @@ import torch
 
 from jbpool.checks import check_flag
 from jbpool.data.cache import Arrays, cached
+from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
 from jbpool.data.sources import Source, fetch
 from jbpool.data.structure import node_data, symmetric_adjacency
-from jbpool.data.types import NodeData, row_normalized, to_csr_tensor
 from jbpool.errors import DataError
 
 PARSER = 1

@@ -20,8 +20,8 @@ from dgl import DGLError
 from jbpool.checks import lookup
 from jbpool.data.archive import extract, open_archive
 from jbpool.data.cache import Arrays, cached
+from jbpool.data.containers import GraphData, Split
 from jbpool.data.sources import Source, fetch, find
-from jbpool.data.types import GraphData, Split
 from jbpool.errors import DataError
 
 PARSER = 1

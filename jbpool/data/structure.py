@@ -11,7 +11,7 @@ import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 
-from jbpool.data.types import NodeData
+from jbpool.data.containers import NodeData
 from jbpool.errors import DataError
 
 

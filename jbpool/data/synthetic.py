@@ -14,7 +14,7 @@ import torch
 
 from jbpool.checks import check_cluster_sizes, check_count, check_fraction
 from jbpool.data.citation import PUBLISHED
-from jbpool.data.types import GraphData, NodeData, row_normalized, to_csr_tensor, undirected
+from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor, undirected
 from jbpool.errors import DataError
 
 # Words per paper, measured on the real sets.

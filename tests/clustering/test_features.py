@@ -7,7 +7,7 @@ import torch
 from zoo import random_graph, symmetric_weights
 
 from jbpool.clustering.features import FixedFeatures, are_counts, auto_weights, idf_weights
-from jbpool.data.types import to_csr_tensor
+from jbpool.data.containers import to_csr_tensor
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import torch
 from zoo import ZOO, random_graph, symmetric_weights
 
 from jbpool import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool
-from jbpool.data.types import to_csr_tensor
+from jbpool.data.containers import to_csr_tensor
 from jbpool.nn.conv import SAGEConv
 from jbpool.ops.adjacency import _operators, degree, propagate, smooth
 from jbpool.ops.sparse import _features, _product, multiply, sparse_features
