@@ -21,6 +21,8 @@ COMPONENTS_PER_CLUSTER = 4
 class Consensus(nn.Module):
     """The consensus of M member partitions; applies to other graphs with the same features, too.
 
+    Members that come from the edges alone count in :meth:`fit`, but not on another graph.
+
     Parameters
     ----------
     num_clusters : int
@@ -28,7 +30,7 @@ class Consensus(nn.Module):
     members : sequence of (str, int)
         Weighting and steps of the view that each member comes from.
     views : mapping
-        (weighting, steps) -> the view; empty for a graph without features.
+        (weighting, steps) -> the view; the edges alone have none.
     """
 
     prototypes: Tensor              # (M, K, C) of the members
@@ -85,9 +87,13 @@ class Consensus(nn.Module):
         """Cluster and confidence of the nodes of a graph: ``(N, D)`` to ``(N,)`` and ``(N,)``."""
         rows = {name: view(graph, feat, edge_weight) for name, view in self.views.items()}
         parts = []
-        for member, prototypes in zip(self.members, self.prototypes, strict=True):
-            cluster = (rows[_name(member)] @ prototypes.T).argmax(1)
-            parts.append(one_hot(cluster, len(prototypes)).float())
+        centres = self.centre.view(len(self.members), -1)                                       # (M, K)
+        for member, prototypes, centre in zip(self.members, self.prototypes, centres, strict=True):
+            if _name(member) in rows:
+                cluster = (rows[_name(member)] @ prototypes.T).argmax(1)
+                parts.append(one_hot(cluster, len(prototypes)).float())
+            else:                                               # a partition by the edges alone has no say elsewhere
+                parts.append(centre.expand(feat.shape[0], -1))
         members = torch.cat(parts, dim=1)                                                       # (N, M * K)
         cluster = (self._rows(members) @ self.last.T).argmax(1)
         return cluster, self._agreement(members, cluster)

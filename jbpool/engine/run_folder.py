@@ -65,6 +65,7 @@ class RunFolder:
     history: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     compared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)     # other methods -> their runs
+    details: dict[str, Any] = field(default_factory=dict)       # what was decided for all runs
 
     @property
     def result(self) -> dict[str, Any]:
@@ -81,6 +82,7 @@ class RunFolder:
                 for method, runs in self.compared.items()
             },
             "notes": self.notes,
+            **self.details,
             "versions": versions(),
             "config": self.config,
         }
