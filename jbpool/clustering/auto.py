@@ -132,7 +132,7 @@ def find_clusters(
         trials[i].kept = True
     model = Consensus(num_clusters, [(trials[i].weighting, trials[i].steps) for i in best], views)
     model.prototypes = torch.stack([_widened(found[i][0], model.prototypes.shape[2]) for i in best])
-    cluster, confidence, loss = model.fit([found[i][1] for i in best], generator)
+    cluster, confidence, loss = model.fit([found[i][1] for i in best], evidence.score, generator)
     progress.advance()
     return Found(
         cluster, confidence, loss, evidence.score(cluster), [asdict(setting) for setting in settings],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from dgl import DGLGraph
@@ -53,13 +53,17 @@ class Consensus(nn.Module):
         self.register_buffer("last", torch.zeros(num_clusters, self.axes.shape[1]))
         self.register_buffer("shares", torch.zeros(num_clusters, wide))
 
-    def fit(self, clusters: Sequence[Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor, float]:
-        """Train the last head.
+    def fit(
+        self, clusters: Sequence[Tensor], score: Callable[[Tensor], float], generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, float]:
+        """Train the last head from several starts.
 
         Parameters
         ----------
         clusters : sequence of Tensor
             The members: M times ``(N,)``.
+        score : callable
+            Clusters ``(N,)`` -> how good they are; decides between the starts.
         generator : torch.Generator
             Decides the starts.
 
@@ -75,9 +79,9 @@ class Consensus(nn.Module):
         self.axes = torch.linalg.eigh(gram)[1].flip(1)[:, : self.axes.shape[1]].float()         # leading ones first
         rows = self._rows(members)
         heads, losses = trained_heads(rows, num_clusters, STARTS, TEMPERATURE, generator)
-        best = int(losses.argmin())
-        self.last = unit_rows(heads.prototypes[best].detach())
-        cluster = heads.clusters(rows)[best]
+        found = heads.clusters(rows)                                                            # (R, N)
+        best = max(range(STARTS), key=lambda start: score(found[start]))
+        self.last, cluster = unit_rows(heads.prototypes[best].detach()), found[best]
         onehot = one_hot(cluster, num_clusters).float()
         self.shares = onehot.T @ members / onehot.sum(0).clamp_min(1)[:, None]
         return cluster, self._agreement(members, cluster), losses[best].item()

@@ -23,8 +23,9 @@ from jbpool.report.published import CLUSTERING
 
 SHOWN = 4000        # nodes in the picture of the features
 NAMES = {
-    "acc": "ACC", "nmi": "NMI", "ari": "ARI", "modularity": "modularity", "conductance": "conductance", "loss": "loss", "score": "score",
-    "used_clusters": "used clusters", "size_balance": "size balance", "seconds_per_step": "seconds per step",
+    "acc": "ACC", "nmi": "NMI", "ari": "ARI", "modularity": "modularity", "conductance": "conductance",
+    "score": "score", "loss": "loss", "used_clusters": "used clusters", "size_balance": "size balance",
+    "seconds_per_step": "seconds per step",
 }  # fmt: skip
 
 
