@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from jbpool.checks import unknown_choices
 from jbpool.clustering.embed import EMBEDDINGS
@@ -42,7 +44,7 @@ class ClusterMethodConfig:
     name: str = "jb"                                # jb mincut dmon diffpool sc deepwalk node2vec netmf gae vgae
     sqrt: str = "matrix"                            # jb: matrix (the paper's) or diagonal (element-wise)
     cluster_sizes: list[float] | None = None        # jb: known proportions
-    num_clusters: int | None = number(None, 1)      # by default the number of classes
+    num_clusters: int | None = number(None, 1, MAX_WIDTH)       # by default the number of classes
     objective: dict[str, float] | None = None       # loss name -> weight, in place of the method's own losses
 
 
@@ -80,7 +82,16 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
         yield "method.objective", f"method.objective is for the pools ({', '.join(POOLS)}), not for {method.name}"
     if method.objective == {}:
         yield "method.objective", f"method.objective names no loss: choose some of {', '.join(LOSSES)}"
+    if method.objective and not all(map(math.isfinite, method.objective.values())):
+        yield "method.objective", f"method.objective={method.objective}: weights should be finite numbers"
     has_balance = "balance" in method.objective if method.objective else method.name == "jb"
     if method.cluster_sizes is not None and not has_balance:
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
         yield "method.cluster_sizes", problem
+
+
+def num_weights(config: ClusterConfig) -> int:
+    """Weights of the layers whose size does not depend on the data."""
+    model, has_layers = config.model, config.model.backbone != "sgc" and config.model.layers > 0
+    widths = [*([model.hidden] if has_layers else []), *model.mlp, config.method.num_clusters or 1]
+    return has_layers * (model.layers - 1) * model.hidden**2 + sum(one * other for one, other in pairwise(widths))
