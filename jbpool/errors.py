@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-MAX_LINE = 600          # characters of a message that are shown
+MAX_LINE = 2000         # characters of a message that are shown
 
 
 def one_line(message: str) -> str:
@@ -37,6 +37,10 @@ class TrainingError(JBPoolError):
 
 class RunFolderError(JBPoolError):
     """A run folder that cannot be written, read or resumed."""
+
+
+class WriteError(RunFolderError, OSError):
+    """A file that cannot be written: disk full, read-only, no permission."""
 
 
 class ProcessError(JBPoolError):

@@ -10,7 +10,8 @@ import torch
 
 from jbpool.clustering.run import load_data, make_model
 from jbpool.engine.config import load_config
-from jbpool.engine.run_folder import load_state, write_assign_csv
+from jbpool.engine.run_folder import write_assign_csv
+from jbpool.engine.state import load_state, usable
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError
 from jbpool.nn.pools import POOLS
@@ -31,7 +32,7 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
     if "labels" in before.options and not given & {"dataset.labels", "dataset.name"}:
         changes = [*changes, "dataset.labels=null"]             # those of the new graph are not needed, nor known
     config = load_config(task, str(run_dir / "config.yaml"), changes)
-    stored = load_state(run_dir / "model.pt")
+    stored = load_state(run_dir / "model.pt", {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int})
     data = load_data(config)
     if data.made_feat:
         raise ConfigError(
@@ -44,7 +45,8 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
             "give the new graph the same features."
         )
     model = make_model(config, stored["in_feats"], stored["num_clusters"]).to(device)
-    model.load_state_dict(stored["state"])
+    with usable(run_dir / "model.pt"):
+        model.load_state_dict(stored["state"])
     model.eval()
     graph = data.graph.to(device)
     weight = None if data.edge_weight is None else data.edge_weight.to(device)
