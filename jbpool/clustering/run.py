@@ -23,12 +23,32 @@ from jbpool.clustering.scores import best_run, graph_scores, label_scores
 from jbpool.clustering.starts import Starts, starts_at_once
 from jbpool.clustering.structure import with_features
 from jbpool.data import NodeData, load_nodes
-from jbpool.engine.fit import Progress, fit
-from jbpool.engine.run_folder import RunFolder, save_state, write_assign_csv
+from jbpool.engine.fit import TRAINING, Progress, fit
+from jbpool.engine.forecast import Forecast, count
+from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.schema import as_dict
+from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError
 from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.pools import POOLS, make_pool
+
+# What finished.pt and checkpoint.pt hold of this task, for load_state.
+FINISHED = {
+    "runs": [{"seed": int, "loss": float}],
+    "clusters": dict[int, Tensor],
+    "confidence": dict[int, Tensor],
+    "best_loss": float,
+}
+BEST = {
+    "assign": Tensor, "loss": float, "epochs": int, "restart": int, "seconds": float, "seconds_per_step": float,
+    "history": [dict], "state": dict[str, Tensor],
+}  # fmt: skip
+UNFINISHED = {
+    "seed": int,
+    "first": int,
+    "best": (type(None), BEST),
+    "training": {**TRAINING, "problem": {"best": [float]}},
+}
 
 
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
@@ -95,6 +115,9 @@ def run(
     if resume:
         job.load()
     out.start()
+    if job.clusters:
+        with usable(folder / "finished.pt"):
+            job.save_clusters()
     print(f"{data.summary}\n{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}, into {folder}")
     try:
         job.run()
@@ -127,12 +150,13 @@ class _Job:
         self.best_loss = float("inf")
         self.unfinished: dict[str, Any] = {}
         self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
+        self.forecast: Forecast | None = None
 
     def load(self) -> None:
-        state = self.out.finished()
+        state = self.out.finished(FINISHED)
         if state:
             self.clusters, self.confidence, self.best_loss = state["clusters"], state["confidence"], state["best_loss"]
-        self.unfinished = self.out.unfinished()
+        self.unfinished = self.out.unfinished(UNFINISHED)
 
     def save_clusters(self) -> None:
         """The readable files of clusters: of every seed, and a table of the one with the lowest loss."""
@@ -153,7 +177,19 @@ class _Job:
         self.out.history += self.curve
         self.out.save()
 
+    def make_forecast(self) -> Forecast:
+        """Of the trainings that are not finished."""
+        train = self.config.train
+        together = starts_at_once(train.restarts, self.data.graph.num_nodes())
+        per_seed = -(-train.restarts // together)
+        done = self.unfinished.get("first", 0) // together
+        seeds = [seed for seed in train.seeds if seed not in self.clusters]
+        what = f"{count(len(seeds), 'seed')} x {count(train.restarts, 'start')}"
+        shorter = "shorter: fewer train.epochs, train.restarts or --seeds, or train.patience to stop early"
+        return Forecast(len(seeds) * per_seed - done, what, shorter)
+
     def run(self) -> None:
+        self.forecast = self.make_forecast()
         for seed in self.config.train.seeds:
             if seed in self.clusters:
                 continue
@@ -285,6 +321,7 @@ class _Job:
             problem = ClusterProblem(model, feat, lambda assign: self.scores(assign.argmax(1).cpu()))
             progress = fit(
                 problem, self.config.train, report=report, resume=resume,
+                resume_path=self.out.path / "checkpoint.pt", forecast=self.forecast,
                 checkpoint=lambda training: self.out.checkpoint(
                     seed=seed, first=starts[0], best=best, training=training
                 ),
