@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jbpool import objectives
     from jbpool.checks import value_checks
+    from jbpool.clustering.estimator import JBClustering
     from jbpool.nn import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool, Pooled
 
 __version__ = "0.1.0"
-__all__ = ["DMoNPool", "DeltaConv", "DiffPool", "JBPool", "MinCutPool", "Pooled", "objectives", "value_checks"]
+__all__ = [
+    "DMoNPool", "DeltaConv", "DiffPool", "JBClustering", "JBPool", "MinCutPool", "Pooled", "objectives", "value_checks",
+]  # fmt: skip
 
-_MODULES = {"value_checks": "jbpool.checks"}        # public name -> its module, where it is not jbpool.nn
+_MODULES = {                                        # public name -> its module, where it is not jbpool.nn
+    "JBClustering": "jbpool.clustering.estimator",
+    "value_checks": "jbpool.checks",
+}
 _SUBMODULES = ("data", "nn", "objectives", "ops")
 
 

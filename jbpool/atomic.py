@@ -2,28 +2,92 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from jbpool.errors import WriteError
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class _File(io.FileIO):
+    """Remembers why it could not be written: libraries such as torch replace the error by one of their own."""
+
+    failure: OSError | None = None
+
+    def write(self, data):
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.failure = error
+            raise
+
+    def close(self):
+        try:
+            super().close()
+        except OSError as error:            # network file systems may find only now that the disk is full
+            self.failure = error
+            raise
 
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[BinaryIO]:
-    """A file for writing that appears at ``target`` when the block ends well, and never otherwise."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    os.close(handle)
+    """A file for writing that appears at ``target`` when the block ends without an error, and never otherwise.
+
+    Missing folders are made. Where the file system refuses (disk full, read-only, no permission), a
+    :class:`~jbpool.errors.WriteError` names the target, and neither a partial file nor a new folder is left. Other
+    errors of the block pass unchanged.
+    """
+    missing = [folder for folder in target.parents if not os.path.exists(folder)]       # False without permission
+    part = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
+    raw: _File | None = None
     try:
-        with open(name, "wb") as file:
+        with _file_system(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            raw = _File(part, "xb")
+        with io.BufferedWriter(raw) as file:
             yield file
-        os.chmod(name, 0o644)           # mkstemp keeps others out; a result is for everyone
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+        with _file_system(target):
+            os.replace(part, target)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+            for folder in missing:          # the innermost first; stops at one that others use by now
+                folder.rmdir()
+        if raw is not None and raw.failure is not None and isinstance(error, Exception):
+            raise _write_error(target, raw.failure) from error
         raise
+
+
+@contextmanager
+def _file_system(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _write_error(target, error) from error
+
+
+def _write_error(target: Path, error: OSError) -> WriteError:
+    cure = "free some space" if error.errno in _NO_SPACE else "make that folder writable"
+    return WriteError(f"{target} cannot be written ({error.strerror}): {cure}, or choose another folder")
+
+
+def check_writable(target: Path) -> None:
+    """Raise the :class:`~jbpool.errors.WriteError` that writing ``target`` would end in; leaves nothing behind."""
+    with suppress(_Enough), atomic_file(target) as file:
+        file.write(bytes(4096))
+        file.flush()
+        raise _Enough
+
+
+class _Enough(Exception):  # noqa: N818 - ends a block, is no error
+    pass
 
 
 def write_text(target: Path, text: str) -> None:

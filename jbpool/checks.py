@@ -8,6 +8,7 @@ synchronisation, so there they run only inside :func:`value_checks`.
 from __future__ import annotations
 
 import math
+import os
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -117,8 +118,24 @@ def check_real(value: float, what: str) -> float:
 def check_positive(value: float, what: str) -> float:
     """A finite number above zero."""
     if not check_real(value, what) > 0:
-        raise ValueError(f"{what}={value!r}: give a number above 0.")
+        raise JBPoolError(f"{what}={value!r}: give a number above 0.")
     return float(value)
+
+
+def physical_memory() -> int | None:
+    """Bytes of memory of this machine; ``None`` where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):               # not on Windows
+        return None
+
+
+def memory_problem(needed: float, what: str) -> str | None:
+    """A sentence if ``what`` takes more bytes than this machine has, else ``None``."""
+    memory = physical_memory()
+    if memory is None or needed <= memory:
+        return None
+    return f"{what} would take about {needed / 1e9:,.0f} GB; this machine has {memory / 1e9:,.0f} GB of memory"
 
 
 def check_assign(assign: Tensor) -> None:
@@ -183,7 +200,10 @@ def convert(value: Any, kind: Any) -> Any:
         return {convert(key, inner[0]): convert(item, inner[1]) for key, item in value.items()}
     if not isinstance(value, {int: Integral, float: Real}.get(kind, kind)) or isinstance(value, bool) != (kind is bool):
         raise TypeError
-    return float(value) if kind is float else value
+    try:
+        return float(value) if kind is float else value
+    except OverflowError:                   # a whole number beyond the range of floating-point numbers
+        raise TypeError from None
 
 
 def readable(kind: Any) -> str:

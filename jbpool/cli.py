@@ -11,8 +11,13 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from jbpool.atomic import check_writable
+from jbpool.errors import JBPoolError, TrainingError, WriteError
+from jbpool.output import end_with_reader
 
 CLUSTER = """Cluster the nodes of a graph.
 
@@ -30,19 +35,24 @@ CLASSIFY = """Classify graphs with pooling.
   {command} --cfg nci1 --set model.pool=none the same network without pooling
 """
 
+MEMORY_CURE = {
+    "node_cluster": "fewer clusters (method.num_clusters), a smaller model.hidden, or a smaller graph",
+    "graph_classify": "a smaller train.batch_size, model.hidden, or fewer clusters (model.num_clusters, model.ratio)",
+}
+
 
 def cluster(argv: Sequence[str] | None = None) -> int:
     """``jbpool-cluster``: returns the exit code."""
     options = _parser("node_cluster", CLUSTER)
     options.add_argument("--predict", metavar="RUN_DIR", help="assign the nodes of --set dataset... by a trained model")
-    return _main("node_cluster", options.parse_args(argv))
+    return end_with_reader(lambda: _main("node_cluster", options.parse_args(argv)))
 
 
 def classify(argv: Sequence[str] | None = None) -> int:
     """``jbpool-classify``: returns the exit code."""
     options = _parser("graph_classify", CLASSIFY)
     options.add_argument("--folds", metavar="0,1", help="the folds to run; by default all")
-    return _main("graph_classify", options.parse_args(argv))
+    return end_with_reader(lambda: _main("graph_classify", options.parse_args(argv)))
 
 
 def _parser(task: str, description: str) -> argparse.ArgumentParser:
@@ -68,23 +78,39 @@ def _main(name: str, args: argparse.Namespace) -> int:
         args.changes.append(f"train.seeds=[{args.seeds}]")
     args.folder = None
     try:
-        from jbpool.errors import JBPoolError, TrainingError
-
-        try:
-            return _start(name, args)
-        except TrainingError as error:
-            print(f"stopped: {error}", file=sys.stderr)
-            return 1
-        except JBPoolError as error:
-            print(error, file=sys.stderr)
-            return 2
-        except PermissionError as error:
-            print(f"{error.filename} cannot be written ({error.strerror}); choose another --out.", file=sys.stderr)
-            return 2
+        return _start(name, args)
     except KeyboardInterrupt:
-        more = f"; finished work is in {args.folder}, continue with --resume --out {args.folder}" if args.folder else ""
-        print(f"\ninterrupted{more}.", file=sys.stderr)
+        print(f"\ninterrupted{_what_is_left(args.folder)}.", file=sys.stderr)
         return 130
+    except TrainingError as error:
+        print(f"stopped: {error}", file=sys.stderr)
+        return 1
+    except WriteError as error:
+        print(f"{error} with --out{_what_is_left(args.folder)}.", file=sys.stderr)
+    except JBPoolError as error:
+        print(error, file=sys.stderr)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(": ".join(str(part) for part in (error.filename, error.strerror) if part) or error, file=sys.stderr)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        print(f"not enough memory: {MEMORY_CURE[name]}.", file=sys.stderr)
+    return 2
+
+
+def _what_is_left(folder: Path | None) -> str:
+    """The end of a message about a run that has stopped: how to continue it, if it has begun."""
+    if folder is None or not os.path.exists(folder / "config.yaml"):
+        return ""
+    finished = f"; finished work is in {folder}" if os.path.exists(folder / "finished.pt") else ""
+    return f"{finished}; continue with --resume --out {folder}"
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """numpy raises MemoryError, torch a RuntimeError."""
+    return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
 
 
 def _start(name: str, args: argparse.Namespace) -> int:
@@ -105,12 +131,14 @@ def _start(name: str, args: argparse.Namespace) -> int:
         signal.signal(signal.SIGTERM, _stop_with_the_others)
     with process_group(device):
         folder = args.folder = gather(_run_folder(args, task.name))[0]      # rank 0 names it, before anyone writes
+        check_writable(folder / "config.yaml")                              # before hours of work
         data = task.load_data(config)
         try:
             out = task.run(config, data, folder, device, resume=args.resume, **more)
         except KeyboardInterrupt:
             if rank() == 0 and (folder / "finished.pt").exists():
-                task.write_report(folder, data)                             # of what is finished
+                with suppress(JBPoolError):                                 # a second problem must not hide the first
+                    task.write_report(folder, data)                         # of what is finished
             raise
         if rank() > 0:
             return 0
@@ -143,7 +171,9 @@ def _predict(task: Any, args: argparse.Namespace, device: Any) -> int:
     if args.cfg is not None:
         sys.exit("--cfg has no effect with --predict: name the new graph with --set dataset...=...")
     run_dir = Path(args.predict)
-    print(task.predict(task, run_dir, args.changes, Path(args.out or run_dir / "predicted"), device))
+    out = Path(args.out or run_dir / "predicted")
+    check_writable(out / "assign.csv")
+    print(task.predict(task, run_dir, args.changes, out, device))
     return 0
 
 

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+MAX_LINE = 2000         # characters of a message that are shown
+
+
+def one_line(message: str) -> str:
+    """A message as one line of bearable length, whatever the value it quotes."""
+    line = "".join(char if char.isprintable() else repr(char)[1:-1] for char in message)
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} ... {line[-MAX_LINE // 2 :]}"
+
 
 class JBPoolError(ValueError):
     """Base class: an argument, setting or file that the package cannot work with."""
@@ -29,6 +37,10 @@ class TrainingError(JBPoolError):
 
 class RunFolderError(JBPoolError):
     """A run folder that cannot be written, read or resumed."""
+
+
+class WriteError(RunFolderError, OSError):
+    """A file that cannot be written: disk full, read-only, no permission."""
 
 
 class ProcessError(JBPoolError):

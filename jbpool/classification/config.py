@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from jbpool.checks import unknown_choices
 from jbpool.classification.network import READOUTS
 from jbpool.classification.norm import NORMS
 from jbpool.data import graph_problems
-from jbpool.engine.schema import MAX_WIDTH, number
+from jbpool.engine.schema import MAX_EPOCHS, MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.nn.conv import BACKBONES
 from jbpool.nn.pools import POOLS, PoolOptions
@@ -42,18 +43,18 @@ class ClassifyModelConfig:
     readout_of: str = "all"                         # all: the readout before each pool counts too; last
     norm: str = "batch"                             # batch, layer, none: after every layer
     dropout: float = number(0.0, 0, below=1)        # in the head and after every layer
-    aux_weight: float = number(1.0, 0)              # weight of the losses of the pools
+    aux_weight: float = number(1.0, 0, 1e6)         # weight of the losses of the pools
 
 
 @dataclass
 class ClassifyTrainConfig(TrainConfig):
     """How to train a classifier."""
 
-    epochs: int = number(200, 1, 10**9)
+    epochs: int = number(200, 1, MAX_EPOCHS)
     lr: float = number(1e-3, above=0, high=1e3)
-    eval_every: int = number(1, 1)                  # epochs between evaluations of the validation graphs
-    patience: int | None = number(50, 1)            # stop after this many epochs without a better validation score
-    weight_decay: float = number(0.0, 0)
+    eval_every: int = number(1, 1, MAX_EPOCHS)      # epochs between evaluations of the validation graphs
+    patience: int | None = number(50, 1, MAX_EPOCHS)    # stop after this many epochs without a better validation
+    weight_decay: float = number(0.0, 0, 1e6)
     batch_size: int = number(128, 1, 10**6)         # graphs per step, over all processes
     folds: int = number(10, 2, 1000)                # stratified folds, for sets without an official split
     class_weight: bool = False                      # weight classes by the inverse of their frequency
@@ -93,3 +94,15 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):
         problem = f"model.num_clusters={model.num_clusters} should hold one number, or one for each level"
         yield "model.num_clusters", problem
+
+
+def num_weights(config: ClassifyConfig) -> int:
+    """Weights of the layers whose size does not depend on the data."""
+    model = config.model
+    layers = (model.levels + 1) * model.layers * model.hidden**2
+    if model.pool == "none":
+        return layers
+    clusters = model.num_clusters or [1]
+    clusters = clusters if len(clusters) == model.levels else clusters * model.levels
+    pools = ([model.hidden, *model.mlp, count] for count in clusters)
+    return layers + sum(one * other for widths in pools for one, other in pairwise(widths))

@@ -8,17 +8,20 @@ from typing import Any
 import networkx
 import numpy as np
 import torch
+from torch import Tensor
 from torchmetrics.functional.classification import binary_roc
 
 from jbpool.atomic import write_text
 from jbpool.data import GraphData
-from jbpool.engine.run_folder import load_state, read_results
+from jbpool.engine.run_folder import read_results
+from jbpool.engine.state import load_state
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.page import number, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLASSIFICATION
 
 METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
+PICTURES = {"pictures": [{"graph": Tensor, "cluster": Tensor, "adj": Tensor, "scores": Tensor}]}   # in pictures.pt
 RUN_KEYS = ("seed", "fold", "valid", "test", "test_balanced", "epochs", "best_epoch", "seconds", "seconds_per_step")
 
 
@@ -27,7 +30,7 @@ def write_report(folder: Path, data: GraphData) -> Path:
     result, history = read_results(folder)
     with np.load(folder / "predictions.npz", allow_pickle=False) as stored:
         predictions = {key: torch.from_numpy(stored[key]) for key in stored}
-    pictures = load_state(folder / "pictures.pt")["pictures"]
+    pictures = load_state(folder / "pictures.pt", PICTURES)["pictures"]
     path = folder / "report.html"
     write_text(path, page(result, data, history, predictions, pictures))
     return path

@@ -19,13 +19,26 @@ from jbpool.classification.network import GraphClassifier
 from jbpool.classification.problem import ClassifyProblem
 from jbpool.classification.scores import LOWER_IS_BETTER, balanced_accuracy, score
 from jbpool.data import GraphData, load_graphs
-from jbpool.engine.fit import Progress, fit
+from jbpool.engine.fit import TRAINING, Progress, fit
+from jbpool.engine.forecast import Forecast, count
 from jbpool.engine.processes import barrier, rank, world_size
-from jbpool.engine.run_folder import RunFolder, save_state
+from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
+from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError
 from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.pools import make_pool
+
+# What finished.pt and checkpoint.pt hold of this task, for load_state.
+FOLD = {"method": str, "seed": int, "fold": int}
+RUN = {"seed": int, "fold": int, "valid": float, "test": float}
+FINISHED = {
+    "runs": [RUN],
+    "compared": dict[str, list[dict]],
+    "predictions": [{**FOLD, "graph": Tensor, "label": Tensor, "scores": Tensor}],
+    "best_valid": float | None,
+}
+UNFINISHED = {**FOLD, "training": {**TRAINING, "problem": {"best": {"key": list | None, "state": dict | None}}}}
 
 PICTURED = 4            # test graphs in the report, of at most this many nodes:
 PICTURED_NODES = 120
@@ -112,13 +125,12 @@ def run(
     barrier()                                               # nobody removes what another is still reading
     if rank() == 0:
         out.start()
+        with usable(folder / "finished.pt"):
+            job.save_predictions()
         processes = f", {world_size()} processes" if world_size() > 1 else ""
         print(f"{data!r}\n{', '.join(job.methods)}; seeds {config.train.seeds}{processes}, into {folder}")
     try:
-        for method in job.methods:
-            for seed in config.train.seeds:
-                for fold in folds:
-                    job.run_fold(method, seed, fold)
+        job.run(folds)
     except KeyboardInterrupt:
         if rank() == 0:
             out.history += job.curve
@@ -139,15 +151,31 @@ class _Job:
         self.curve: list[dict[str, Any]] = []               # of the fold that is being trained
 
     def load(self) -> None:
-        state = self.out.finished()
+        state = self.out.finished(FINISHED)
         if state:
             self.predictions, self.best_valid = state["predictions"], state["best_valid"]
-        self.unfinished = self.out.unfinished()
+        self.unfinished = self.out.unfinished(UNFINISHED)
 
-    def run_fold(self, method: str, seed: int, fold: int) -> None:
+    def run(self, folds: Sequence[int]) -> None:
+        left = [
+            (method, seed, fold)
+            for method in self.methods
+            for seed in self.config.train.seeds
+            for fold in folds
+            if (seed, fold) not in self.finished(method)
+        ]
+        what = f"{count(len(left), 'training')} (pools x seeds x folds)"
+        shorter = "shorter: fewer train.epochs, --folds or --seeds, or a lower train.patience"
+        forecast = Forecast(len(left), what, shorter) if rank() == 0 else None
+        for method, seed, fold in left:
+            self.run_fold(method, seed, fold, forecast)
+
+    def finished(self, method: str) -> set[tuple[int, int]]:
+        """Seed and fold of what a method has finished."""
         runs = self.out.runs if method == self.out.method else self.out.compared.get(method, [])
-        if any((run["seed"], run["fold"]) == (seed, fold) for run in runs):
-            return
+        return {(run["seed"], run["fold"]) for run in runs}
+
+    def run_fold(self, method: str, seed: int, fold: int, forecast: Forecast | None) -> None:
         name = f"{method} seed {seed} fold {fold}"
         config = replace(self.config, model=replace(self.config.model, pool=method))
         split = self.data.split(fold, config.train.folds)
@@ -169,6 +197,7 @@ class _Job:
 
             progress = fit(
                 problem, config.train, weight_decay=config.train.weight_decay, report=report, resume=resume,
+                resume_path=self.out.path / "checkpoint.pt", forecast=forecast,
                 checkpoint=(lambda state: self.out.checkpoint(**where, training=state)) if rank() == 0 else None,
             )  # fmt: skip
         problem.load_best()
@@ -180,16 +209,17 @@ class _Job:
         }  # fmt: skip
         if self.data.metric == "acc":
             found["test_balanced"] = balanced_accuracy(self.data, scores, label)
-        runs.append(found)
-        if method != self.out.method:
-            self.out.compared[method] = runs                # only now: methods without runs have no scores to show
+        if method == self.out.method:
+            self.out.runs.append(found)
+        else:
+            self.out.compared.setdefault(method, []).append(found)
         self.out.history += [{**where, **row} for row in progress.history]
         self.curve = []
         self.predictions.append({**where, "graph": split.test, "label": label, "scores": scores})
         if rank() > 0:
             return
         self._keep_best(problem, method, found["valid"], split.test)
-        self._save_predictions()                            # before the fold counts as finished
+        self.save_predictions()                             # before the fold counts as finished
         self.out.keep(predictions=self.predictions, best_valid=self.best_valid)
         print(f"{name}: valid {found['valid']:.3f}, test {found['test']:.3f}, {progress.epoch} epochs")
 
@@ -206,7 +236,7 @@ class _Job:
         small = test[self.data.sizes[test] <= PICTURED_NODES]
         save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(small[:PICTURED].tolist())})
 
-    def _save_predictions(self) -> None:
+    def save_predictions(self) -> None:
         """``predictions.npz``: for every fold and test graph its label and scores."""
         ours = [entry for entry in self.predictions if entry["method"] == self.out.method]
         if not ours:

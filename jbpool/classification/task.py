@@ -1,6 +1,6 @@
 """Graph classification as a task of the command line."""
 
-from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig, problems
+from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig, num_weights, problems
 from jbpool.classification.report import write_report
 from jbpool.classification.run import load_data, run
 from jbpool.engine.task import Task
@@ -11,6 +11,7 @@ GRAPH_CLASSIFY = Task(
     default="motifs.yaml",
     methods=METHODS,
     problems=problems,
+    num_weights=num_weights,
     load_data=load_data,
     run=run,
     write_report=write_report,

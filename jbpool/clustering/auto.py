@@ -8,7 +8,8 @@ A setting is a view of the features (weighting, smoothing steps) and the tempera
    features best is kept.
 3. The consensus of the kept partitions is the result.
 
-A graph without features has one view, eigenvectors of its edges, and goes through steps 2 and 3.
+One more view has eigenvectors of the edges in place of features. It is the only one of a graph without features, which
+goes through steps 2 and 3 alone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from jbpool.nn.heads import unit_rows
 
 STEPS = (0, 1, 2, 4, 8)             # smoothing steps of the views
 TEMPERATURES = (0.1, 0.2)
-EDGE_TEMPERATURES = (0.2, 0.4)      # of graphs without features
+EDGE_TEMPERATURES = (0.2, 0.4)      # of the view of the edges alone
+EDGES = "edges"                     # weighting of the view that looks at no features
 COMPONENTS = 128
 SPLITS = 2                          # times that a part is held out
 TRIAL_STARTS = 2                    # starts of a setting in each split
@@ -75,7 +77,7 @@ class Found(NamedTuple):
     score: float                    # of the clusters: modularity over edges times modularity over features
     settings: list[dict[str, Any]]
     trials: list[dict[str, Any]]
-    model: Consensus | None         # None for a graph without features: nothing learned applies to another graph
+    model: Consensus | None         # None if it rests on the edges alone: then it applies to no other graph
 
 
 def find_clusters(
@@ -129,21 +131,23 @@ def find_clusters(
     for i in best:
         trials[i].kept = True
     model = Consensus(num_clusters, [(trials[i].weighting, trials[i].steps) for i in best], views)
-    model.prototypes = torch.stack([found[i][0] for i in best])
-    cluster, confidence, loss = model.fit([found[i][1] for i in best], generator)
+    model.prototypes = torch.stack([_widened(found[i][0], model.prototypes.shape[2]) for i in best])
+    cluster, confidence, loss = model.fit([found[i][1] for i in best], evidence.score, generator)
     progress.advance()
     return Found(
         cluster, confidence, loss, evidence.score(cluster), [asdict(setting) for setting in settings],
-        [asdict(trial) for trial in trials], None if feat is None else model,
+        [asdict(trial) for trial in trials], model if len(model.views) else None,
     )  # fmt: skip
 
 
 def _grid(feat: Tensor | None) -> list[Setting]:
     """All settings; the first has the weighting that suits the features."""
+    by_edges = [Setting(EDGES, 0, temperature) for temperature in EDGE_TEMPERATURES]
     if feat is None:
-        return [Setting("edges", 0, temperature) for temperature in EDGE_TEMPERATURES]
+        return by_edges
     weightings = ("idf", "none") if are_counts(feat) else ("none",)
-    return [Setting(w, steps, temperature) for w in weightings for steps in STEPS for temperature in TEMPERATURES]
+    views = [Setting(w, steps, temperature) for w in weightings for steps in STEPS for temperature in TEMPERATURES]
+    return views + by_edges
 
 
 def _choose_settings(
@@ -187,14 +191,19 @@ def _rows_of(
         name = (setting.weighting, setting.steps)
         if name != last:
             last = name
-            if feat is None:
+            if feat is None or setting.weighting == EDGES:
                 rows = StructuralModes(graph, num_clusters, edge_weight, seed).features(num_clusters)
-                if not bool(rows.any()):
+                if feat is None and not bool(rows.any()):
                     raise DataError("the graph has neither features nor enough edges to find clusters in.")
             else:
                 views[name] = FixedFeatures(feat.shape[1], setting.steps, 0.5, setting.weighting, COMPONENTS)
                 rows = views[name].fit(graph, feat, edge_weight, seed)
         yield setting, rows
+
+
+def _widened(prototypes: Tensor, width: int) -> Tensor:
+    """``(K, C)`` to ``(K, width)``: prototypes on the eigenvectors of edges, which no other graph has, are not kept."""
+    return prototypes if prototypes.shape[1] == width else prototypes.new_zeros(len(prototypes), width)
 
 
 class _Progress:

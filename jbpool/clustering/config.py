@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from jbpool.checks import unknown_choices
 from jbpool.clustering.embed import EMBEDDINGS
@@ -84,6 +86,8 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
         yield "method.objective", f"method.objective is for the pools ({', '.join(POOLS)}), not for {method.name}"
     if method.objective == {}:
         yield "method.objective", f"method.objective names no loss: choose some of {', '.join(TERMS)}"
+    if method.objective and not all(map(math.isfinite, method.objective.values())):
+        yield "method.objective", f"method.objective={method.objective}: weights should be finite numbers"
     terms = method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
     if method.cluster_sizes is not None and "balance" not in terms:
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
@@ -94,8 +98,8 @@ def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:
     key, given = "method.num_clusters", method.num_clusters
     if isinstance(given, str) and not re.fullmatch(r"[1-9]\d{0,8}-[1-9]\d{0,8}", given):
         yield key, f"{key}={given!r} should be a whole number, or a range such as 2-12"
-    elif isinstance(given, int) and not 1 <= given < 10**9:
-        yield key, f"{key}={given} should be at least 1 and below 1e9"
+    elif isinstance(given, int) and not 1 <= given <= MAX_WIDTH:
+        yield key, f"{key}={given} should be at least 1 and at most {MAX_WIDTH}"
     elif isinstance(given, str):
         low, high = cluster_range(given)
         if low >= high:
@@ -108,3 +112,12 @@ def cluster_range(given: str) -> tuple[int, int]:
     """``"2-12"`` to (2, 12)."""
     low, high = given.split("-")
     return int(low), int(high)
+
+
+def num_weights(config: ClusterConfig) -> int:
+    """Weights of the layers whose size does not depend on the data."""
+    given = config.method.num_clusters
+    num_clusters = cluster_range(given)[1] if isinstance(given, str) else given or 1
+    model, has_layers = config.model, config.model.backbone != "sgc" and config.model.layers > 0
+    widths = [*([model.hidden] if has_layers else []), *model.mlp, num_clusters]
+    return has_layers * (model.layers - 1) * model.hidden**2 + sum(one * other for one, other in pairwise(widths))

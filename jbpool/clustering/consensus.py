@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from dgl import DGLGraph
@@ -21,6 +21,8 @@ COMPONENTS_PER_CLUSTER = 4
 class Consensus(nn.Module):
     """The consensus of M member partitions; applies to other graphs with the same features, too.
 
+    Members that come from the edges alone count in :meth:`fit`, but not on another graph.
+
     Parameters
     ----------
     num_clusters : int
@@ -28,7 +30,7 @@ class Consensus(nn.Module):
     members : sequence of (str, int)
         Weighting and steps of the view that each member comes from.
     views : mapping
-        (weighting, steps) -> the view; empty for a graph without features.
+        (weighting, steps) -> the view; the edges alone have none.
     """
 
     prototypes: Tensor              # (M, K, C) of the members
@@ -51,13 +53,17 @@ class Consensus(nn.Module):
         self.register_buffer("last", torch.zeros(num_clusters, self.axes.shape[1]))
         self.register_buffer("shares", torch.zeros(num_clusters, wide))
 
-    def fit(self, clusters: Sequence[Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor, float]:
-        """Train the last head.
+    def fit(
+        self, clusters: Sequence[Tensor], score: Callable[[Tensor], float], generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, float]:
+        """Train the last head from several starts.
 
         Parameters
         ----------
         clusters : sequence of Tensor
             The members: M times ``(N,)``.
+        score : callable
+            Clusters ``(N,)`` -> how good they are; decides between the starts.
         generator : torch.Generator
             Decides the starts.
 
@@ -73,9 +79,9 @@ class Consensus(nn.Module):
         self.axes = torch.linalg.eigh(gram)[1].flip(1)[:, : self.axes.shape[1]].float()         # leading ones first
         rows = self._rows(members)
         heads, losses = trained_heads(rows, num_clusters, STARTS, TEMPERATURE, generator)
-        best = int(losses.argmin())
-        self.last = unit_rows(heads.prototypes[best].detach())
-        cluster = heads.clusters(rows)[best]
+        found = heads.clusters(rows)                                                            # (R, N)
+        best = max(range(STARTS), key=lambda start: score(found[start]))
+        self.last, cluster = unit_rows(heads.prototypes[best].detach()), found[best]
         onehot = one_hot(cluster, num_clusters).float()
         self.shares = onehot.T @ members / onehot.sum(0).clamp_min(1)[:, None]
         return cluster, self._agreement(members, cluster), losses[best].item()
@@ -85,9 +91,13 @@ class Consensus(nn.Module):
         """Cluster and confidence of the nodes of a graph: ``(N, D)`` to ``(N,)`` and ``(N,)``."""
         rows = {name: view(graph, feat, edge_weight) for name, view in self.views.items()}
         parts = []
-        for member, prototypes in zip(self.members, self.prototypes, strict=True):
-            cluster = (rows[_name(member)] @ prototypes.T).argmax(1)
-            parts.append(one_hot(cluster, len(prototypes)).float())
+        centres = self.centre.view(len(self.members), -1)                                       # (M, K)
+        for member, prototypes, centre in zip(self.members, self.prototypes, centres, strict=True):
+            if _name(member) in rows:
+                cluster = (rows[_name(member)] @ prototypes.T).argmax(1)
+                parts.append(one_hot(cluster, len(prototypes)).float())
+            else:                                               # a partition by the edges alone has no say elsewhere
+                parts.append(centre.expand(feat.shape[0], -1))
         members = torch.cat(parts, dim=1)                                                       # (N, M * K)
         cluster = (self._rows(members) @ self.last.T).argmax(1)
         return cluster, self._agreement(members, cluster)

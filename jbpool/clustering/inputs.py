@@ -148,7 +148,7 @@ def _from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_ma
         if len(missing):
             raise DataError(f"features have no row for node {missing[0]!r}: their index must hold all node ids.")
         ids = features.index
-    elif np.issubdtype(ids.dtype, np.number):
+    elif pd.api.types.is_numeric_dtype(ids.dtype):
         count = int(ids.max()) + 1 if features is None else len(features)
         if ids.min() < 0 or not (ids == ids.astype(np.int64)).all() or ids.max() >= count:
             raise DataError(f"node ids {ids.min():g} to {ids.max():g}: expected whole numbers from 0 to {count - 1}.")

@@ -12,11 +12,13 @@ import torch
 from jbpool.clustering.run import load_data, make_model
 from jbpool.data import NODE_SETS
 from jbpool.engine.config import load_config
-from jbpool.engine.run_folder import load_state, write_assign_csv
+from jbpool.engine.run_folder import write_assign_csv
+from jbpool.engine.state import load_state, usable
 from jbpool.engine.task import DatasetConfig, Task
 from jbpool.errors import ConfigError
 from jbpool.nn.pools import POOLS
 
+MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int, "made_feat": bool}    # in model.pt
 DESCRIBING = {"dataset.separator", "dataset.header", "dataset.root"}        # how and where to read, not which graph
 
 
@@ -46,8 +48,8 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
     path = out / "assign.csv"
     if path.exists():
         raise ConfigError(f"{path} is there already: choose another --out.")
-    stored = load_state(run_dir / "model.pt")
-    if stored.get("made_feat"):
+    stored = load_state(run_dir / "model.pt", MODEL)
+    if stored["made_feat"]:
         raise ConfigError(
             f"the model of {run_dir} was trained without features: those made from the edges are coordinates within "
             "one graph and mean something else on another. Train on a graph with features, or cluster the new one."
@@ -72,7 +74,8 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
             "give the new graph the same features."
         )
     model = make_model(config, stored["in_feats"], stored["num_clusters"]).to(device)
-    model.load_state_dict(stored["state"])
+    with usable(run_dir / "model.pt"):
+        model.load_state_dict(stored["state"])
     model.eval()
     graph = data.graph.to(device)
     weight = None if data.edge_weight is None else data.edge_weight.to(device)

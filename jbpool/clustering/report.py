@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from jbpool.atomic import write_text
-from jbpool.clustering.scores import confusion
+from jbpool.clustering.report_search import search_sections
+from jbpool.clustering.scores import best_run, confusion
 from jbpool.clustering.structure import with_features
 from jbpool.data import NodeData
 from jbpool.engine.run_folder import read_results
@@ -22,8 +23,9 @@ from jbpool.report.published import CLUSTERING
 
 SHOWN = 4000        # nodes in the picture of the features
 NAMES = {
-    "acc": "ACC", "nmi": "NMI", "ari": "ARI", "modularity": "modularity", "conductance": "conductance", "loss": "loss",
-    "used_clusters": "used clusters", "size_balance": "size balance", "seconds_per_step": "seconds per step",
+    "acc": "ACC", "nmi": "NMI", "ari": "ARI", "modularity": "modularity", "conductance": "conductance",
+    "score": "score", "loss": "loss", "used_clusters": "used clusters", "size_balance": "size balance",
+    "seconds_per_step": "seconds per step",
 }  # fmt: skip
 
 
@@ -41,19 +43,19 @@ def page(
     result: dict[str, Any], data: NodeData, history: list[dict[str, str]], seeds: list[int], clusters: np.ndarray
 ) -> str:
     """The page as text. Pictures show the seed with the lowest loss."""
-    chosen = min(range(len(result["runs"])), key=lambda i: result["runs"][i]["loss"])
-    seed = result["runs"][chosen]["seed"]
+    chosen = best_run(result["runs"])
+    seed = chosen["seed"]
     cluster = torch.from_numpy(clusters[seeds.index(seed)]).long()
     names, cluster = cluster.unique(return_inverse=True)            # empty clusters are left out
     parts = [_scores(result), _curves(history, seed), _sizes(data, cluster)]
     if data.label is not None:
         parts.append(_confusion(data, cluster, names.tolist()))
     parts += [_cluster_graph(data, cluster, names.tolist()), _picture(data, cluster)]
-    parts += [_runs(result), settings(result)]
+    parts += [*search_sections(result, chosen), _runs(result), settings(result)]
     size = data.summary.partition(": ")[2]
-    lead = f"{size}; runs: {len(result['runs'])}; pictures show seed {seed}, the one of lowest loss."
-    if "labelled" in result["runs"][chosen]:
-        lead += f" Labels are known for {result['runs'][chosen]['labelled']:,} nodes; only these count against labels."
+    lead = f"{size}; runs: {len(result['runs'])}; pictures show seed {seed}, the best without labels."
+    if "labelled" in chosen:
+        lead += f" Labels are known for {chosen['labelled']:,} nodes; only these count against labels."
     keys = [key for key in ("acc", "nmi", "ari", "modularity", "used_clusters") if key in result["mean"]]
     headline = {NAMES[key]: format(result["mean"][key], ".3g" if key == "used_clusters" else ".3f") for key in keys}
     return render_page(f"{result['dataset']} clustered by {result['method']}", lead, headline, result["notes"], parts)

@@ -13,27 +13,52 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 from tqdm import tqdm
 
-from jbpool.clustering.config import ClusterConfig
+from jbpool.clustering.auto import find_clusters
+from jbpool.clustering.choose_k import choose_num_clusters
+from jbpool.clustering.config import ClusterConfig, cluster_range
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, collapse_warning
-from jbpool.clustering.scores import graph_scores, label_scores
+from jbpool.clustering.scores import best_run, graph_scores, label_scores
 from jbpool.clustering.starts import Starts, starts_at_once
 from jbpool.clustering.structure import with_features
 from jbpool.data import NodeData, load_nodes
-from jbpool.engine.fit import Progress, fit
-from jbpool.engine.run_folder import RunFolder, save_state, write_assign_csv
+from jbpool.engine.fit import TRAINING, Progress, fit
+from jbpool.engine.forecast import Forecast, count
+from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.schema import as_dict
+from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError
 from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.pools import POOLS, make_pool
 
+# What finished.pt and checkpoint.pt hold of this task, for load_state.
+FINISHED = {
+    "runs": [{"seed": int, "loss": float}],
+    "clusters": dict[int, Tensor],
+    "confidence": dict[int, Tensor],
+    "best_loss": float,
+}
+BEST = {
+    "assign": Tensor, "loss": float, "epochs": int, "restart": int, "seconds": float, "seconds_per_step": float,
+    "history": [dict], "state": dict[str, Tensor],
+}  # fmt: skip
+UNFINISHED = {
+    "seed": int,
+    "first": int,
+    "best": (type(None), BEST),
+    "training": {**TRAINING, "problem": {"best": [float]}},
+}
 
-def number_of_clusters(config: ClusterConfig, data: NodeData) -> int:
-    """K: as configured, else the number of classes."""
-    found = data.num_classes
-    if isinstance(config.method.num_clusters, int):
-        found = config.method.num_clusters
+
+def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
+    """K, or the numbers to choose it from: as configured, else the number of classes."""
+    given, found = config.method.num_clusters, data.num_classes
+    if isinstance(given, str):
+        low, high = cluster_range(given)
+        return range(low, min(high, data.graph.num_nodes()) + 1)
+    if given is not None:
+        found = given
     elif config.method.cluster_sizes is not None:
         found = len(config.method.cluster_sizes)
     if found is None:
@@ -84,10 +109,15 @@ def run(
     """
     num_clusters = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint)
+    if isinstance(num_clusters, range):
+        num_clusters = _choose(num_clusters, data, config.train.seeds[0], out)
     job = _Job(config, data, num_clusters, out, device)
     if resume:
         job.load()
     out.start()
+    if job.clusters:
+        with usable(folder / "finished.pt"):
+            job.save_clusters()
     print(f"{data.summary}\n{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}, into {folder}")
     try:
         job.run()
@@ -97,29 +127,42 @@ def run(
     return out
 
 
+def _choose(candidates: range, data: NodeData, seed: int, out: RunFolder) -> int:
+    """The number of clusters from a range; the curve is kept for the report."""
+    with tqdm(total=len(candidates), desc="number of clusters", leave=False) as bar:
+        choice = choose_num_clusters(
+            data.graph, data.feat, candidates, data.edge_weight, seed, watch=lambda done, _: bar.update(done - bar.n)
+        )
+    out.details["num_clusters"] = {"chosen": choice.num_clusters, "savings": choice.savings}
+    print(f"number of clusters: {choice.num_clusters}, then {', '.join(map(str, choice.ranked[1:4]))}")
+    return choice.num_clusters
+
+
 class _Job:
     """The seeds of a run, one after another."""
 
     def __init__(self, config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFolder, device: torch.device):
         self.config, self.num_clusters, self.out, self.device = config, num_clusters, out, device
-        self.data, self.made_feat = with_features(data, num_clusters), data.feat is None
+        self.made_feat = data.feat is None
+        self.data = data if config.method.name == "auto" else with_features(data, num_clusters)
         self.clusters: dict[int, Tensor] = {}
         self.confidence: dict[int, Tensor] = {}
         self.best_loss = float("inf")
         self.unfinished: dict[str, Any] = {}
         self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
+        self.forecast: Forecast | None = None
 
     def load(self) -> None:
-        state = self.out.finished()
+        state = self.out.finished(FINISHED)
         if state:
             self.clusters, self.confidence, self.best_loss = state["clusters"], state["confidence"], state["best_loss"]
-        self.unfinished = self.out.unfinished()
+        self.unfinished = self.out.unfinished(UNFINISHED)
 
     def save_clusters(self) -> None:
         """The readable files of clusters: of every seed, and a table of the one with the lowest loss."""
         ids = np.arange(self.data.graph.num_nodes()) if self.data.ids is None else self.data.ids
         self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
-        best = min(self.out.runs, key=lambda run: run["loss"])["seed"]
+        best = best_run(self.out.runs)["seed"]
         write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])
 
     def keep(self) -> None:
@@ -134,12 +177,25 @@ class _Job:
         self.out.history += self.curve
         self.out.save()
 
+    def make_forecast(self) -> Forecast:
+        """Of the trainings that are not finished."""
+        train = self.config.train
+        together = starts_at_once(train.restarts, self.data.graph.num_nodes())
+        per_seed = -(-train.restarts // together)
+        done = self.unfinished.get("first", 0) // together
+        seeds = [seed for seed in train.seeds if seed not in self.clusters]
+        what = f"{count(len(seeds), 'seed')} x {count(train.restarts, 'start')}"
+        shorter = "shorter: fewer train.epochs, train.restarts or --seeds, or train.patience to stop early"
+        return Forecast(len(seeds) * per_seed - done, what, shorter)
+
     def run(self) -> None:
+        self.forecast = self.make_forecast()
         for seed in self.config.train.seeds:
             if seed in self.clusters:
                 continue
             self.curve = []
-            result = self.embed(seed) if self.config.method.name in EMBEDDINGS else self.train(seed)
+            name = self.config.method.name
+            result = (self.search if name == "auto" else self.embed if name in EMBEDDINGS else self.train)(seed)
             self.out.runs.append({"seed": seed, **result, **self.labelled})
             self.keep()
             shown = {key: result[key] for key in ("acc", "nmi", "ari", "modularity", "loss") if key in result}
@@ -154,6 +210,33 @@ class _Job:
     def scores(self, cluster: Tensor) -> dict[str, float]:
         labels = {} if self.data.label is None else label_scores(cluster, self.data.label)
         return labels | graph_scores(self.data.graph, cluster, self.num_clusters, self.data.edge_weight)
+
+    def search(self, seed: int) -> dict[str, Any]:
+        """``auto``: settings, partitions and their consensus, chosen without labels."""
+        began, data = time.perf_counter(), self.data
+        with tqdm(desc=f"seed {seed}", leave=False) as bar:
+
+            def watch(done: int, total: int) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            found = find_clusters(
+                data.graph, data.feat, self.num_clusters, data.edge_weight, seed, self.config.train.restarts, watch
+            )
+        self.clusters[seed], self.confidence[seed] = found.cluster, found.confidence
+        if found.model is not None and -found.score < self.best_loss:
+            self.best_loss = -found.score
+            state = self._model_state(found.model.state_dict(), members=found.model.members)
+            save_state(self.out.path / "model.pt", state)
+        scores = self.scores(found.cluster)
+        self.warn(seed, collapse_warning(int(scores["used_clusters"]), self.num_clusters, trained=False))
+        told = {"loss": found.loss, "score": found.score, "seconds": time.perf_counter() - began}
+        return scores | told | {"seconds_per_step": None, "settings": found.settings, "trials": found.trials}
+
+    def _model_state(self, state: dict[str, Tensor], **more: Any) -> dict[str, Any]:
+        in_feats = 0 if self.data.feat is None else self.data.feat.shape[1]
+        plain = {"in_feats": in_feats, "num_clusters": self.num_clusters, "made_feat": self.made_feat}
+        return {"state": {key: value.cpu() for key, value in state.items()}, **plain, **more}
 
     def embed(self, seed: int) -> dict[str, Any]:
         began = time.perf_counter()
@@ -188,9 +271,7 @@ class _Job:
         self.curve = []
         if best["loss"] < self.best_loss:
             self.best_loss = best["loss"]
-            in_feats = cast(Tensor, self.data.feat).shape[1]
-            state = {"state": best["state"], "in_feats": in_feats, "num_clusters": self.num_clusters}
-            save_state(self.out.path / "model.pt", state | {"made_feat": self.made_feat})
+            save_state(self.out.path / "model.pt", self._model_state(best["state"]))
         scores = self.scores(cluster)
         method = self.config.method
         terms = tuple(method.objective or POOLS[method.name].pool.terms)
@@ -240,6 +321,7 @@ class _Job:
             problem = ClusterProblem(model, feat, lambda assign: self.scores(assign.argmax(1).cpu()))
             progress = fit(
                 problem, self.config.train, report=report, resume=resume,
+                resume_path=self.out.path / "checkpoint.pt", forecast=self.forecast,
                 checkpoint=lambda training: self.out.checkpoint(
                     seed=seed, first=starts[0], best=best, training=training
                 ),

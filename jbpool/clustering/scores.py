@@ -8,6 +8,7 @@ number of node pairs does not fit into 32 bits, and torchmetrics' ARI overflows.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from dgl import DGLGraph
@@ -119,3 +120,8 @@ def graph_scores(
         "used_clusters": int((share > 0).sum()),
         "size_balance": entropy.item() / math.log(num_clusters) if num_clusters > 1 else 1.0,
     }
+
+
+def best_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The run to show, chosen without labels: the highest score of ``auto``, else the lowest loss."""
+    return max(runs, key=lambda run: run.get("score", -run["loss"]))

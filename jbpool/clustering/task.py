@@ -1,6 +1,6 @@
 """Node clustering as a task of the command line."""
 
-from jbpool.clustering.config import METHODS, ClusterConfig, problems
+from jbpool.clustering.config import METHODS, ClusterConfig, num_weights, problems
 from jbpool.clustering.predict import predict
 from jbpool.clustering.report import write_report
 from jbpool.clustering.run import load_data, run
@@ -12,6 +12,7 @@ NODE_CLUSTER = Task(
     default="sbm.yaml",
     methods=METHODS,
     problems=problems,
+    num_weights=num_weights,
     load_data=load_data,
     run=run,
     write_report=write_report,

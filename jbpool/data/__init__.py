@@ -87,7 +87,7 @@ def node_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str
     except JBPoolError as error:
         yield "dataset.name", str(error)
     else:
-        yield from _wrong_options(loader, name, options)
+        yield from list(_wrong_options(loader, name, options)) or synthetic.size_problems(name, options)
 
 
 def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -97,7 +97,7 @@ def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) 
     except JBPoolError as error:
         yield "dataset.name", str(error)
     else:
-        yield from _wrong_options(loader, name, options)
+        yield from list(_wrong_options(loader, name, options)) or synthetic.size_problems(name, options)
 
 
 def _wrong_options(loader: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from urllib.parse import urlparse
 
 from jbpool.data import citation, npz, ogb_mol, tu
 from jbpool.data.sources import data_roots, find
 from jbpool.data.synthetic import SIMULATED
+from jbpool.output import end_with_reader
 
 
 def rows() -> list[tuple[str, str, str, str]]:
@@ -56,14 +58,15 @@ def _host(url: str) -> str:
     return urlparse(url).hostname or url
 
 
-def main() -> None:
+def main() -> int:
     header = ("dataset", "size", "on this machine", "comes from")
     table = [header, *rows()]
     widths = [max(len(row[column]) for row in table) for column in range(4)]
     for row in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     print("\ndata roots, in order: " + ", ".join(str(root) for root in data_roots()))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(end_with_reader(main))

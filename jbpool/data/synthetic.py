@@ -5,14 +5,15 @@ Everything is drawn from one ``numpy`` generator seeded by the caller: same seed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import dgl
 import numpy as np
 import scipy.sparse
 import torch
 
-from jbpool.checks import check_cluster_sizes, check_count, check_fraction
+from jbpool.checks import check_cluster_sizes, check_count, check_fraction, memory_problem
 from jbpool.data.citation import PUBLISHED
 from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor, undirected
 from jbpool.errors import DataError
@@ -20,6 +21,8 @@ from jbpool.errors import DataError
 # Words per paper, measured on the real sets.
 _WORDS = {"cora": 18.2, "citeseer": 31.7, "pubmed": 50.1, "dblp": 5.2}
 SIMULATED = {f"{name}-sim": name for name in PUBLISHED}
+MAX_OPTION = 10**12         # of any number that a generator is given
+MOTIF_BYTES = 11_000        # what a graph of motifs takes at its peak, measured on 20,000 graphs
 
 
 def sbm(
@@ -216,3 +219,36 @@ def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[
     group[order] = np.repeat(np.arange(6), group_sizes)
     source, target = undirected(one, other, size)
     return source, target, group
+
+
+def size_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Key and problem of options, of the right types, that no generator works with or this machine cannot hold."""
+    if name not in ("sbm", "motifs", *SIMULATED):
+        return
+    numbers = {option: value for option, value in options.items() if isinstance(value, (int, float))}
+    wrong = {option: value for option, value in numbers.items() if not 0 <= value <= MAX_OPTION}
+    for option, value in wrong.items():
+        yield f"dataset.{option}", f"dataset.{option}={value} should be at least 0 and at most {MAX_OPTION}"
+    if wrong or name in SIMULATED:
+        return
+    if name == "sbm":
+        sizes = ("num_nodes", "avg_degree", "words", "num_features", "num_clusters")
+        given = {option: numbers[option] for option in sizes if option in numbers}
+        needed = _sbm_bytes(**given)
+        key = max(given, key=lambda option: _sbm_bytes(**{option: given[option]}), default="")
+    else:
+        needed, key = MOTIF_BYTES * numbers.get("num_graphs", 0), "num_graphs"
+    problem = memory_problem(needed, f"a generated set of {key}={options.get(key)}")
+    if problem is not None:
+        yield f"dataset.{key}", f"{problem}: lower dataset.{key}"
+
+
+def _sbm_bytes(
+    num_nodes: float = 1000,
+    avg_degree: float = 10.0,
+    words: float = 12.0,
+    num_features: float = 128,
+    num_clusters: float = 4,
+) -> float:
+    """What :func:`sbm` takes at its peak, measured on 200,000 nodes."""
+    return num_nodes * (150 * avg_degree + 70 * words) + 20 * num_features + 50 * num_clusters

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from jbpool.checks import hint
+from jbpool.checks import hint, memory_problem
 from jbpool.engine.schema import build, out_of_range
-from jbpool.engine.strict import read_yaml
+from jbpool.engine.strict import read_yaml, read_yaml_lines
 from jbpool.engine.task import Task
-from jbpool.errors import ConfigError
+from jbpool.errors import ConfigError, one_line
 from jbpool.nn.pools import option_problems
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -27,7 +28,7 @@ def config_names(task: str) -> list[str]:
 def find_config(name: str, task: str) -> Path:
     """``name`` as a path, then under ``configs/<task>/``."""
     for path in (Path(name), CONFIGS / task / name, CONFIGS / task / f"{name}.yaml"):
-        if path.is_file():
+        if os.path.isfile(path):                                # unlike Path.is_file, False for impossible names
             return path
     known = config_names(task)
     near = hint(f"{Path(name).stem}.yaml", known)
@@ -47,7 +48,7 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
         ``section.key=value`` each.
     """
     path = find_config(name or task.default, task.name)
-    values = read_file(path)
+    values, lines = read_file(path)
     problems: list[str] = []
     if "task" not in values:
         problems.append(f"{path}: 'task: {task.name}' is missing")
@@ -60,24 +61,45 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
             problems.append(f"--set {change}: {error}")
 
     def where(key: str) -> str:
-        return given.get(key, str(path))
+        parts = key.split(".")
+        for end in range(len(parts), 0, -1):                    # --set may have given the whole section
+            if ".".join(parts[:end]) in given:
+                return given[".".join(parts[:end])]
+        return f"{path}, line {lines[key]}" if key in lines else str(path)
 
     config = build(task.schema, values, "", where, problems)
     if values.get("task", task.name) != task.name:
         problems.append(f"{where('task')}: task is {values['task']!r}, but this is the task {task.name!r}")
     wrong = [*out_of_range(config), *_general_problems(config), *task.problems(config)]
     problems += [f"{where(key)}: {problem}" for key, problem in wrong]
+    if not problems:                                            # numbers out of range would make it overflow
+        # float32: the weights, their gradients, Adam's two moments
+        too_large = memory_problem(4 * 4 * task.num_weights(config), "the weights of the network, while trained,")
+        if too_large is not None:
+            problems.append(f"{where('model.hidden')}: {too_large}; lower model.hidden, model.layers or model.mlp")
     if problems:
-        raise ConfigError("\n".join(problems))
+        raise ConfigError("\n".join(map(one_line, problems)))
     return config
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """The sections of a YAML file."""
-    values = read_yaml(path.read_text(encoding="utf-8-sig"), str(path)) or {}
+def read_file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """The sections of a YAML file, and the lines of its keys."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        byte = content[error.start]
+        raise ConfigError(f"{path}, line {line}: the byte 0x{byte:02x} is not UTF-8; save the file as UTF-8") from None
+    values, lines = read_yaml_lines(text, str(path))
+    if values is None:
+        return {}, {}
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: a mapping of sections is expected, not {type(values).__name__}")
-    return values
+    return values, lines
 
 
 def _apply(change: str, values: dict[str, Any], task: Task) -> None:

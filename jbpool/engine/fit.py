@@ -7,16 +7,27 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from jbpool.engine.forecast import Forecast
 from jbpool.engine.processes import mean_gradients
+from jbpool.engine.state import usable
 from jbpool.engine.task import TrainConfig
 from jbpool.errors import TrainingError
 
 CHECKPOINT_SECONDS = 0.5        # at least so long between two checkpoints
+
+# What a checkpoint holds of any training, for load_state; a task adds what its problem keeps.
+TRAINING = {
+    "model": dict[str, Tensor],
+    "optimiser": dict,
+    "rng": Tensor,
+    "progress": {"epoch": int, "steps": int, "best_epoch": int, "seconds": float, "history": [dict]},
+}
 
 
 class Problem(ABC):
@@ -76,27 +87,34 @@ def fit(
     report: Callable[[Progress, dict[str, Any]], None] = lambda progress, row: None,
     checkpoint: Callable[[dict[str, Any]], None] | None = None,
     resume: dict[str, Any] | None = None,
+    resume_path: Path = Path("checkpoint.pt"),
+    forecast: Forecast | None = None,
 ) -> Progress:
     """Minimise the loss of a problem.
 
     Parameters
     ----------
     report : called every ``eval_every`` epochs with the progress and the new row of the history.
-    checkpoint : called at some of these moments with the state to keep; ``resume`` is such a state.
+    checkpoint : called at some of these moments with the state to keep; ``resume`` is such a state, read from
+        ``resume_path``.
+    forecast : says how long the whole run will take.
     """
     model = problem.model
     optimiser = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=weight_decay, fused=True)
     progress = Progress()
     if resume is not None:
-        model.load_state_dict(resume["model"])
-        optimiser.load_state_dict(resume["optimiser"])
-        torch.set_rng_state(resume["rng"])
-        torch.cuda.set_rng_state_all(resume.get("cuda_rng", [])[: torch.cuda.device_count()])
-        problem.load_state(resume["problem"])
-        progress = Progress(**resume["progress"])
+        with usable(resume_path):
+            model.load_state_dict(resume["model"])
+            optimiser.load_state_dict(resume["optimiser"])
+            torch.set_rng_state(resume["rng"])
+            torch.cuda.set_rng_state_all(resume.get("cuda_rng", [])[: torch.cuda.device_count()])
+            problem.load_state(resume["problem"])
+            progress = Progress(**resume["progress"])
 
     kept_at = time.monotonic()
     model.train()
+    if forecast is not None:
+        forecast.begin(progress.epoch)
     while progress.epoch < config.epochs:
         began = time.perf_counter()
         for batch in problem.batches(progress.epoch):
@@ -133,6 +151,8 @@ def fit(
                     }
                 )
                 kept_at = time.monotonic()
+        if forecast is not None:
+            forecast.after(progress.epoch, config.epochs, stops_early=config.patience is not None)
         if progress.epoch - progress.best_epoch >= patience:
             break
     return progress

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import json
 import math
 import platform
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,13 @@ import yaml
 from torch import Tensor
 
 from jbpool.atomic import atomic_file, write_text
+from jbpool.engine.state import load_state, save_state
 from jbpool.errors import RunFolderError
 
 PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
+
+# What finished.pt holds of any task, for load_state
+KEPT = {"runs": [{"seed": int}], "history": [dict], "notes": [str], "compared": dict[str, list[dict]]}
 
 
 def versions() -> dict[str, str]:
@@ -65,6 +68,7 @@ class RunFolder:
     history: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     compared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)     # other methods -> their runs
+    details: dict[str, Any] = field(default_factory=dict)       # what was decided for all runs
 
     @property
     def result(self) -> dict[str, Any]:
@@ -81,43 +85,42 @@ class RunFolder:
                 for method, runs in self.compared.items()
             },
             "notes": self.notes,
+            **self.details,
             "versions": versions(),
             "config": self.config,
         }
 
     def start(self) -> None:
+        """Write config.yaml and, of a run that is continued, the readable files anew."""
         write_text(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
+        if self.runs or self.compared:
+            self.save()
 
     # ------------------------------------------------------------ what a killed run goes on from
 
-    def finished(self) -> dict[str, Any]:
-        """What :meth:`keep` was given last; runs, history and notes are taken over. Empty if there is nothing."""
-        state = self._state("finished.pt")
+    def finished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
+        """What :meth:`keep` was given last; runs, history and notes are taken over. Empty if there is nothing.
+
+        ``expected``: the keys and types of what the task itself has kept, as for ``load_state``.
+        """
+        state = self._state("finished.pt", {**KEPT, **expected})
         if state:
             self.runs, self.history, self.notes = state["runs"], state["history"], state["notes"]
             self.compared = state["compared"]
         return state
 
-    def unfinished(self) -> dict[str, Any]:
-        """What :meth:`checkpoint` was given last. Empty if there is nothing."""
-        return self._state("checkpoint.pt")
+    def unfinished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
+        """What :meth:`checkpoint` was given last. Empty if there is nothing. ``expected``: as for ``load_state``."""
+        return self._state("checkpoint.pt", expected)
 
-    def _state(self, name: str) -> dict[str, Any]:
+    def _state(self, name: str, expected: Mapping[str, Any]) -> dict[str, Any]:
         """The state, if it is of the same configuration; more seeds may be asked for than before."""
         if not (self.path / name).is_file():
             return {}
-        state = load_state(self.path / name)
-        before, now = copy.deepcopy(state["config"]), copy.deepcopy(self.config)
-        for config in (before, now):
-            del config["train"]["seeds"]
-        if before != now:
-            other = [
-                f"{section}.{key}"
-                for section in sorted(before.keys() & now.keys())
-                if isinstance(before[section], dict)
-                for key in sorted(before[section].keys() | now[section].keys())
-                if before[section].get(key) != now[section].get(key)
-            ]
+        state = load_state(self.path / name, {"config": dict, "fingerprint": str, **expected})
+        before, now = _settings(state["config"]), _settings(self.config)
+        other = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        if other:
             raise RunFolderError(
                 f"{self.path} was run with another configuration ({', '.join(other)}): resume with its config.yaml."
             )
@@ -160,19 +163,6 @@ class RunFolder:
             )
 
 
-def save_state(path: Path, state: dict[str, Any]) -> None:
-    """Tensors and plain values, in a form that loads without running code."""
-    with atomic_file(path) as file:
-        torch.save(state, file)
-
-
-def load_state(path: Path) -> dict[str, Any]:
-    try:
-        return torch.load(path, weights_only=True, map_location="cpu")
-    except (RuntimeError, EOFError, OSError, UnpicklingError) as error:
-        raise RunFolderError(f"{path} cannot be read ({str(error).splitlines()[0]}): choose another --out.") from None
-
-
 def write_assign_csv(path: Path, ids: np.ndarray, cluster: Tensor, confidence: Tensor) -> None:
     """A line per node: the user's id, cluster, confidence."""
     table = io.StringIO()
@@ -181,6 +171,18 @@ def write_assign_csv(path: Path, ids: np.ndarray, cluster: Tensor, confidence: T
     shares = (f"{share:.6f}" for share in confidence.tolist())
     writer.writerows(zip(ids.tolist(), cluster.tolist(), shares, strict=True))
     write_text(path, table.getvalue())
+
+
+def _settings(config: dict[str, Any]) -> dict[str, Any]:
+    """``section.key`` -> value of all settings but the seeds."""
+    flat: dict[str, Any] = {}
+    for section, values in config.items():
+        if isinstance(values, dict):
+            flat |= {f"{section}.{key}": value for key, value in values.items()}
+        else:
+            flat[section] = values
+    flat.pop("train.seeds", None)
+    return flat
 
 
 def _without_nan(value: Any) -> Any:
@@ -194,5 +196,13 @@ def _without_nan(value: Any) -> Any:
 
 def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
     """``result.json`` and the rows of ``history.csv``."""
-    with open(folder / "history.csv", newline="") as file:
-        return json.loads((folder / "result.json").read_text()), list(csv.DictReader(file))
+    path = folder / "result.json"
+    try:
+        result = json.loads(path.read_text())
+        if not isinstance(result, dict) or not isinstance(result.get("runs"), list):
+            raise ValueError("it holds no runs")
+        path = folder / "history.csv"
+        with open(path, newline="") as file:
+            return result, list(csv.DictReader(file))
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
+        raise RunFolderError(f"{path} cannot be read ({error}): --resume writes it anew.") from None

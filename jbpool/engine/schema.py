@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from jbpool.checks import convert, hint, readable
 
 REST = "options"        # a field of this name takes the keys that its section does not declare
 MAX_WIDTH = 2**16       # of a layer
-MAX_SEED = 2**63 - 1    # what torch and numpy accept
+MAX_SEED = 2**32 - 1    # scikit-learn accepts no larger one
+MAX_EPOCHS = 10**9
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Range:
 
     def __contains__(self, value: float) -> bool:
         return (
-            (self.low is None or value >= self.low)
+            -math.inf < value < math.inf
+            and (self.low is None or value >= self.low)
             and (self.high is None or value <= self.high)
             and (self.above is None or value > self.above)
             and (self.below is None or value < self.below)
@@ -34,7 +37,9 @@ class Range:
 
     def __str__(self) -> str:
         bounds = (("at least", self.low), ("above", self.above), ("at most", self.high), ("below", self.below))
-        return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+        # Whole numbers in full: 4294967295, not 4.29497e+09.
+        shown = ((word, f"{bound:g}" if isinstance(bound, float) else bound) for word, bound in bounds)
+        return " and ".join(f"{word} {bound}" for word, bound in shown if bound is not None)
 
 
 def number(default: Any, low: float | None = None, high: float | None = None, **exclusive: float) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jbpool.engine.run_folder import RunFolder
-from jbpool.engine.schema import MAX_SEED, number
+from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, number
 
 
 @dataclass
@@ -24,11 +24,11 @@ class DatasetConfig:
 class TrainConfig:
     """What every training loop needs."""
 
-    epochs: int = number(2000, 1, 10**9)
+    epochs: int = number(2000, 1, MAX_EPOCHS)
     lr: float = number(1e-4, above=0, high=1e3)
     seeds: list[int] = number([0], 0, MAX_SEED)
-    eval_every: int = number(50, 1)                 # epochs between evaluations
-    patience: int | None = number(None, 1)          # stop after this many epochs without improvement
+    eval_every: int = number(50, 1, MAX_EPOCHS)                 # epochs between evaluations
+    patience: int | None = number(None, 1, MAX_EPOCHS)          # stop after this many epochs without improvement
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Task:
     default: str                                    # the configuration that runs without --cfg
     methods: tuple[str, ...]                        # for --list
     problems: Callable[[Any], Iterator[tuple[str, str]]]    # key and problem of settings that do not fit
+    num_weights: Callable[[Any], int]               # of the layers whose size does not depend on the data
     load_data: Callable[[Any], Any]                 # configuration -> data
     run: Callable[..., RunFolder]                   # (configuration, data, folder, device, resume=False, ...)
     write_report: Callable[[Path, Any], Path]       # (folder, data) -> path of the page

@@ -1,0 +1,54 @@
+"""Sections of the report about what ``auto`` tried, and why it chose what it chose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jbpool.report import charts
+from jbpool.report.page import number, section, table
+
+
+def search_sections(result: dict[str, Any], run: dict[str, Any]) -> list[str]:
+    """The sections for the run shown; none for other methods."""
+    sections = []
+    if "num_clusters" in result:
+        sections.append(_curve(result["num_clusters"]))
+    if "settings" in run:
+        sections.append(_settings(run))
+    return sections
+
+
+def _curve(choice: dict[str, Any]) -> str:
+    savings = {int(k): value for k, value in choice["savings"].items()}
+    ranked = sorted(savings, key=lambda k: -savings[k])
+    drawing = charts.lines({"saving": (list(savings), list(savings.values()))}, "clusters", "saving by clusters")
+    note = f"{ranked[0]} clusters describe the edges in the fewest bits; next: {', '.join(map(str, ranked[1:4]))}."
+    if savings[ranked[0]] <= 0:
+        note += " No number saves anything against a single cluster: the graph may have no clusters."
+    return section("Number of clusters", drawing, f"Nats per edge saved against one cluster. {note}")
+
+
+def _settings(run: dict[str, Any]) -> str:
+    """Every setting with its evidence, best first, and what its partitions scored."""
+    rows = []
+    for setting in sorted(run["settings"], key=lambda setting: -(setting["evidence"] or 0)):
+        name = (setting["weighting"], setting["steps"], setting["temperature"])
+        trials = [t for t in run["trials"] if (t["weighting"], t["steps"], t["temperature"]) == name]
+        best = max(trials, key=lambda trial: trial["score"], default=None)
+        rows.append(
+            [
+                setting["weighting"], str(setting["steps"]), f"{setting['temperature']:g}",
+                "-" if setting["evidence"] is None else f"{setting['evidence']:.4f}",
+                number(best["modularity"] if best else None),
+                number(best["feature_modularity"] if best else None),
+                f"{sum(trial['kept'] for trial in trials)} of {len(trials)}" if trials else "-",
+            ]
+        )  # fmt: skip
+    head = ("view", "smoothing steps", "temperature", "held-out evidence", "modularity", "of features", "kept")
+    kept = sum(trial["kept"] for trial in run["trials"])
+    note = (
+        "Evidence: modularity of held-out edges times modularity of held-out features, for clusters that have seen "
+        f"neither. The best third of the settings clustered all the data; the result is the consensus of the {kept} "
+        "partitions that explain edges and features best. No label was used."
+    )
+    return section("What was tried", table(head, rows), note, wide=True)

@@ -1,0 +1,84 @@
+"""State files (``*.pt``): tensors and plain values, loaded without running code and checked before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from jbpool.atomic import atomic_file
+from jbpool.checks import convert
+from jbpool.errors import JBPoolError, RunFolderError
+
+
+def save_state(path: Path, state: dict[str, Any]) -> None:
+    """Tensors and plain values, in a form that loads without running code."""
+    with atomic_file(path) as file:
+        torch.save(state, file)
+
+
+def load_state(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
+    """What :func:`save_state` wrote.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    expected : mapping
+        What it has to hold: key -> type, ``[entry]`` for a list, another mapping, or a tuple of alternatives.
+    """
+    try:
+        state = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:              # a damaged file can fail in any way
+        raise _damaged(path, str(error)) from None
+    problem = _mismatch(state, expected, "")
+    if problem is not None:
+        raise _damaged(path, problem)
+    return state
+
+
+@contextmanager
+def usable(path: Path) -> Iterator[None]:
+    """Turn the errors of using the content of a state file into one that names the file."""
+    try:
+        yield
+    except JBPoolError:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise _damaged(path, str(error) or type(error).__name__) from error
+
+
+def _damaged(path: Path, reason: str) -> RunFolderError:
+    reason = (reason.splitlines() or ["no reason given"])[0][:200]
+    cure = "run again with another --out"
+    if path.name == "checkpoint.pt":
+        cure = "delete it, and --resume repeats only what was being trained"
+    return RunFolderError(f"{path} is damaged or not a file of this run ({reason}): {cure}.")
+
+
+def _mismatch(value: Any, expected: Any, name: str) -> str | None:
+    """In which way a value is not what is expected; ``None`` if it is."""
+    if isinstance(expected, tuple):
+        found = [_mismatch(value, option, name) for option in expected]
+        return None if None in found else found[-1]
+    if isinstance(expected, Mapping):
+        if not isinstance(value, dict):
+            return f"{name or 'the content'} should be a mapping"
+        for key, inner in expected.items():
+            place = f"{name}.{key}" if name else key
+            problem = _mismatch(value[key], inner, place) if key in value else f"{place!r} is missing"
+            if problem is not None:
+                return problem
+        return None
+    if isinstance(expected, list):
+        if not isinstance(value, list):
+            return f"{name} should be a list"
+        return next((problem for item in value if (problem := _mismatch(item, expected[0], name))), None)
+    try:
+        convert(value, expected)
+    except TypeError:
+        return f"{name} should be of type {getattr(expected, '__name__', expected)}"
+    return None

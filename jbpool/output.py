@@ -1,0 +1,41 @@
+"""Output of the commands that nobody reads to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+
+def end_with_reader(main: Callable[[], int]) -> int:
+    """Call ``main``; when the reader of its output has gone (``| head -1``), end quietly, as commands do on SIGPIPE.
+
+    Parameters
+    ----------
+    main : callable
+        Returns the exit code.
+    """
+    try:
+        try:
+            return main()
+        finally:
+            sys.stdout.flush()                  # what is left in the buffer would fail when Python exits
+    except BrokenPipeError:
+        _discard_output()
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        _discard_output()
+        print(f"the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _discard_output() -> None:
+    """Let what is still in the buffers go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -1,0 +1,128 @@
+"""Clusters without labels: what is found, what is told about it, and how it carries over to other graphs."""
+
+import networkx
+import numpy as np
+import pytest
+import torch
+
+from jbpool.clustering.auto import EDGE_TEMPERATURES, SHARE, STEPS, TEMPERATURES, find_clusters
+from jbpool.clustering.choose_k import choose_num_clusters
+from jbpool.clustering.consensus import Consensus
+from jbpool.clustering.scores import label_scores
+from jbpool.data import load_nodes
+from jbpool.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load_nodes("sbm", num_nodes=400, num_clusters=4, seed=0)
+
+
+@pytest.fixture(scope="module")
+def found(data):
+    calls = []
+    result = find_clusters(data.graph, data.feat, 4, seed=0, starts=3, watch=lambda *call: calls.append(call))
+    assert calls[-1][0] == calls[-1][1] == len(calls)
+    return result
+
+
+def test_it_finds_planted_clusters_and_says_how(data, found):
+    assert label_scores(found.cluster, data.label)["nmi"] > 0.9
+    assert len(found.settings) == 2 * len(STEPS) * len(TEMPERATURES) + len(EDGE_TEMPERATURES)
+    chosen = [setting for setting in found.settings if setting["chosen"]]
+    assert len(chosen) == len(found.settings) // SHARE
+    worst = min(setting["evidence"] for setting in chosen)
+    assert all(setting["evidence"] <= worst for setting in found.settings if not setting["chosen"])
+    assert len(found.trials) == 3 * len(chosen)
+    kept = [trial for trial in found.trials if trial["kept"]]
+    assert len(kept) == len(found.trials) // SHARE
+    assert min(trial["score"] for trial in kept) >= max(t["score"] for t in found.trials if not t["kept"])
+    assert found.confidence.shape == (400,)
+    assert bool(((found.confidence > 0) & (found.confidence <= 1 + 1e-6)).all())
+    assert -1 <= found.loss < 0
+
+
+def test_confident_nodes_are_right_more_often(data):
+    hard = load_nodes("sbm", num_nodes=400, num_clusters=4, mixing=0.5, feature_noise=0.7, seed=3)
+    result = find_clusters(hard.graph, hard.feat, 4, seed=0, starts=3)
+    table = torch.zeros(4, 4).index_put_((result.cluster, hard.label), torch.ones(400), accumulate=True)
+    right = table.argmax(1)[result.cluster] == hard.label
+    order = result.confidence.argsort()
+    assert right[order[200:]].float().mean() > right[order[:200]].float().mean()
+
+
+def test_the_same_seed_gives_the_same_clusters(data, found):
+    again = find_clusters(data.graph, data.feat, 4, seed=0, starts=3)
+    assert torch.equal(again.cluster, found.cluster)
+    assert again.trials == found.trials
+
+
+def test_the_model_repeats_itself_and_applies_to_another_graph(data, found):
+    cluster, confidence = found.model(data.graph, data.feat)
+    assert (cluster == found.cluster).float().mean() > 0.99
+    torch.testing.assert_close(confidence, found.confidence, atol=0.05, rtol=0)
+    # Node i of the other graph has the words of node i here: the two differ in their edges.
+    permuted = torch.randperm(400, generator=torch.Generator().manual_seed(0))
+    other = load_nodes("sbm", num_nodes=400, num_clusters=4, seed=0)
+    half = permuted[:250].sort()[0]
+    part = other.graph.subgraph(half)
+    there, _ = found.model(part, other.feat.to_dense()[half])
+    assert label_scores(there, data.label[half])["nmi"] > 0.8
+
+
+def test_the_model_survives_its_state(data, found):
+    views = {member: found.model.views[f"{member[0]}-{member[1]}"] for member in found.model.members}
+    fresh = Consensus(4, found.model.members, views)
+    fresh.load_state_dict(found.model.state_dict())
+    assert torch.equal(fresh(data.graph, data.feat)[0], found.model(data.graph, data.feat)[0])
+
+
+def test_noisy_features_do_not_spoil_clear_edges_nor_the_reverse():
+    """Held-out evidence recognises a view that only repeats noise."""
+    for noise in ({"feature_noise": 0.95}, {"mixing": 0.9}):
+        data = load_nodes("sbm", num_nodes=600, num_clusters=3, words=20.0, avg_degree=14.0, seed=2, **noise)
+        result = find_clusters(data.graph, data.feat, 3, seed=0, starts=3)
+        assert label_scores(result.cluster, data.label)["nmi"] > 0.6, noise
+
+
+def test_dense_signed_features(data):
+    feat = torch.randn(400, 16, generator=torch.Generator().manual_seed(0)) + 1.5 * torch.eye(4, 16)[data.label]
+    result = find_clusters(data.graph, feat, 4, seed=0, starts=2)
+    assert {setting["weighting"] for setting in result.settings} == {"none", "edges"}
+    assert label_scores(result.cluster, data.label)["nmi"] > 0.9
+
+
+def test_a_graph_without_features(data):
+    result = find_clusters(data.graph, None, 4, seed=0)
+    assert label_scores(result.cluster, data.label)["nmi"] > 0.8
+    assert result.model is None
+    with pytest.raises(DataError, match="neither features nor enough edges"):
+        find_clusters(load_nodes("sbm", num_nodes=50, avg_degree=0.0).graph, None, 4)
+
+
+def test_les_miserables_and_unequal_blocks():
+    import dgl
+
+    from jbpool.clustering.evidence import Evidence
+
+    graph = networkx.les_miserables_graph()
+    drawn = dgl.from_networkx(networkx.convert_node_labels_to_integers(graph).to_directed(), edge_attrs=["weight"])
+    weight = drawn.edata["weight"].float()
+    for seed in range(3):
+        found = find_clusters(drawn, None, 6, weight, seed)
+        assert Evidence(drawn, None, weight).modularity(found.cluster) >= 0.55
+    sizes = [100, 200, 300, 400]
+    rates = np.full((4, 4), 0.002) + 0.018 * np.eye(4)
+    blocks = dgl.from_networkx(networkx.stochastic_block_model(sizes, rates, seed=0).to_directed())
+    block = torch.arange(4).repeat_interleave(torch.tensor(sizes))
+    assert label_scores(find_clusters(blocks, None, 4).cluster, block)["acc"] > 0.88
+
+
+@pytest.mark.parametrize("with_features", [True, False])
+@pytest.mark.parametrize("planted", [3, 6])
+def test_the_number_of_clusters_is_found(planted, with_features):
+    data = load_nodes("sbm", num_nodes=900, num_clusters=planted, seed=planted)
+    choice = choose_num_clusters(data.graph, data.feat if with_features else None, range(2, 10))
+    assert choice.num_clusters == planted
+    assert choice.ranked[0] == planted
+    assert set(choice.savings) == set(range(2, 10))

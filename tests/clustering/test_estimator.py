@@ -1,0 +1,203 @@
+"""JBClustering as scikit-learn users know estimators, and every form of input."""
+
+import dgl
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import jbpool
+from jbpool import JBClustering
+from jbpool.clustering.auto import find_clusters
+from jbpool.clustering.inputs import as_node_data
+from jbpool.clustering.scores import label_scores
+from jbpool.data import load_nodes
+from jbpool.errors import DataError, JBPoolError
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load_nodes("sbm", num_nodes=300, num_clusters=3, seed=0)
+
+
+@pytest.fixture(scope="module")
+def matrices(data):
+    source, target = (end.numpy() for end in data.graph.edges())
+    adjacency = scipy.sparse.csr_matrix((np.ones(len(source)), (source, target)), shape=(300, 300))
+    return adjacency, scipy.sparse.csr_matrix(data.feat.to_dense().numpy())
+
+
+def test_it_clusters_as_the_task_does(data, matrices):
+    model = JBClustering(3, random_state=5, n_init=2)
+    labels = model.fit_predict(*matrices)
+    assert np.array_equal(labels, find_clusters(data.graph, data.feat, 3, seed=5, starts=2).cluster.numpy())
+    assert label_scores(torch.from_numpy(labels), data.label)["nmi"] > 0.9
+    assert model.labels_ is labels
+    assert model.confidence_.shape == (300,)
+    assert -1 <= model.loss_ < 0
+    assert model.n_clusters_ == 3
+    assert model.node_ids_.tolist() == list(range(300))
+
+
+def test_it_behaves_as_an_estimator(matrices):
+    model = JBClustering(4, n_init=2, random_state=1)
+    assert clone(model).get_params() == model.get_params()
+    assert model.set_params(n_clusters=3).n_clusters == 3
+    assert repr(model) == "JBClustering(n_clusters=3, n_init=2, random_state=1)"
+    with pytest.raises(NotFittedError):
+        model.predict(*matrices)
+    one, two = (clone(model).set_params(random_state=np.random.RandomState(3)).fit(*matrices) for _ in range(2))
+    assert np.array_equal(one.labels_, two.labels_)
+    state = torch.get_rng_state()
+    JBClustering(3, n_init=1).fit(*matrices)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_predict_assigns_another_graph(data, matrices):
+    model = JBClustering(3, random_state=0, n_init=2).fit(*matrices)
+    half = np.arange(0, 300, 2)
+    there = model.predict(matrices[0][half][:, half], matrices[1][half])
+    assert label_scores(torch.from_numpy(there), data.label[::2])["nmi"] > 0.8
+    with pytest.raises(DataError, match="5 features, but the model was fitted on 128"):
+        model.predict(matrices[0], np.ones((300, 5)))
+    with pytest.raises(DataError, match="no features, but the model was fitted on 128"):
+        model.predict(matrices[0])
+    bare = JBClustering(3, random_state=0, n_init=2).fit(matrices[0])
+    with pytest.raises(DataError, match="applies to it alone"):
+        bare.predict(*matrices)
+
+
+def test_a_range_of_numbers_of_clusters(matrices):
+    model = JBClustering((2, 6), random_state=0, n_init=2).fit(*matrices)
+    assert model.n_clusters_ == 3
+    assert set(model.savings_) == {2, 3, 4, 5, 6}
+
+
+def test_the_karate_club_in_four_lines():
+    graph = networkx.karate_club_graph()
+    labels = JBClustering(2, random_state=0).fit_predict(graph)
+    club = np.array([graph.nodes[node]["club"] == "Officer" for node in graph])
+    assert max((labels == club).sum(), (labels != club).sum()) >= 33
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def edges_of(data):
+    return set(zip(*(end.tolist() for end in data.graph.edges()), strict=True))
+
+
+def forms():
+    """The path 0 - 1 - 2 and the edge 3 - 4 in every form, with weight 2 on the edge 0 - 1."""
+    matrix = np.zeros((5, 5))
+    matrix[[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]] = [2, 2, 1, 1, 1, 1]
+    pairs = [(0, 1, 2.0), (1, 2, 1.0), (3, 4, 1.0)]
+    drawn = networkx.Graph()
+    drawn.add_nodes_from(range(5))
+    drawn.add_weighted_edges_from(pairs)
+    graph = dgl.graph(([0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]))
+    graph.edata["weight"] = torch.tensor([2.0, 2, 1, 1, 1, 1])
+    yield "numpy", matrix
+    yield "lists", matrix.tolist()
+    yield "torch", torch.from_numpy(matrix)
+    yield "csr", scipy.sparse.csr_matrix(matrix)
+    yield "coo array", scipy.sparse.coo_array(matrix)
+    yield "networkx", drawn
+    yield "dgl", graph
+    yield "frame", pd.DataFrame(pairs, columns=["a", "b", "w"])
+    yield "edge array", np.array([*pairs, (4, 3, 0.0)])         # an array of shape (3, 3) would be a matrix
+
+
+@pytest.mark.parametrize(("name", "graph"), list(forms()), ids=[name for name, _ in forms()])
+def test_every_form_is_the_same_graph(name, graph):
+    data = as_node_data(graph)
+    assert edges_of(data) == {(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)}
+    source, target = data.graph.edges()
+    weights = dict(zip(zip(source.tolist(), target.tolist(), strict=True), data.edge_weight.tolist(), strict=True))
+    assert (weights[0, 1], weights[1, 0], weights[1, 2]) == (2, 2, 1)
+    assert data.feat is None
+
+
+def test_ids_of_networkx_and_edge_lists():
+    drawn = networkx.Graph([("b", "a"), ("a", ("x", 1))])
+    assert list(as_node_data(drawn).ids) == ["b", "a", ("x", 1)]
+    data = as_node_data(pd.DataFrame({"from": ["b", "a"], "to": ["a", "c"]}))
+    assert list(data.ids) == ["a", "b", "c"]
+    assert edges_of(data) == {(0, 1), (1, 0), (0, 2), (2, 0)}
+    frame = pd.DataFrame({"x": [1.0, 2, 3, 4]}, index=["c", "b", "a", "alone"])
+    data = as_node_data(pd.DataFrame({"from": ["b", "a"], "to": ["a", "c"]}), frame)
+    assert list(data.ids) == ["c", "b", "a", "alone"]
+    assert data.feat.flatten().tolist() == [1, 2, 3, 4]
+    assert edges_of(data) == {(1, 2), (2, 1), (2, 0), (0, 2)}
+
+
+def test_features_of_a_dgl_graph_and_their_override():
+    graph = dgl.graph(([0, 1], [1, 0]), num_nodes=3)
+    graph.ndata["feat"] = torch.tensor([[1], [2], [3]])
+    assert as_node_data(graph).feat.tolist() == [[1], [2], [3]]
+    assert as_node_data(graph, np.zeros((3, 2))).feat.shape == (3, 2)
+    wide = as_node_data(graph, scipy.sparse.csr_matrix(np.eye(3)))
+    assert wide.feat.layout == torch.sparse_csr
+
+
+ASYMMETRIC = np.array([[0, 1.0, 0], [0, 0, 1], [0, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "features", "words"),
+    [
+        (ASYMMETRIC, None, r"not symmetric: entry \(0, 1\) is 1 and \(1, 0\) is 0.*np.maximum\(adjacency, adj"),
+        (scipy.sparse.csr_matrix(ASYMMETRIC), None, "not symmetric"),
+        (-np.ones((3, 3)), None, "holds -1: weights must not be negative"),
+        (np.full((3, 3), np.nan), None, "NaN or infinity"),
+        (np.ones((3, 5)), None, "adjacency has shape \\(3, 5\\): give a symmetric"),
+        (np.ones(3), None, "of shape \\(3,\\): give"),
+        ([[1, 2], [3]], None, "rows of different lengths"),
+        (np.array([["a", "b"], ["c", "d"]]), None, "give a symmetric"),
+        ("edges.csv", None, "give a symmetric"),
+        (np.ones((1, 1)), None, "1 nodes: there is nothing to cluster"),
+        (np.ones((3, 3)), np.ones((2, 4)), "shape \\(2, 4\\): give 3 rows of numbers"),
+        (np.ones((3, 3)), np.ones(3), "give 3 rows of numbers"),
+        (np.ones((3, 3)), np.full((3, 2), np.inf), "features hold NaN or infinity"),
+        (np.ones((3, 3)), np.array([["a"]] * 3), "give 3 rows of numbers"),
+        (np.array([[0, 1], [1, 7], [2, 0]]), np.ones((3, 2)), "node ids 0 to 7: expected whole numbers from 0 to 2"),
+        (np.array([[0, 1], [-1, 2], [1, 2]]), None, "node ids -1 to 2"),
+        (np.array([[0, 1, -2], [1, 2, 1]]), None, "third column of the edge list holds -2"),
+        (pd.DataFrame({"a": ["x"], "b": ["y"]}), np.ones((2, 2)), "a DataFrame whose index holds the node ids"),
+        (pd.DataFrame({"a": ["x"], "b": [None]}), None, "missing node ids"),
+        (pd.DataFrame({"a": ["x"], "b": ["y"], "w": ["heavy"]}), None, "must hold numbers, the weights"),
+        (pd.DataFrame({"a": ["x"], "b": ["y"]}), pd.DataFrame({"f": [1.0]}, index=["x"]), "no row for node 'y'"),
+        (networkx.Graph([(0, 1, {"weight": 1}), (1, 2)]), None, "set it for all or none"),
+        (networkx.Graph([(0, 1, {"weight": -1})]), None, "must not be negative"),
+    ],
+)
+def test_bad_input_is_refused_with_the_cure(adjacency, features, words):
+    with pytest.raises(DataError, match=words):
+        JBClustering(2).fit(adjacency, features)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"n_clusters": 0}, "n_clusters=0"),
+        ({"n_clusters": 2.5}, "n_clusters=2.5"),
+        ({"n_clusters": (2, 3, 4)}, r"give a number, or a range as \(2, 12\)"),
+        ({"n_clusters": (5, 2)}, "the range is empty"),
+        ({"n_clusters": 9}, "only 5 nodes"),
+        ({"n_clusters": 2, "n_init": 0}, "n_init=0"),
+        ({"n_clusters": 2, "random_state": -1}, "random_state=-1"),
+        ({"n_clusters": 2, "random_state": "x"}, "random_state='x'"),
+    ],
+)
+def test_bad_options_are_refused(options, words):
+    with pytest.raises(JBPoolError, match=words):
+        JBClustering(**options).fit(networkx.path_graph(5))
+
+
+def test_the_name_is_public():
+    assert jbpool.JBClustering is JBClustering
+    assert "JBClustering" in jbpool.__all__

@@ -1,0 +1,89 @@
+"""Numbers that cannot be used are refused when a configuration is read."""
+
+import pytest
+
+from jbpool import checks
+from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.engine.config import load_config
+from jbpool.engine.schema import Range
+from jbpool.errors import ConfigError
+
+HUGE = "9" * 30
+GB = 10**9
+
+
+@pytest.mark.parametrize("value", [HUGE, "-1", ".inf", ".nan", "9" * 400])
+@pytest.mark.parametrize(
+    ("task", "key"),
+    [
+        *((NODE_CLUSTER, key) for key in (
+            "train.epochs", "train.seeds", "train.lr", "train.eval_every", "train.patience", "train.restarts",
+            "model.hidden", "model.layers", "model.mlp", "method.num_clusters", "dataset.num_nodes", "dataset.seed",
+            "dataset.num_clusters", "dataset.num_features", "dataset.avg_degree", "dataset.words",
+        )),
+        *((GRAPH_CLASSIFY, key) for key in (
+            "train.batch_size", "train.folds", "train.weight_decay", "model.levels", "model.num_clusters",
+            "model.aux_weight", "dataset.num_graphs", "dataset.noise",
+        )),
+    ],
+)  # fmt: skip
+def test_no_number_is_without_bounds(task, key, value):
+    with pytest.raises(ConfigError) as caught:
+        load_config(task, None, [f"{key}={value}"])
+    assert all(line.startswith(f"--set {key}=") for line in str(caught.value).splitlines())
+
+
+def test_weights_of_an_objective_are_finite():
+    with pytest.raises(ConfigError, match="finite"):
+        load_config(NODE_CLUSTER, None, ["method.objective={cut: .inf}"])
+
+
+def test_bounds_are_written_in_full():
+    assert str(Range(0, 2**32 - 1)) == "at least 0 and at most 4294967295"
+    assert str(Range(above=0, high=1e3)) == "above 0 and at most 1000"
+
+
+@pytest.mark.parametrize("seed", [0, 2**32 - 1])
+def test_every_seed_in_range_can_be_used(seed, tmp_path):
+    import torch
+
+    changes = [f"train.seeds=[{seed}]", "train.epochs=1", "dataset.num_nodes=300", "method.name=netmf"]
+    config = load_config(NODE_CLUSTER, None, changes)
+    NODE_CLUSTER.run(config, NODE_CLUSTER.load_data(config), tmp_path / "n", torch.device("cpu"))
+    changes = [f"train.seeds=[{seed}]", "train.epochs=1", "dataset.num_graphs=30", "model.compare=[]"]
+    config = load_config(GRAPH_CLASSIFY, None, changes)
+    GRAPH_CLASSIFY.run(config, GRAPH_CLASSIFY.load_data(config), tmp_path / "g", torch.device("cpu"), folds=[0])
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "estimate"),
+    [
+        # 16 bytes for each weight: 9 x 20,000^2, and 3 x 2 x 20,000^2
+        (NODE_CLUSTER, ["model.backbone=delta", "model.layers=10", "model.hidden=20000", "model.mlp=[]"], 58),
+        (NODE_CLUSTER, ["model.mlp=[60000, 60000]"], 58),
+        (GRAPH_CLASSIFY, ["model.hidden=20000", "model.levels=2"], 38),
+    ],
+)
+def test_networks_larger_than_the_memory_are_refused(task, changes, estimate, monkeypatch):
+    monkeypatch.setattr(checks, "physical_memory", lambda: 16 * GB)
+    with pytest.raises(ConfigError, match=f"would take about {estimate} GB; this machine has 16 GB"):
+        load_config(task, None, changes)
+    monkeypatch.setattr(checks, "physical_memory", lambda: 64 * GB)
+    load_config(task, None, changes)
+    monkeypatch.setattr(checks, "physical_memory", lambda: None)
+    load_config(task, None, changes)
+
+
+@pytest.mark.parametrize(
+    ("task", "change"),
+    [
+        (NODE_CLUSTER, "dataset.num_nodes=100000000"),
+        (NODE_CLUSTER, "dataset.num_features=10000000000"),
+        (GRAPH_CLASSIFY, "dataset.num_graphs=10000000"),
+    ],
+)
+def test_generated_sets_larger_than_the_memory_are_refused(task, change, monkeypatch):
+    monkeypatch.setattr(checks, "physical_memory", lambda: 16 * GB)
+    with pytest.raises(ConfigError, match=rf"--set {change}: a generated set of .* GB; this machine has 16 GB"):
+        load_config(task, None, [change])

@@ -1,0 +1,170 @@
+"""YAML that is broken, odd or hostile: always a ConfigError of one line with the place, never a traceback."""
+
+import random
+import re
+
+import pytest
+
+from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.engine.config import CONFIGS, load_config
+from jbpool.engine.strict import read_yaml
+from jbpool.errors import ConfigError
+
+TASKS = {task.name: task for task in (NODE_CLUSTER, GRAPH_CLASSIFY)}
+FILES = sorted(CONFIGS.glob("*/*.yaml"))
+
+
+def message(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_yaml(text, "a.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("!!int x", "'x' is not a whole number"),
+        ("!!float x", "'x' is not a number"),
+        ("!!bool maybe", "'maybe' is not true or false"),
+        ("!!null x", "'x' is not null"),
+        ("!!timestamp 2024-01-01", "the tag '!!timestamp' is not supported"),
+        ("!!set {a}", "the tag '!!set' is not supported"),
+        ("!!map x", "the tag '!!map' is not supported"),
+        ("!!python/object/apply:os.system ['true']", "is not supported"),
+        ("9" * 5000, "'99999999999999999999... (5000 characters)' is not a whole number"),
+    ],
+)
+def test_a_value_that_cannot_be_made_names_file_line_and_key(value, words):
+    text = message(f"train:\n  lr: 1\n  epochs: {value}\n")
+    assert text.startswith("a.yaml, line 3: train.epochs: ")
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("[" * 5000, "more than 20 levels"),
+        ("{a: " * 5000, "more than 20 levels"),
+        ("&x 1\nc: *x", "aliases"),
+        ("\0", "character '\\x00'"),
+        ("\x7f", "character '\\x7f'"),
+        ("\t- x\n\ty", ""),
+        ("{a: 1, a: 2}", "'a' on line 2 was given on line 2"),
+        ("{[1]: 2}", "should be a name"),
+        ("'", ""),
+    ],
+)
+def test_a_text_that_cannot_be_parsed_names_file_and_line(value, words):
+    text = message(f"a: 1\nb: {value}")
+    assert re.match(r"a.yaml, line [234]: ", text)
+    assert words in text
+    assert len(text.splitlines()) == 1
+
+
+def test_aliases_cannot_blow_up():
+    bomb = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
+    assert message(bomb).startswith("a.yaml, line 2: aliases")
+
+
+def test_scalars_are_those_of_yaml_1_2():
+    text = "{a: 2024-13-45, b: 1:30, c: =, d: 0x1F, e: !!float 3, f: !!str 5, g: -.INF, h: 1_000, i: , j: <<}"
+    assert read_yaml(text, "") == {
+        "a": "2024-13-45", "b": "1:30", "c": "=", "d": "0x1F", "e": 3.0, "f": "5", "g": float("-inf"), "h": 1000,
+        "i": None, "j": "<<",
+    }  # fmt: skip
+
+
+def test_latin_1_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_bytes("task: node_cluster\n# Größe\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"a\.yaml, line 2: the byte 0xf6 is not UTF-8"):
+        load_config(NODE_CLUSTER, str(path))
+
+
+def test_wrong_settings_name_the_line_of_the_file_or_the_set_that_gave_them(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("task: node_cluster\nmodel:\n  backbone: gcn\n  hidden: 0\ntrain: {epochs: x}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(NODE_CLUSTER, str(path), ["method={name: nothing}", "train.lr=a\nb"])
+    lines = str(caught.value).splitlines()
+    for start in (
+        f"{path}, line 4: model.hidden=0",
+        f"{path}, line 5: train.epochs='x'",
+        "--set method={name: nothing}: method.name='nothing'",
+        "--set train.lr=a\\nb: train.lr='a b'",
+    ):
+        assert any(line.startswith(start) for line in lines), (start, lines)
+    assert len(lines) == 4
+
+
+def test_an_impossible_name_of_a_file():
+    for name in ("x" * 5000, "\0"):
+        with pytest.raises(ConfigError, match="no such file"):
+            load_config(NODE_CLUSTER, name)
+
+
+# ------------------------------------------------------------ mutated files and --set values
+
+ODD = (
+    "!!timestamp x", "!!bool maybe", "!!int x", "!!float x", "!!map 3", "!!binary a", "!x y", "2024-13-45", "1:30",
+    "[" * 300, "{a: " * 300, "9" * 5000, "9" * 400, "1e400", ".inf", ".nan", "~", "''", "[]", "{}", "[[]]", "{1: 2}",
+    "&a [*a]", "*x", '"\\0"', '"a\\nb"', "\t", "? x", "|\n text", "%", "é", "\x00", "\x85", "\u2028", "---", "'", "}",
+    "[.nan]", "[1e400]", "{cut: .nan}", f"{{cut: {'9' * 400}}}", f"[{'9' * 400}]", "a.b", "true", "-1", "0", "3.5",
+    "18446744073709551616", "{a: 1, a: 2}", "!!str 5", "[0.5, 0.5]", "# x",
+)  # fmt: skip
+KEYS = (
+    "task", "nope", "a..b", ".", "train", "train.epochs", "train.seeds", "train.lr", "train.patience", "model.hidden",
+    "model.layers", "model.mlp", "model.num_clusters", "model.compare", "model.readout", "model.aux_weight",
+    "method.objective", "method.cluster_sizes", "method.num_clusters", "dataset.name", "dataset.root", "dataset.seed",
+    "dataset.num_nodes", "dataset.num_graphs", "dataset.words", "dataset.edges", "dataset.cluster_sizes",
+)  # fmt: skip
+
+
+def mutant(rng: random.Random, content: bytes) -> bytes:
+    lines = content.split(b"\n")
+    place = rng.randrange(len(content))
+    match rng.randrange(6):
+        case 0:                                             # another byte
+            return content[:place] + rng.randbytes(1) + content[place + 1 :]
+        case 1:                                             # some bytes less
+            return content[:place] + content[place + rng.randrange(1, 30) :]
+        case 2:                                             # a line twice
+            lines.insert(rng.randrange(len(lines)), rng.choice(lines))
+        case 3:                                             # lines in another order
+            rng.shuffle(lines)
+        case 4:                                             # another value
+            index = rng.choice([index for index, line in enumerate(lines) if b":" in line and line[:1] != b"#"])
+            lines[index] = lines[index].partition(b":")[0] + b": " + rng.choice(ODD).encode()
+        case 5:                                             # something odd anywhere
+            return content[:place] + rng.choice(ODD).encode() + content[place:]
+    return b"\n".join(lines)
+
+
+def assert_loads_or_tells(path, task, changes=()):
+    try:
+        load_config(task, str(path), changes)
+    except ConfigError as error:
+        lines = str(error).splitlines()
+        assert lines
+        for line in lines:
+            assert line.startswith((str(path), "--set ")), (changes, line)
+            assert len(line) < 2100
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mutated_files_load_or_tell_why(tmp_path, seed):
+    rng, path = random.Random(seed), tmp_path / "a.yaml"
+    for _ in range(100):
+        source = rng.choice(FILES)
+        path.write_bytes(mutant(rng, source.read_bytes()))
+        assert_loads_or_tells(path, TASKS[source.parent.name])
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_odd_set_values_load_or_tell_why(tmp_path, task):
+    rng, path = random.Random(0), tmp_path / "a.yaml"
+    path.write_bytes((CONFIGS / task.name / task.default).read_bytes())
+    for _ in range(100):
+        noise = "".join(chr(rng.randrange(0x250)) for _ in range(rng.randrange(6)))
+        assert_loads_or_tells(path, task, [rng.choice(KEYS) + rng.choice(("=", "")) + rng.choice((*ODD, noise))])

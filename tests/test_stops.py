@@ -1,0 +1,282 @@
+"""Runs that are stopped: Ctrl-C and full or read-only disks in every phase leave whole files and one line of advice."""
+
+import errno
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jbpool
+from jbpool import atomic, cli
+
+ROOT = Path(jbpool.__file__).parent.parent
+SMALL = {
+    cli.cluster: ["dataset.num_nodes=300", "train.epochs=1", "train.seeds=[0, 1]", "train.restarts=1"],
+    cli.classify: ["dataset.num_graphs=30", "train.epochs=1", "train.folds=2", "model.hidden=8", "model.layers=1"],
+}
+COMMANDS = {"cluster": cli.cluster, "classify": cli.classify}
+TASKS = {"cluster": "tasks/node_cluster.py", "classify": "tasks/graph_classify.py"}
+
+both = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+
+
+def arguments(command, *more) -> list[str]:
+    return [*(word for change in SMALL[command] for word in ("--set", change)), "--device", "cpu", *map(str, more)]
+
+
+def scores(folder: Path) -> list[dict]:
+    result = json.loads((folder / "result.json").read_text())
+    runs = [*result["runs"], *(run for other in result["compared"].values() for run in other["runs"])]
+    return [{key: value for key, value in run.items() if "seconds" not in key} for run in runs]
+
+
+def parts(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.name.endswith(".part")]
+
+
+def messages(capsys) -> list[str]:
+    """The lines of stderr without the progress bars."""
+    return [line for line in capsys.readouterr().err.splitlines() if line.strip() and "|" not in line]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """command -> the folder of a run that nobody stopped, and the files it replaced, in order."""
+
+    def run(command):
+        folder, replaced, replace = tmp_path_factory.mktemp("unbroken") / "run", [], os.replace
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("jbpool.engine.fit.CHECKPOINT_SECONDS", -1)       # a checkpoint in every epoch
+            patch.setattr(os, "replace", lambda part, target: (replaced.append(target.name), replace(part, target)))
+            assert command(arguments(command, "--out", folder)) == 0
+        return folder, replaced
+
+    return {command: run(command) for command in COMMANDS.values()}
+
+
+def stop_at(patch, number: int, error: BaseException) -> None:
+    """Raise an error instead of the given replacement of a file, the first being 0."""
+    calls, replace = iter(range(10**6)), os.replace
+
+    def stopping(part, target):
+        if next(calls) == number:
+            raise error
+        replace(part, target)
+
+    patch.setattr(os, "replace", stopping)
+
+
+@both
+@pytest.mark.parametrize("stop", ["ctrl-c", "full disk"])
+def test_stopped_at_any_file_a_run_can_be_continued(command, stop, unbroken, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("jbpool.engine.fit.CHECKPOINT_SECONDS", -1)
+    whole, replaced = unbroken[command]
+    assert replaced[0] == "config.yaml"
+    assert replaced[-1] == "report.html"
+    last = sorted(len(replaced) - 1 - replaced[::-1].index(name) for name in set(replaced))
+    for number in last if stop == "ctrl-c" else last[::3]:
+        folder = tmp_path / str(number)
+        error = KeyboardInterrupt() if stop == "ctrl-c" else OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        capsys.readouterr()
+        with pytest.MonkeyPatch.context() as patch:
+            stop_at(patch, number, error)
+            code = command(arguments(command, "--out", folder))
+        told = messages(capsys)
+        place = (number, replaced[number], told)
+        assert len(told) == 1, place
+        if stop == "ctrl-c":
+            assert code == 130, place
+            assert told[0].startswith("interrupted"), place
+        else:
+            assert code == 2, place
+            assert f"{folder / replaced[number]} cannot be written (No space left on device)" in told[0], place
+        assert (f"--resume --out {folder}" in told[0]) == (number > 0), place
+        assert not parts(tmp_path), place
+        assert folder.exists() == (number > 0), place
+        assert command(arguments(command, "--out", folder, *(["--resume"] if number else []))) == 0, place
+        assert scores(folder) == scores(whole), place
+        assert {path.name for path in folder.iterdir()} == {path.name for path in whole.iterdir()}, place
+
+
+@both
+@pytest.mark.parametrize(
+    "phase",
+    [
+        "jbpool.data._call",
+        "jbpool.engine.fit.mean_gradients",
+        "jbpool.{task}.run.save_state",
+        "jbpool.{task}.report.render_page",
+        "jbpool.cli._print_scores",
+    ],
+)
+def test_ctrl_c_in_every_phase(command, phase, tmp_path, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    task = {cli.cluster: "clustering", cli.classify: "classification"}[command]
+    monkeypatch.setattr(phase.format(task=task), interrupt)
+    folder = tmp_path / "run"
+    assert command(arguments(command, "--out", folder)) == 130
+    told = messages(capsys)
+    assert len(told) == 1
+    assert told[0].startswith("interrupted")
+    assert not parts(tmp_path)
+    assert folder.exists() == ("--resume" in told[0]) == (phase != "jbpool.data._call")
+    assert (folder / "finished.pt").exists() == ("finished work" in told[0])
+
+
+@both
+def test_ctrl_c_in_a_comparison_reports_what_is_finished(command, tmp_path, monkeypatch):
+    from jbpool.engine import fit
+
+    steps, step = iter(range(10**6)), fit.mean_gradients
+    limit = {cli.cluster: 1, cli.classify: 2}[command]          # the second seed, the first fold of the second pool
+
+    def stopping(parameters):
+        if next(steps) == limit:
+            raise KeyboardInterrupt
+        step(parameters)
+
+    monkeypatch.setattr(fit, "mean_gradients", stopping)
+    assert command(arguments(command, "--out", tmp_path / "run")) == 130
+    assert (tmp_path / "run" / "report.html").exists()
+    assert len(scores(tmp_path / "run")) == {cli.cluster: 1, cli.classify: 2}[command]
+
+
+# ------------------------------------------------------------ disks
+
+
+@pytest.fixture
+def read_only(tmp_path):
+    """A folder that cannot be written, with a run folder inside if asked for before."""
+    folder = tmp_path / "read_only"
+    folder.mkdir()
+    if os.geteuid() == 0:                                       # permissions do not bind root
+        mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", folder]
+        mounted = subprocess.run(mount, capture_output=True, check=False)
+        if mounted.returncode:
+            pytest.skip("cannot mount here")
+        yield folder
+        subprocess.run(["umount", folder], check=True)
+    else:
+        folder.chmod(0o555)
+        yield folder
+        folder.chmod(0o755)
+
+
+@both
+@pytest.mark.parametrize("where", ["--out", "working directory"])
+def test_a_read_only_folder_is_found_before_data_are_loaded(command, where, read_only, monkeypatch, capsys):
+    monkeypatch.setattr("jbpool.data._call", lambda *_: pytest.fail("data were loaded"))
+    monkeypatch.chdir(read_only)
+    assert command(arguments(command, *(["--out", read_only / "run"] if where == "--out" else []))) == 2
+    told = messages(capsys)
+    assert len(told) == 1
+    assert "config.yaml cannot be written (" in told[0]
+    assert told[0].endswith("choose another folder with --out.")
+    assert str(read_only / "run") in told[0] or "runs/" in told[0]
+
+
+def test_predictions_that_cannot_be_written(unbroken, read_only, capsys):
+    run, _ = unbroken[cli.cluster]
+    assert cli.cluster(["--predict", str(run), "--out", str(read_only / "new"), "--device", "cpu"]) == 2
+    assert f"{read_only / 'new' / 'assign.csv'} cannot be written (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_disk_that_fills_up_in_training(name, tmp_path):
+    """No file may grow beyond 6 kB: enough for the configuration, not for the state of a run."""
+    done = subprocess.run(
+        [sys.executable, ROOT / TASKS[name], *arguments(COMMANDS[name], "--out", tmp_path / "run")],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000)),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    told = done.stderr.replace("\r", "\n").splitlines()[-1]
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert "cannot be written (File too large): free some space" in told
+    assert f"continue with --resume --out {tmp_path / 'run'}" in told
+    assert not parts(tmp_path)
+
+
+# ------------------------------------------------------------ files
+
+
+def test_a_library_s_own_error_does_not_hide_the_disk_s(tmp_path, monkeypatch):
+    def full(self, data):
+        self.failure = OSError(errno.ENOSPC, "No space left on device")
+        raise self.failure
+
+    def save():
+        with atomic.atomic_file(tmp_path / "new" / "a.pt") as file:
+            try:
+                file.write(bytes(10**6))
+            except OSError:
+                raise RuntimeError("unexpected pos 64 vs 0") from None          # as torch.save does
+
+    monkeypatch.setattr(atomic._File, "write", full)
+    with pytest.raises(atomic.WriteError, match=r"new.a\.pt cannot be written \(No space left"):
+        save()
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_errors_of_a_block_pass_unchanged(tmp_path):
+    def save(error):
+        with atomic.atomic_file(tmp_path / "new" / "a") as file:
+            file.write(b"half")
+            raise error
+
+    for error in (ConnectionResetError(errno.ECONNRESET, "reset"), RuntimeError("x"), KeyboardInterrupt()):
+        with pytest.raises(type(error)) as caught:
+            save(error)
+        assert caught.value is error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_write_keeps_the_old_file_and_other_folders(tmp_path, monkeypatch):
+    (tmp_path / "old").mkdir()
+    atomic.write_text(tmp_path / "old" / "a", "before")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.EDQUOT, "quota")))
+    with pytest.raises(atomic.WriteError, match="free some space"):
+        atomic.write_text(tmp_path / "old" / "a", "after")
+    assert (tmp_path / "old" / "a").read_text() == "before"
+    assert len(list((tmp_path / "old").iterdir())) == 1
+
+
+def test_the_check_leaves_nothing_behind(tmp_path):
+    atomic.check_writable(tmp_path / "new" / "deep" / "a")
+    assert not list(tmp_path.iterdir())
+
+
+@both
+def test_too_little_memory_is_one_line(command, tmp_path, monkeypatch, capsys):
+    def allocate(*_):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried")
+
+    monkeypatch.setattr("jbpool.engine.fit.mean_gradients", allocate)
+    assert command(arguments(command, "--out", tmp_path / "run")) == 2
+    assert "not enough memory: " in capsys.readouterr().err
+
+
+# ------------------------------------------------------------ pipes
+
+
+@pytest.mark.parametrize("words", [["-m", "jbpool.data"], [TASKS["cluster"], "--list"], [TASKS["classify"], "--list"]])
+def test_a_reader_that_stops_reading(words):
+    child = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait() == 141
+
+
+def test_output_that_cannot_be_written():
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, TASKS["cluster"], "--list"]
+        done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode in (1, 2)
+    assert done.stderr.splitlines()[-1].endswith("No space left on device")
+    assert len(done.stderr.splitlines()) == 1
