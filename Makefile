@@ -29,7 +29,7 @@ run: $(READY)
 
 # Two workers with a thread each: threads of several processes on the same cores wait for one another.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -39,8 +39,13 @@ def value_checks(mode: str = "all") -> Iterator[None]:
 
     Examples
     --------
+    >>> import dgl, torch
+    >>> import jbpool
+    >>> pool, graph = jbpool.JBPool(3, 2), dgl.graph(([0, 1], [1, 0]))
     >>> with jbpool.value_checks("all"):
-    ...     pooled = pool(graph, feat)              # raises if feat holds a NaN
+    ...     pooled = pool(graph, torch.tensor([[0.0, 1.0, 2.0], [0.0, torch.nan, 2.0]]))
+    Traceback (most recent call last):
+    dgl...DGLError: feat holds NaN or infinity (first in row 1)...
     """
     if mode not in ("auto", "all", "none"):
         raise JBPoolError(f"value_checks: mode={mode!r} is unknown; choose 'auto', 'all' or 'none'.")

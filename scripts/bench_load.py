@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 LOAD = """
 import resource, sys, time
 from jbpool.clustering.structure import StructuralModes
@@ -48,7 +49,8 @@ def main() -> None:
             del frame
             with_features = "yes" if kind == "numbers" else "no"
             command = [sys.executable, "-c", LOAD, str(path), with_features]
-            read, made, peak = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+            done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)    # imports from here
+            read, made, peak = done.stdout.split()
             print(f"| {kind} | {read} | {made if with_features == 'yes' else '-'} | {peak} |")
 
 

@@ -1,5 +1,6 @@
 """The code in the documents runs as it stands there."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -8,9 +9,11 @@ import pytest
 import torch
 from zoo import random_graph
 
+from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.run import load_data, run
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
+from jbpool.engine.strict import read_yaml
 
 ROOT = Path(__file__).parent.parent
 
@@ -66,3 +69,36 @@ DOCUMENTS = sorted(p.relative_to(ROOT).as_posix() for p in (*ROOT.glob("*.md"), 
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / document).read_text()):
         assert (ROOT / document).parent.joinpath(target).exists(), target
+
+
+def documented_defaults(task):
+    """Key -> default, from the table of settings. The section is named once in a row: `model.layers`, `hidden`."""
+    text = (ROOT / "docs" / f"{task}.md").read_text()
+    rows = text.split("| key | default | meaning |\n|---|---|---|\n")[1].split("\n\n")[0].splitlines()
+    for row in rows:
+        keys, defaults = row.split(" | ")[:2]
+        names, values = re.findall(r"`([\w.]+)`", keys), re.split(r", (?![^\[]*\])", defaults)
+        assert len(names) == len(values), keys
+        section = names[0].partition(".")[0]
+        for name, value in zip(names, values, strict=True):
+            yield name if "." in name else f"{section}.{name}", value
+
+
+@pytest.mark.parametrize("task", [NODE_CLUSTER, GRAPH_CLASSIFY], ids=lambda task: task.name)
+def test_documented_defaults_are_those_of_the_dataclasses(task):
+    defaults = task.schema()
+    documented = dict(documented_defaults(task.name))
+    for key, text in documented.items():
+        section, _, name = key.partition(".")
+        default = getattr(getattr(defaults, section), name)
+        if default in (None, []) and text != "[]":
+            assert text in ("none", "the classes"), (key, text)
+        else:
+            assert read_yaml(text.strip("`"), key) == default, (key, text)
+    sections = [section for section in dataclasses.fields(defaults) if section.name != "task"]
+    settings = {
+        f"{section.name}.{item.name}"
+        for section in sections
+        for item in dataclasses.fields(getattr(defaults, section.name))
+    }
+    assert documented.keys() == settings - {"dataset.options"}

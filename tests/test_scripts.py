@@ -1,21 +1,28 @@
 """The scripts that make tables, on folders made up here."""
 
 import json
-import os
-import subprocess
+import runpy
 import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parent.parent
-SHARED = ROOT.parent / "shared" / "data"
+from commands import ROOT, SHARED, call
 
 
-def script(name, *args, cwd):
-    command = [sys.executable, str(ROOT / "scripts" / name), *map(str, args)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "JBPOOL_DATA": str(SHARED), "XDG_CACHE_HOME": str(cwd / "cache")}
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """A function (name, arguments, ...) that runs a script inside ``tmp_path``, in this process."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.setenv("JBPOOL_DATA", str(SHARED))
+
+    def run(name, *args, check=True):
+        def start(argv):
+            monkeypatch.setattr(sys, "argv", [name, *argv])
+            runpy.run_path(str(ROOT / "scripts" / name), run_name="__main__")
+            return 0
+
+        return call(start, *args, cwd=tmp_path, check=check)
+
+    return run
 
 
 def write_run(folder, dataset, method, acc, nmi, *, sqrt="matrix", lr=1e-4, layers=10, seeds=2, objective=None,
@@ -32,7 +39,7 @@ def write_run(folder, dataset, method, acc, nmi, *, sqrt="matrix", lr=1e-4, laye
     (folder / "result.json").write_text(json.dumps(result))
 
 
-def test_table_2_has_our_figures_beside_the_paper_s(tmp_path):
+def test_table_2_has_our_figures_beside_the_paper_s(tmp_path, script):
     write_run(tmp_path / "r" / "a", "cora", "jb", 0.5, 0.4)
     write_run(tmp_path / "r" / "b", "cora", "jb", 0.45, 0.35, sqrt="diagonal")
     write_run(tmp_path / "r" / "d", "cora", "jb", 0.43, 0.33, lr=5e-5)
@@ -42,7 +49,7 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path):
     write_run(tmp_path / "r" / "g", "cora", "mincut", 0.51, 0.41, layers=1, seeds=1)
     write_run(tmp_path / "r" / "h", "cora", "jb", 0.4, 0.4, objective={"cut": 1.0, "balance": 0.5}, epochs=300)
     write_run(tmp_path / "r" / "i", "cora", "jb", 0.1, 0.1, seeds=0)            # interrupted in its first seed
-    lines = script("table.py", "r", cwd=tmp_path).stdout.splitlines()
+    lines = script("table.py", "r").out.splitlines()
     rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines}
     assert rows["jb"][:5] == ["2/-/-/-", "0.500 ± 0.010", "0.457 ± 0.025", "0.400 ± 0.020", "0.351 ± 0.128"]
     assert rows["jb, diagonal"][1:3] == ["0.450 ± 0.010", "0.457 ± 0.025"]
@@ -56,20 +63,20 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path):
     assert len({line.count("|") for line in lines}) == 1
 
 
-def test_every_run_as_csv(tmp_path):
+def test_every_run_as_csv(tmp_path, script):
     write_run(tmp_path / "r" / "a", "cora", "jb", 0.5, 0.4, sqrt="diagonal")
-    lines = script("table.py", "r", "--csv", cwd=tmp_path).stdout.splitlines()
+    lines = script("table.py", "r", "--csv").out.splitlines()
     assert lines == ["task,dataset,method,seed,fold,acc,nmi,loss,test",
                      *(f"node_cluster,cora,jb diagonal,{seed},,0.5,0.4,-0.5," for seed in (0, 1))]  # fmt: skip
 
 
-def test_a_folder_without_runs(tmp_path):
-    result = script("table.py", "nothing", cwd=tmp_path)
-    assert result.returncode != 0
-    assert "scripts/reproduce.py" in result.stderr
+def test_a_folder_without_runs(script):
+    result = script("table.py", "nothing", check=False)
+    assert result.code != 0
+    assert "scripts/reproduce.py" in result.err
 
 
-def test_the_table_of_graph_classification(tmp_path):
+def test_the_table_of_graph_classification(tmp_path, script):
     for name, sqrt, compared in (("all", "matrix", ["none", "dmon"]), ("diagonal", "diagonal", [])):
         scores = {"runs": [{}] * 3, "mean": {"test": 0.75}, "std": {"test": 0.02}}
         result = {
@@ -79,7 +86,7 @@ def test_the_table_of_graph_classification(tmp_path):
         }  # fmt: skip
         (tmp_path / "r" / name).mkdir(parents=True)
         (tmp_path / "r" / name / "result.json").write_text(json.dumps(result))
-    lines = script("table.py", "r", cwd=tmp_path).stdout.splitlines()
+    lines = script("table.py", "r").out.splitlines()
     head, _, row = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
     cells = dict(zip(head, row, strict=True))
     assert cells["jb"] == cells["jb, diagonal"] == cells["none"] == cells["dmon"] == "75.0 ± 2.0 (3)"
@@ -98,12 +105,10 @@ def test_the_table_of_graph_classification(tmp_path):
         pytest.param("epoch", ["--sets", "NCI1", "--rounds", 2], marks=pytest.mark.slow),
     ],
 )
-def test_benchmarks_run(name, args, tmp_path):
+def test_benchmarks_run(name, args, script):
     if name in ("layer", "epoch") and not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
-    result = script(f"bench_{name}.py", *args, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("\n|") >= 3
+    assert script(f"bench_{name}.py", *args).out.count("\n|") >= 3
 
 
 SHARED_PARTS = {"benchmark.py", "in_turn.py"}
@@ -115,8 +120,7 @@ def test_every_script_opens_with_its_command(name):
     assert f"    python scripts/{name}" in (ROOT / "scripts" / name).read_text().split('"""')[1]
 
 
-def test_load_benchmark(tmp_path):
-    result = script("bench_load.py", "--edges", 2000, "--nodes", 300, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "| numbers |" in result.stdout
-    assert "| text |" in result.stdout
+def test_load_benchmark(script):
+    out = script("bench_load.py", "--edges", 2000, "--nodes", 300).out
+    assert "| numbers |" in out
+    assert "| text |" in out

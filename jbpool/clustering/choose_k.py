@@ -9,9 +9,10 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.clustering.auto import COMPONENTS, are_bags, hard_clusters, trained_heads
+from jbpool.clustering.auto import COMPONENTS
 from jbpool.clustering.evidence import Evidence
 from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.heads import hard_clusters, trained_heads
 from jbpool.clustering.structure import StructuralModes
 
 STEPS = 6               # smoothing steps of the one view that all numbers are compared on
@@ -63,8 +64,7 @@ def choose_num_clusters(
     evidence, savings = Evidence(graph, None, edge_weight), {}
     modes = StructuralModes(graph, max(candidates), edge_weight, seed) if feat is None else None
     if feat is not None:
-        weighting = "idf" if are_bags(feat) else "none"
-        rows = FixedFeatures(feat.shape[1], STEPS, 0.5, weighting, COMPONENTS).fit(graph, feat, edge_weight, seed)
+        rows = FixedFeatures(feat.shape[1], STEPS, 0.5, "auto", COMPONENTS).fit(graph, feat, edge_weight, seed)
     for done, num_clusters in enumerate(candidates, 1):
         if modes is not None:
             rows = modes.features(num_clusters)

@@ -24,8 +24,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
     ----------
     n_clusters : int or (int, int), default 8
         Number of clusters, or a range to choose the number from.
-    n_init : int, default 5
-        Starts for each setting that is tried.
+    n_init : int, default 8
+        Starts of every setting that is chosen.
     random_state : int, RandomState or None, default None
         Decides every random choice.
     verbose : int, default 0
@@ -43,8 +43,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
         Number of clusters used.
     node_ids_ : ndarray of shape (N,)
         Node that each entry of ``labels_`` belongs to: the nodes of a networkx graph or edge list, else 0 .. N-1.
-    trials_ : list of dict
-        The partitions that were tried and their scores.
+    settings_, trials_ : list of dict
+        The settings that were tried, the partitions that the chosen ones found, and their scores.
     savings_ : dict or None
         Saving of description length by number of clusters, where a range was given.
 
@@ -63,7 +63,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         self,
         n_clusters: int | tuple[int, int] = 8,
         *,
-        n_init: int = 5,
+        n_init: int = 8,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
@@ -105,7 +105,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
             )
         self.labels_ = found.cluster.numpy()
         self.confidence_ = found.confidence.numpy()
-        self.loss_, self.trials_, self.model_ = found.loss, found.trials, found.model
+        self.loss_, self.model_ = found.loss, found.model
+        self.settings_, self.trials_ = found.settings, found.trials
         self.node_ids_ = np.arange(num_nodes) if data.ids is None else data.ids
         self.n_features_in_ = 0 if data.feat is None else data.feat.shape[1]
         return self
@@ -131,7 +132,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
             got = "no" if data.feat is None else data.feat.shape[1]
             raise DataError(f"{got} features, but the model was fitted on {self.n_features_in_}: pass the same ones.")
         with torch.no_grad():
-            return self.model_(data.graph, data.feat, data.edge_weight).argmax(1).numpy()
+            return self.model_(data.graph, data.feat, data.edge_weight)[0].numpy()
 
     def _range(self) -> tuple[int, int]:
         if isinstance(self.n_clusters, (tuple, list)):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
+import dgl
 import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.ops.sparse import Sparse, multiply, sparse_features
+from jbpool.ops.sparse import Sparse, csr, multiply, sparse_features
+
+HELD_EDGES = 0.1
+HELD_COLUMNS = 0.2
 
 
 class Evidence:
@@ -103,3 +108,60 @@ class Evidence:
 
 def _xlogy(x: float, y: float) -> float:
     return x * math.log(y) if x > 0 else 0.0
+
+
+class Split(NamedTuple):
+    """A graph without some edges and feature columns, and what was held out."""
+
+    graph: DGLGraph
+    feat: Tensor                    # (N, D - H)
+    edge_weight: Tensor | None
+    held_graph: DGLGraph
+    held_feat: Tensor               # (N, H)
+    held_weight: Tensor | None
+
+
+def hold_out(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, generator: torch.Generator) -> Split:
+    """Hold out a tenth of the edges, both directions together, and a fifth of the feature columns.
+
+    Parameters
+    ----------
+    graph : DGLGraph
+        Both directions of every edge.
+    feat : Tensor
+        ``(N, D)``, dense or CSR. A single column is in both parts.
+    edge_weight : Tensor or None
+        ``(E,)``.
+    generator : torch.Generator
+        Decides what is held out.
+    """
+    source, target = (end.long() for end in graph.edges())
+    pair = torch.minimum(source, target) * graph.num_nodes() + torch.maximum(source, target)
+    pairs, which = pair.unique(return_inverse=True)
+    held = (torch.rand(len(pairs), generator=generator) < HELD_EDGES)[which]                # (E,)
+    columns = torch.randperm(feat.shape[1], generator=generator)
+    count = max(1, round(HELD_COLUMNS * len(columns)))
+
+    def edges(keep: Tensor) -> tuple[DGLGraph, Tensor | None]:
+        part = dgl.graph((source[keep], target[keep]), num_nodes=graph.num_nodes())
+        return part, None if edge_weight is None else edge_weight[keep]
+
+    seen, seen_weight = edges(~held)
+    hidden, hidden_weight = edges(held)
+    return Split(
+        seen, take_columns(feat, columns[count:] if len(columns) > 1 else columns), seen_weight,
+        hidden, take_columns(feat, columns[:count]), hidden_weight,
+    )  # fmt: skip
+
+
+def take_columns(feat: Tensor, columns: Tensor) -> Tensor:
+    """Some columns of a matrix, in ascending order: ``(N, D)`` to ``(N, C)``, dense or CSR as given."""
+    columns = columns.sort()[0]
+    if feat.layout != torch.sparse_csr:
+        return feat[:, columns]
+    place = torch.full((feat.shape[1],), -1).scatter_(0, columns, torch.arange(len(columns)))
+    place = place[feat.col_indices()]                                                       # of every stored value
+    keep = place >= 0
+    counts = torch.zeros(len(keep) + 1, dtype=torch.long)
+    counts[1:] = keep.cumsum(0)                             # kept values before each stored value
+    return csr(counts[feat.crow_indices()], place[keep], feat.values()[keep], (feat.shape[0], len(columns)))

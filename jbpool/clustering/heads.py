@@ -20,6 +20,8 @@ from jbpool.ops.matrix_sqrt import matrix_inverse_sqrt
 BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
 KEPT = 2**26            # entries of S kept between the two passes; beyond that they are computed twice
 CANDIDATES = 20_000     # nodes that initial prototypes are chosen from
+TRAIN_NODES = 5000      # trained_heads: nodes that heads are trained on; they are applied to all
+EPOCHS = 60             # trained_heads: steps of the optimiser
 
 
 class Heads(nn.Module):
@@ -172,3 +174,42 @@ def train_heads(
         watch(step, losses.detach())
     with torch.no_grad():
         return heads(feat)
+
+
+def trained_heads(
+    rows: Tensor, num_clusters: int, starts: int, temperature: float, generator: torch.Generator
+) -> tuple[Heads, Tensor]:
+    """Heads from several starts: k-means++ nodes, a few k-means steps, then the balance loss.
+
+    Parameters
+    ----------
+    rows : Tensor
+        ``(N, D)`` unit rows; rows of zeros take no part. Of many rows a sample is used.
+    num_clusters, starts : int
+        K and R.
+    temperature : float
+        Of the heads.
+    generator : torch.Generator
+        Decides sample and starts.
+
+    Returns
+    -------
+    tuple
+        The heads, and their losses ``(R,)``.
+    """
+    present = (rows != 0).any(1)
+    if bool(present.any()) and not bool(present.all()):
+        rows = rows[present]
+    if len(rows) > TRAIN_NODES:
+        rows = rows[torch.randperm(len(rows), generator=generator)[:TRAIN_NODES]]
+    heads = Heads(lloyd(rows, spread_nodes(rows, num_clusters, starts, generator)), temperature)
+    return heads, train_heads(heads, rows, EPOCHS)
+
+
+def hard_clusters(heads: Heads, rows: Tensor) -> Tensor:
+    """The cluster of every node by every head, ``(R, N)``; nodes whose row is zero join the largest cluster."""
+    clusters, empty = heads.clusters(rows), (rows == 0).all(1)
+    if bool(empty.any()) and not bool(empty.all()):
+        for cluster in clusters:
+            cluster[empty] = cluster[~empty].bincount().argmax()
+    return clusters

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 import torch
 
 from jbpool.clustering.run import load_data, make_model
+from jbpool.data import NODE_SETS
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import load_state, write_assign_csv
-from jbpool.engine.task import Task
+from jbpool.engine.task import DatasetConfig, Task
 from jbpool.errors import ConfigError
 from jbpool.nn.pools import POOLS
 
+DESCRIBING = {"dataset.separator", "dataset.header", "dataset.root"}        # how and where to read, not which graph
+
 
 def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
-    """Assign the nodes of the dataset that ``changes`` name: ``assign.csv`` with id, cluster, confidence."""
+    """Assign the nodes of the dataset that ``changes`` name: ``assign.csv`` with id, cluster, confidence.
+
+    No file of the training graph is read.
+
+    Parameters
+    ----------
+    task : Task
+        Node clustering.
+    run_dir : Path
+        The folder of a finished run of a pool.
+    changes : sequence of str
+        ``dataset.key=value``, as given to ``--set``.
+    out : Path
+        The folder to write to.
+    device : torch.device
+        Where to compute.
+    """
     if not (run_dir / "model.pt").is_file():
         raise ConfigError(f"{run_dir} has no model.pt: give the folder of a finished run of {', '.join(POOLS)}.")
     other = [change for change in changes if not change.startswith("dataset.")]
@@ -26,17 +46,25 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
     path = out / "assign.csv"
     if path.exists():
         raise ConfigError(f"{path} is there already: choose another --out.")
-    before = load_config(task, str(run_dir / "config.yaml")).dataset
-    given = {change.partition("=")[0] for change in changes}
-    if "labels" in before.options and not given & {"dataset.labels", "dataset.name"}:
-        changes = [*changes, "dataset.labels=null"]             # those of the new graph are not needed, nor known
-    config = load_config(task, str(run_dir / "config.yaml"), changes)
     stored = load_state(run_dir / "model.pt")
+    if stored.get("made_feat"):
+        raise ConfigError(
+            f"the model of {run_dir} was trained without features: those made from the edges are coordinates within "
+            "one graph and mean something else on another. Train on a graph with features, or cluster the new one."
+        )
+    if not {change.partition("=")[0] for change in changes} - DESCRIBING:
+        raise ConfigError(
+            "--predict: name the new graph, such as --set dataset.edges=new.csv "
+            "--set dataset.features=new_features.csv; "
+            f"the clusters of the training graph are in {run_dir / 'assign.csv'}."
+        )
+    trained = load_config(task, str(run_dir / "config.yaml")).dataset
+    config = load_config(task, str(run_dir / "config.yaml"), [*_forget_files(trained, changes), *changes])
     data = load_data(config)
     if data.feat is None:
         raise ConfigError(
-            f"{data.name} has no features: those made from edges are coordinates within one graph and mean something "
-            "else on another. Train on graphs with features, or cluster this graph by itself."
+            f"{data.name} has no features, and the model was trained with {stored['in_feats']} per node: give those of "
+            "the new graph, --set dataset.features=FILE (in a DGL .bin file: ndata 'feat')."
         )
     if data.feat.shape[1] != stored["in_feats"]:
         raise ConfigError(
@@ -53,3 +81,14 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
     ids = np.arange(len(assign)) if data.ids is None else data.ids
     write_assign_csv(path, ids, assign.argmax(1).cpu(), assign.amax(1).cpu())
     return path
+
+
+def _forget_files(trained: DatasetConfig, changes: Sequence[str]) -> list[str]:
+    """Changes that remove the files of the training graph; another ``dataset.name`` already removes all options."""
+    given = dict(change.split("=", 1) for change in changes if "=" in change)
+    if given.get("dataset.name", trained.name) != trained.name:
+        return []
+    loader = NODE_SETS[trained.name]
+    hints = get_type_hints(getattr(loader, "func", loader))             # of the function inside a partial
+    files = [option for option in trained.options if Path in get_args(hints[option])]
+    return [f"dataset.{option}=null" for option in files if f"dataset.{option}" not in given]

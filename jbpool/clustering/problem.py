@@ -80,7 +80,7 @@ def _total(losses: dict[str, Tensor]) -> Tensor:
 def collapse_warning(
     used_clusters: int, num_clusters: int, *, trained: bool = True, balance: float | None = None
 ) -> str | None:
-    """A sentence if the clusters have collapsed, with what to try; else ``None``.
+    """A sentence if clusters are empty, short for a few, with what to try if most are; else ``None``.
 
     ``used_clusters`` of ``num_clusters`` hold nodes; ``balance`` is the loss of a run that has no other.
     """
@@ -93,5 +93,7 @@ def collapse_warning(
             if abs(balance - value) < 0.01 * abs(value):
                 return f"collapse: the loss {balance:.3f} is that of {name}; {cure}."
     if used_clusters <= num_clusters // 2:
-        return f"only {used_clusters} of {num_clusters} clusters hold nodes; {cure}, or fewer clusters."
+        return f"collapse: only {used_clusters} of {num_clusters} clusters hold nodes; {cure}, or fewer clusters."
+    if used_clusters < num_clusters:
+        return f"empty clusters: {num_clusters - used_clusters} of {num_clusters}."
     return None

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from jbpool.atomic import write_text
+from jbpool.clustering.scores import confusion
 from jbpool.clustering.structure import with_features
 from jbpool.data import NodeData
 from jbpool.engine.run_folder import read_results
 from jbpool.ops.adjacency import propagate, smooth
 from jbpool.ops.coarsen import normalized_off_diagonal
-from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.page import number, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLUSTERING
@@ -52,6 +52,8 @@ def page(
     parts += [_runs(result), settings(result)]
     size = data.summary.partition(": ")[2]
     lead = f"{size}; runs: {len(result['runs'])}; pictures show seed {seed}, the one of lowest loss."
+    if "labelled" in result["runs"][chosen]:
+        lead += f" Labels are known for {result['runs'][chosen]['labelled']:,} nodes; only these count against labels."
     keys = [key for key in ("acc", "nmi", "ari", "modularity", "used_clusters") if key in result["mean"]]
     headline = {NAMES[key]: format(result["mean"][key], ".3g" if key == "used_clusters" else ".3f") for key in keys}
     return render_page(f"{result['dataset']} clustered by {result['method']}", lead, headline, result["notes"], parts)
@@ -85,12 +87,12 @@ def _curves(history: list[dict[str, str]], seed: int) -> str:
 def _sizes(data: NodeData, cluster: torch.Tensor) -> str:
     groups = {"clusters": sorted(cluster.bincount().tolist(), reverse=True)}
     if data.label is not None:
-        groups["classes"] = sorted(data.label.bincount().tolist(), reverse=True)
+        groups["classes"] = sorted(data.label[data.label >= 0].bincount().tolist(), reverse=True)
     return section("Cluster sizes", charts.bars(groups, "cluster sizes against class sizes"))
 
 
 def _confusion(data: NodeData, cluster: torch.Tensor, names: list[int]) -> str:
-    table = contingency(data.label, cluster).numpy()      # type: ignore[arg-type]
+    table = confusion(cluster, cast(torch.Tensor, data.label)).numpy()
     order = np.argsort(-(table / np.maximum(table.sum(0), 1)).argmax(0), kind="stable")[::-1]     # near the diagonal
     classes = list(data.class_names or [f"class {i}" for i in range(table.shape[0])])
     columns = [str(names[i]) for i in order]

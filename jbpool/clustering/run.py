@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,8 +57,11 @@ def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> Clust
 
 
 def load_data(config: ClusterConfig) -> NodeData:
-    """The dataset of a configuration."""
-    return load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
+    """The dataset of a configuration; labels that are all -1, unknown, count as none."""
+    data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
+    if data.label is not None and not bool((data.label >= 0).any()):
+        return replace(data, label=None, num_classes=None, class_names=None)
+    return data
 
 
 def run(
@@ -98,7 +102,7 @@ class _Job:
 
     def __init__(self, config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFolder, device: torch.device):
         self.config, self.num_clusters, self.out, self.device = config, num_clusters, out, device
-        self.data = with_features(data, num_clusters)
+        self.data, self.made_feat = with_features(data, num_clusters), data.feat is None
         self.clusters: dict[int, Tensor] = {}
         self.confidence: dict[int, Tensor] = {}
         self.best_loss = float("inf")
@@ -136,10 +140,16 @@ class _Job:
                 continue
             self.curve = []
             result = self.embed(seed) if self.config.method.name in EMBEDDINGS else self.train(seed)
-            self.out.runs.append({"seed": seed, **result})
+            self.out.runs.append({"seed": seed, **result, **self.labelled})
             self.keep()
             shown = {key: result[key] for key in ("acc", "nmi", "ari", "modularity", "loss") if key in result}
             print(f"seed {seed}: " + ", ".join(f"{key} {value:.3f}" for key, value in shown.items()))
+
+    @property
+    def labelled(self) -> dict[str, int]:
+        """How many nodes the scores against labels are about, where these are not all."""
+        count = None if self.data.label is None else int((self.data.label >= 0).sum())
+        return {} if count in (None, self.data.graph.num_nodes()) else {"labelled": count}
 
     def scores(self, cluster: Tensor) -> dict[str, float]:
         labels = {} if self.data.label is None else label_scores(cluster, self.data.label)
@@ -180,7 +190,7 @@ class _Job:
             self.best_loss = best["loss"]
             in_feats = cast(Tensor, self.data.feat).shape[1]
             state = {"state": best["state"], "in_feats": in_feats, "num_clusters": self.num_clusters}
-            save_state(self.out.path / "model.pt", state)
+            save_state(self.out.path / "model.pt", state | {"made_feat": self.made_feat})
         scores = self.scores(cluster)
         method = self.config.method
         terms = tuple(method.objective or POOLS[method.name].pool.terms)

@@ -42,7 +42,7 @@ def load_node_files(
 
     ``separator`` (one character, or ``tab``) and ``header`` (true or false) override how the edge list is read.
 
-    Without features, nodes get their coordinates in the leading singular vectors of the normalised adjacency matrix.
+    Without features, nodes get their coordinates in leading eigenvectors of the normalised adjacency matrix.
     """
     if (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")

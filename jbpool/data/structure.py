@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dgl
 import numpy as np
 import scipy.sparse
+import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 

@@ -47,7 +47,8 @@ def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, flo
 
 
 def _is_score(key: str, value: Any) -> bool:
-    return key not in ("seed", "fold", "restart") and isinstance(value, (int, float)) and not isinstance(value, bool)
+    counted = key in ("seed", "fold", "restart", "labelled")
+    return not counted and isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass

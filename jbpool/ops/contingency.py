@@ -5,7 +5,16 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def contingency(row: Tensor, column: Tensor) -> Tensor:
-    """How often each pair occurs: ``(N,)`` and ``(N,)`` whole numbers to ``(R, C)`` counts, R and C the largest + 1."""
+def contingency(row: Tensor, column: Tensor, counted: Tensor | None = None) -> Tensor:
+    """How often each pair occurs: ``(N,)`` and ``(N,)`` whole numbers to ``(R, C)`` counts.
+
+    Parameters
+    ----------
+    row, column : Tensor
+        ``(N,)``; R and C are the largest values + 1.
+    counted : Tensor, optional
+        ``(N,)`` which pairs to count; by default all.
+    """
     rows, columns = int(row.max()) + 1, int(column.max()) + 1
-    return (row * columns + column).bincount(minlength=rows * columns).view(rows, columns)
+    code = row * columns + column
+    return (code if counted is None else code[counted]).bincount(minlength=rows * columns).view(rows, columns)

@@ -27,13 +27,18 @@ def _text(x: float, y: float, words: str, anchor: str = "middle", extra: str = "
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {extra}>{escape(words)}</text>'
 
 
+def _nothing(width: int, height: int, label: str) -> str:
+    return _svg(width, height, [_text(width / 2, height / 2, "nothing recorded")], label)
+
+
 def _ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Round numbers that cover a range."""
-    if high <= low:
-        high = low + 1
-    step = 10 ** math.floor(math.log10((high - low) / count))
+    if high - low <= 1e-9 * max(abs(low), abs(high)):               # equal but for rounding
+        high = low + max(1.0, abs(low))
+    step = 10.0 ** math.floor(math.log10((high - low) / count))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= count)
-    return [round(step * i, 12) for i in range(math.floor(low / step), math.ceil(high / step) + 1)]
+    digits = 3 - math.floor(math.log10(step))                       # finer than the step, coarser than rounding errors
+    return [round(step * i, digits) for i in range(math.floor(low / step), math.ceil(high / step) + 1)]
 
 
 def _legend(names: Sequence[str], left: float, width: float) -> tuple[list[str], int]:
@@ -57,7 +62,7 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x_label
     xs = [x for x_values, _ in series.values() for x in x_values]
     ys = [y for _, y_values in series.values() for y in y_values if math.isfinite(y)]
     if not xs or not ys:
-        return _svg(width, height, [_text(width / 2, height / 2, "nothing recorded")], label)
+        return _nothing(width, height, label)
     y_ticks, x_ticks = _ticks(min(ys), max(ys)), _ticks(0, max(xs), 6)
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -130,6 +135,8 @@ def heat_map(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], lab
 def points(xy: np.ndarray, group: np.ndarray, label: str) -> str:
     """Points in the plane, ``(N, 2)``, coloured by group."""
     width, height, edge = 460, 360, 12
+    if len(xy) == 0:
+        return _nothing(width, height, label)
     low, high = np.quantile(xy, 0.005, axis=0), np.quantile(xy, 0.995, axis=0)
     place = np.clip((xy - low) / np.maximum(high - low, 1e-12), -0.02, 1.02)
     body = []
@@ -172,6 +179,8 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
 def network(xy: np.ndarray, edges: np.ndarray, group: np.ndarray, label: str) -> str:
     """A small graph at given places ``(N, 2)``, edges ``(E, 2)``, nodes coloured by group."""
     side, edge = 300, 14
+    if len(xy) == 0:
+        return _nothing(side, side, label)
     low, high = xy.min(0), xy.max(0)
     place = edge + (side - 2 * edge) * (xy - low) / np.maximum(high - low, 1e-9)
     paths = "".join(

@@ -37,7 +37,7 @@ def test_a_csv_of_one_s_own(tmp_path):
     changes = ["dataset.edges=one-edges.csv", "dataset.header=true", "method.num_clusters=2"]
     told = call(CLUSTER.command, "--cfg", "file", *settings(*changes), "--out", "r", cwd=tmp_path).out
     assert "60 nodes" in told
-    assert "features made from the edges, no labels" in told
+    assert "no features, no labels" in told
     assert f"the cluster of every node: {Path('r', 'assign.csv')}" in told
     with np.load(tmp_path / "r" / "assign.npz", allow_pickle=False) as stored:
         ids, cluster = stored["ids"], stored["cluster"][0]
@@ -50,7 +50,7 @@ def test_a_csv_of_one_s_own(tmp_path):
     assert [row[0] for row in rows] == ids.tolist()
     assert [int(row[1]) for row in rows] == cluster.tolist()
     refused = call(CLUSTER.command, "--predict", "r", cwd=tmp_path, check=False)        # coordinates of one graph only
-    assert "no features of its own" in refused.err
+    assert "was trained without features" in refused.err
 
     with open(tmp_path / "one-edges.csv", "a") as file:
         file.write("x1,y2\n")
@@ -79,15 +79,6 @@ def _cache(tmp_path, monkeypatch):
 TWO = ["dataset.edges=two-edges.csv", "dataset.features=two-features.csv"]
 
 
-def test_the_trained_graph_gets_the_same_clusters_again(trained, tmp_path, monkeypatch):
-    monkeypatch.chdir(trained)
-    path = predict(NODE_CLUSTER, Path("r"), [], tmp_path / "out", CPU)
-    assert path == tmp_path / "out" / "assign.csv"
-    again, before = read_rows(path), read_rows(trained / "r" / "assign.csv")
-    assert [row[:2] for row in again] == [row[:2] for row in before]
-    np.testing.assert_allclose([float(row[2]) for row in again], [float(row[2]) for row in before], atol=2e-6)
-
-
 def test_a_second_graph_by_the_same_model(trained, tmp_path):
     out = tmp_path / "new"
     told = call(CLUSTER.command, "--predict", "r", *settings(*TWO), "--out", out, cwd=trained).out
@@ -106,6 +97,7 @@ def test_a_second_graph_by_the_same_model(trained, tmp_path):
         (["--out", "new", "--set", "model.layers=2"], "only dataset... can change"),
         (["--out", "new", "--set", "dataset.features=two-labels.csv"], "two-labels.csv"),
         (["--out", "new", "--set", "dataset.name=sbm"], "Did you mean"),
+        (["--out", "new", "--set", "dataset.features=null"], "trained with 3 per node: give those of the new graph"),
     ],
 )
 def test_what_predict_refuses(trained, args, words):
@@ -115,6 +107,33 @@ def test_what_predict_refuses(trained, args, words):
     assert refused.code != 0
     assert words in refused.err
     assert not (trained / "new").exists()
+
+
+def test_a_prediction_uses_nothing_of_the_training_graph(tmp_path):
+    """Also where the new graph has node ids of the training graph."""
+    write_graph(tmp_path, "one")
+    write_graph(tmp_path, "two", size=20, seed=1)
+    files = ["dataset.edges=one-edges.csv", "dataset.features=one-features.csv", "dataset.labels=one-labels.csv"]
+    changes = settings(*files, "dataset.header=true", "method.num_clusters=2")
+    call(CLUSTER.command, "--cfg", "file", *changes, "--out", "r", cwd=tmp_path)
+    for kind in ("edges", "features", "labels"):
+        (tmp_path / f"one-{kind}.csv").unlink()
+    for given, words in [
+        ([], f"name the new graph, such as --set dataset.edges=new.csv --set dataset.features=new_features.csv; the "
+             f"clusters of the training graph are in {Path('r', 'assign.csv')}"),
+        (["dataset.header=true"], "name the new graph"),
+        (["dataset.edges=two-edges.csv"], "trained with 3 per node: give those of the new graph, --set dataset.feat"),
+        (["dataset.name=file", "dataset.edges=two-edges.csv"], "trained with 3 per node"),
+        (["dataset.features=two-features.csv"], "give either edges"),
+        (["dataset.name=sbm"], "has 128 features, the model was trained on 3"),
+    ]:  # fmt: skip
+        refused = call(CLUSTER.command, "--predict", "r", *settings(*given), cwd=tmp_path, check=False)
+        assert refused.code == 2
+        assert words in refused.err
+    assert not (tmp_path / "r" / "predicted").exists()
+    call(CLUSTER.command, "--predict", "r", *settings(*TWO), cwd=tmp_path)
+    rows = read_rows(tmp_path / "r" / "predicted" / "assign.csv")
+    assert {row[0] for row in rows} == {f"{group}{i}" for group in "xy" for i in range(20)}
 
 
 def test_another_number_of_features(trained, tmp_path, monkeypatch):

@@ -147,7 +147,8 @@ def test_patience_stops_early(tmp_path):
     ("balance", "used", "trained", "words"),
     [
         (-0.9, 4, True, None),
-        (None, 3, True, None),
+        (None, 4, True, None),
+        (None, 3, True, "empty clusters: 1 of 4."),
         (None, 1, True, "one cluster holds every node; train longer"),
         (None, 1, False, "one cluster holds every node; try another seed or another method"),
         (-0.25, 3, True, "uniform"),
@@ -158,6 +159,11 @@ def test_patience_stops_early(tmp_path):
 def test_collapse_is_told(balance, used, trained, words):
     warning = collapse_warning(used, 4, trained=trained, balance=balance)
     assert warning is None if words is None else words in warning
+
+
+def test_a_few_empty_clusters_are_mentioned_briefly():
+    assert collapse_warning(30, 40) == "empty clusters: 10 of 40."
+    assert "collapse: only 20 of 40 clusters hold nodes; train longer" in collapse_warning(20, 40)
 
 
 def test_objectives_combine(tmp_path):

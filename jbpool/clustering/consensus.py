@@ -1,0 +1,104 @@
+"""Several partitions of a graph made into one: side by side they are the features of a last bounded head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from dgl import DGLGraph
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.heads import trained_heads
+from jbpool.nn.heads import unit_rows
+
+STARTS = 6
+TEMPERATURE = 0.2
+COMPONENTS_PER_CLUSTER = 4
+
+
+class Consensus(nn.Module):
+    """The consensus of M member partitions; applies to other graphs with the same features, too.
+
+    Parameters
+    ----------
+    num_clusters : int
+        K.
+    members : sequence of (str, int)
+        Weighting and steps of the view that each member comes from.
+    views : mapping
+        (weighting, steps) -> the view; empty for a graph without features.
+    """
+
+    prototypes: Tensor              # (M, K, C) of the members
+    centre: Tensor                  # (M * K,)
+    axes: Tensor                    # (M * K, 4 K)
+    last: Tensor                    # (K, 4 K) prototypes of the last head
+    shares: Tensor                  # (K, M * K) of a cluster's nodes, those in each cluster of each member
+
+    def __init__(
+        self, num_clusters: int, members: Sequence[tuple[str, int]], views: Mapping[tuple[str, int], FixedFeatures]
+    ):
+        super().__init__()
+        self.members = [(weighting, steps) for weighting, steps in members]
+        self.views = nn.ModuleDict({_name(member): views[member] for member in self.members if member in views})
+        width = max((view.out_feats for view in views.values()), default=0)
+        wide = len(members) * num_clusters
+        self.register_buffer("prototypes", torch.zeros(len(members), num_clusters, width))
+        self.register_buffer("centre", torch.zeros(wide))
+        self.register_buffer("axes", torch.zeros(wide, min(COMPONENTS_PER_CLUSTER * num_clusters, wide)))
+        self.register_buffer("last", torch.zeros(num_clusters, self.axes.shape[1]))
+        self.register_buffer("shares", torch.zeros(num_clusters, wide))
+
+    def fit(self, clusters: Sequence[Tensor], generator: torch.Generator) -> tuple[Tensor, Tensor, float]:
+        """Train the last head.
+
+        Parameters
+        ----------
+        clusters : sequence of Tensor
+            The members: M times ``(N,)``.
+        generator : torch.Generator
+            Decides the starts.
+
+        Returns
+        -------
+        tuple
+            The cluster of every node ``(N,)``, its confidence ``(N,)``, and the loss.
+        """
+        num_clusters = len(self.last)
+        members = torch.cat([one_hot(cluster, num_clusters).float() for cluster in clusters], dim=1)    # (N, M * K)
+        self.centre = members.mean(0)
+        gram = members.T.double() @ members.double() - len(members) * torch.outer(self.centre, self.centre).double()
+        self.axes = torch.linalg.eigh(gram)[1].flip(1)[:, : self.axes.shape[1]].float()         # leading ones first
+        rows = self._rows(members)
+        heads, losses = trained_heads(rows, num_clusters, STARTS, TEMPERATURE, generator)
+        best = int(losses.argmin())
+        self.last = unit_rows(heads.prototypes[best].detach())
+        cluster = heads.clusters(rows)[best]
+        onehot = one_hot(cluster, num_clusters).float()
+        self.shares = onehot.T @ members / onehot.sum(0).clamp_min(1)[:, None]
+        return cluster, self._agreement(members, cluster), losses[best].item()
+
+    @torch.no_grad()
+    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Cluster and confidence of the nodes of a graph: ``(N, D)`` to ``(N,)`` and ``(N,)``."""
+        rows = {name: view(graph, feat, edge_weight) for name, view in self.views.items()}
+        parts = []
+        for member, prototypes in zip(self.members, self.prototypes, strict=True):
+            cluster = (rows[_name(member)] @ prototypes.T).argmax(1)
+            parts.append(one_hot(cluster, len(prototypes)).float())
+        members = torch.cat(parts, dim=1)                                                       # (N, M * K)
+        cluster = (self._rows(members) @ self.last.T).argmax(1)
+        return cluster, self._agreement(members, cluster)
+
+    def _rows(self, members: Tensor) -> Tensor:
+        return unit_rows((members - self.centre) @ self.axes)                                   # (N, 4 K)
+
+    def _agreement(self, members: Tensor, cluster: Tensor) -> Tensor:
+        """The mean over members of the share of a node's cluster that is with it in the member's cluster: ``(N,)``."""
+        return (members * self.shares[cluster]).sum(1) / len(self.members)
+
+
+def _name(member: tuple[str, int]) -> str:
+    return f"{member[0]}-{member[1]}"

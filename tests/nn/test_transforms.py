@@ -1,0 +1,64 @@
+"""What docs/layer.md says about torch.func and TorchScript."""
+
+import dgl
+import pytest
+import torch
+from torch.func import functional_call, grad, jacrev, jvp, vjp, vmap
+from torch.jit.frontend import FrontendError
+
+from jbpool import objectives
+from jbpool.nn.pools import POOLS, make_pool
+
+TRANSFORMS = {
+    "grad": lambda function, x: grad(function)(x),
+    "vjp": lambda function, x: vjp(function, x),
+    "jacrev": lambda function, x: jacrev(function)(x),
+    "jvp": lambda function, x: jvp(function, (x,), (x,)),
+    "vmap": lambda function, x: vmap(function)(torch.stack([x, x])),
+}
+
+
+@pytest.fixture
+def batch():
+    torch.manual_seed(0)
+    return dgl.batch([dgl.add_reverse_edges(dgl.rand_graph(size, 3 * size)) for size in (10, 7)])
+
+
+def total(pooled):
+    return pooled.loss + pooled.feat.square().sum() + pooled.edge_weight.square().sum()
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_functional_call(name, batch):
+    """Other parameters than the pool's own, and gradients for them."""
+    pool, other, feat = make_pool(name, 4, 3), make_pool(name, 4, 3), torch.rand(17, 4)
+    total(other(batch, feat)).backward()
+    parameters = {key: value.detach().clone().requires_grad_() for key, value in other.named_parameters()}
+    value = total(functional_call(pool, parameters, (batch, feat)))
+    gradients = torch.autograd.grad(value, list(parameters.values()))
+    torch.testing.assert_close(gradients, tuple(parameter.grad for parameter in other.parameters()))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("name", POOLS)
+def test_function_transforms_are_refused(name, transform, batch):
+    pool = make_pool(name, 4, 3)
+    with pytest.raises(RuntimeError, match=r"setup_context|Sparse CSR tensors do not have strides"):
+        TRANSFORMS[transform](lambda feat: pool(batch, feat).loss, torch.rand(17, 4))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_function_transforms_of_losses_are_refused(transform):
+    with pytest.raises(RuntimeError, match="setup_context"):
+        TRANSFORMS[transform](lambda assign: objectives.balance_loss(assign).sum(), torch.rand(9, 3).softmax(1))
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_torchscript_is_refused(name, batch):
+    pool = make_pool(name, 4, 3)
+    with pytest.raises((FrontendError, RuntimeError, ValueError)):
+        torch.jit.script(pool)
+    with pytest.raises(RuntimeError, match="cannot infer type"):
+        torch.jit.trace(pool, (batch, torch.rand(17, 4)))
+    with pytest.raises((FrontendError, RuntimeError, ValueError)):
+        torch.jit.script(objectives.balance_loss)

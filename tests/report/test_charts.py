@@ -1,0 +1,192 @@
+"""Charts as XML: hostile names stay text, every number is finite, everything lies inside the picture."""
+
+import math
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from jbpool.report import charts
+
+HOSTILE = "<script>alert(\"x\")</script> & 'y' ]]> <!--"
+NUMBERS = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height", "stroke-width", "fill-opacity")
+
+
+def parse(svg):
+    """The drawing as a tree; fails where it is not well-formed or holds a number that is none."""
+    root = ElementTree.fromstring(svg)
+    assert root.tag == "svg"
+    for node in root.iter():
+        for key in NUMBERS:
+            if key in node.attrib:
+                assert math.isfinite(float(node.attrib[key])), ElementTree.tostring(node)
+        for key in ("d", "points"):
+            for number in re.findall(r"[^\sMLh,]+", node.attrib.get(key, "")):
+                assert math.isfinite(float(number)), node.attrib[key]
+    return root
+
+
+def texts(root):
+    return [node.text for node in root.iter() if node.tag in ("text", "title")]
+
+
+def random_weights(count):
+    weight = np.random.default_rng(0).random((count, count))
+    return weight + weight.T - np.diag(2 * weight.diagonal())
+
+
+DRAWINGS = {
+    "lines": lambda name: charts.lines({name: ([0, 1, 2], [0.5, 0.2, 0.1])}, name, name),
+    "bars": lambda name: charts.bars({name: [3, 2, 1]}, name),
+    "heat map": lambda name: charts.heat_map(np.eye(2, dtype=int), [name, "b"], [name, "d"], name),
+    "points": lambda name: charts.points(np.eye(3)[:, :2], np.array([0, 1, 1]), name),
+    "circle graph": lambda name: charts.circle_graph(random_weights(3), np.array([5, 3, 2]), name),
+    "network": lambda name: charts.network(np.eye(3)[:, :2], np.array([[0, 1], [1, 2]]), np.array([0, 1, 1]), name),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
+def test_names_stay_text(draw):
+    root = parse(draw(HOSTILE))
+    assert root.attrib["aria-label"] == HOSTILE
+    assert {node.tag for node in root.iter()} <= {"svg", "text", "title", "line", "polyline", "rect", "path", "circle"}
+
+
+def test_names_are_shown():
+    name = "a & <b>"
+    assert name in texts(parse(DRAWINGS["lines"](name)))
+    assert f"{name}: 3" in texts(parse(DRAWINGS["bars"](name)))
+    assert texts(parse(DRAWINGS["heat map"](name))).count(name) == 2
+
+
+# ---------------------------------------------------------------- empty
+
+
+NOTHING = np.zeros((0, 2))
+EMPTY = {
+    "no lines": lambda: charts.lines({}, "epoch", ""),
+    "lines without points": lambda: charts.lines({"a": ([], [])}, "epoch", ""),
+    "lines of NaN": lambda: charts.lines({"a": ([1.0, 2.0], [math.nan, math.inf])}, "epoch", ""),
+    "no bars": lambda: charts.bars({}, ""),
+    "bars without heights": lambda: charts.bars({"a": []}, ""),
+    "bars of zeros": lambda: charts.bars({"a": [0, 0]}, ""),
+    "heat map without columns": lambda: charts.heat_map(np.zeros((2, 0)), ["a", "b"], [], ""),
+    "heat map without rows": lambda: charts.heat_map(np.zeros((0, 2)), [], ["a", "b"], ""),
+    "heat map of zeros": lambda: charts.heat_map(np.zeros((2, 2)), ["a", "b"], ["a", "b"], ""),
+    "no points": lambda: charts.points(NOTHING, np.zeros(0, dtype=int), ""),
+    "circle graph without clusters": lambda: charts.circle_graph(np.zeros((0, 0)), np.zeros(0, dtype=int), ""),
+    "network without nodes": lambda: charts.network(NOTHING, np.zeros((0, 2), dtype=int), np.zeros(0, dtype=int), ""),
+    "network without edges": lambda: charts.network(np.eye(2), np.zeros((0, 2), dtype=int), np.array([0, 1]), ""),
+}
+
+
+@pytest.mark.parametrize("draw", EMPTY.values(), ids=EMPTY)
+def test_nothing_to_draw(draw):
+    parse(draw())
+
+
+def test_an_empty_picture_says_so():
+    for name in ("no lines", "lines without points", "lines of NaN", "no points", "network without nodes"):
+        assert "nothing recorded" in texts(parse(EMPTY[name]()))
+
+
+# ---------------------------------------------------------------- lines
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.5], [0.5, 0.5], [-0.9, -0.9 + 1e-13], [1e9, 1e9 + 1e-6], [1e-12, 2e-12], [-1e30, 1e30], [0.0, math.nan, 1.0],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_curves_of_every_range(values):
+    root = parse(charts.lines({"a": (list(range(1, len(values) + 1)), values)}, "epoch", ""))
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    (curve,) = root.iter("polyline")
+    points = [tuple(map(float, point.split(","))) for point in curve.attrib["points"].split()]
+    assert len(points) == sum(map(math.isfinite, values))
+    assert all(0 <= x <= width and 0 <= y <= height for x, y in points)
+
+
+def test_higher_values_are_drawn_higher():
+    root = parse(charts.lines({"a": ([1, 2, 3], [0.1, 0.9, 0.5])}, "epoch", ""))
+    (curve,) = root.iter("polyline")
+    (x1, y1), (x2, y2), (x3, y3) = (tuple(map(float, point.split(","))) for point in curve.attrib["points"].split())
+    assert x1 < x2 < x3
+    assert y2 < y3 < y1                                     # y grows downwards
+
+
+RANGES = [(0, 1), (-0.93, -0.21), (3, 3), (0, 12345), (0.001, 0.0011), (1e-12, 2e-12), (1e30, 1e30)]
+
+
+@pytest.mark.parametrize(("low", "high"), RANGES)
+def test_ticks_cover_the_range_with_round_numbers(low, high):
+    ticks = charts._ticks(low, high)
+    assert ticks[0] <= low
+    assert ticks[-1] >= high
+    steps = np.diff(ticks)
+    assert 1 <= len(steps) <= 7
+    np.testing.assert_allclose(steps, steps[0])
+    mantissa = steps[0] / 10 ** math.floor(math.log10(steps[0]) + 1e-9)
+    assert min(abs(mantissa - round_number) for round_number in (1, 2, 5)) < 1e-6
+
+
+# ---------------------------------------------------------------- one cluster, many clusters
+
+
+def boxes(root):
+    """(left, right, top, bottom) of discs and rectangles."""
+    for node in root.iter():
+        if node.tag == "circle":
+            x, y, r = (float(node.attrib[key]) for key in ("cx", "cy", "r"))
+            yield x - r, x + r, y - r, y + r
+        elif node.tag == "rect":
+            x, y, wide, tall = (float(node.attrib[key]) for key in ("x", "y", "width", "height"))
+            assert min(wide, tall) >= 0
+            yield x, x + wide, y, y + tall
+
+
+@pytest.mark.parametrize("count", [1, 2, 200])
+def test_any_number_of_clusters(count):
+    rng = np.random.default_rng(0)
+    size = rng.integers(1, 50, count)
+    group = np.arange(3 * count) % count
+    names = [f"cluster {i}" for i in range(count)]
+    drawings = [
+        charts.bars({"clusters": sorted(size.tolist(), reverse=True)}, ""),
+        charts.heat_map(rng.integers(0, 9, (3, count)), names[:3] + ["b", "c"][: max(0, 3 - count)], names, ""),
+        charts.points(rng.random((3 * count, 2)), group, ""),
+        charts.circle_graph(random_weights(count), size, ""),
+        charts.network(rng.random((count, 2)), np.zeros((0, 2), dtype=int), np.arange(count), ""),
+    ]
+    for drawing in drawings:
+        root = parse(drawing)
+        _, _, width, height = map(float, root.attrib["viewBox"].split())
+        for left, right, top, bottom in boxes(root):
+            assert -0.1 <= left <= right <= width + 0.1
+            assert -0.1 <= top <= bottom <= height + 0.1
+    circles = list(parse(drawings[3]).iter("circle"))
+    assert len(circles) == count
+    centres = np.array([(float(node.attrib["cx"]), float(node.attrib["cy"])) for node in circles])
+    radii = np.array([float(node.attrib["r"]) for node in circles])
+    distance = np.linalg.norm(centres[:, None] - centres[None], axis=2) + np.diag(np.full(count, np.inf))
+    assert (distance >= radii[:, None] + radii[None] - 0.3).all()           # discs do not cover each other
+
+
+def test_sizes_are_areas():
+    circles = list(parse(charts.circle_graph(random_weights(3), np.array([100, 25, 1]), "")).iter("circle"))
+    radii = [float(node.attrib["r"]) for node in circles]
+    assert radii[0] > radii[1] > radii[2] > 0
+
+
+def test_many_curves_do_not_run_into_their_legend():
+    """The legend takes as many rows as it needs, and the curves begin below it."""
+    series = {f"a long name of method {i}": ([0, 1], [0, 1]) for i in range(30)}
+    root = parse(charts.lines(series, "epoch", ""))
+    squares = [float(node.attrib["y"]) + float(node.attrib["height"]) for node in root.iter("rect")]
+    curves = [node.attrib["points"].split() for node in root.iter("polyline")]
+    tops = [min(float(point.split(",")[1]) for point in points) for points in curves]
+    assert len(squares) == len(tops) == 30
+    assert max(squares) <= min(tops)

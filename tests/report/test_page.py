@@ -1,0 +1,124 @@
+"""Pages without a browser: names of users stay text, and odd runs have a report too."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from commands import CASES, CLASSIFY, CLUSTER, run_task
+
+from jbpool.report.page import number, render_page, score, section, settings, spread, table
+
+HOSTILE = "<script>alert(\"x\")</script> & 'y' <img src=x onerror=alert(1)>"
+VOID = {"meta", "br", "img", "hr", "input", "link"}
+
+
+class Page(HTMLParser):
+    """Tags and text of a page; fails where tags do not match."""
+
+    def __init__(self, page):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.words, self.open, self.pictures = [], [], [], []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        assert not any(name.startswith("on") for name, _ in attributes)
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return "".join(self.words)
+
+
+def test_every_part_of_a_page_is_escaped():
+    result = {"config": {"dataset": {"name": HOSTILE, HOSTILE: 1}}, "versions": {}}
+    parts = [section(HOSTILE, table([HOSTILE], [[HOSTILE]]), HOSTILE), settings(result)]
+    page = Page(render_page(HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, [HOSTILE], parts))
+    assert {"script", "img"} & set(page.tags) == set()
+    assert page.text.count(HOSTILE) == 2 + 1 + 2 + 1 + 4        # title twice, lead, headline, note, section
+
+
+def test_an_empty_page():
+    page = Page(render_page("title", "lead", {}, [], [section("empty", table(["a", "b"], []))]))
+    assert page.tags.count("section") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(None, "-"), (0.12345, "0.123"), (3, "3"), (-0.0004, "-0.000"), (float("nan"), "nan")]
+)
+def test_numbers(value, shown):
+    assert number(value) == shown
+
+
+def test_scores_show_a_deviation_only_of_several_runs():
+    scores = {"mean": {"acc": 0.5}, "std": {"acc": 0.25}}
+    assert score({**scores, "runs": [1, 2]}, "acc") == "0.500 ± 0.250"
+    assert score({**scores, "runs": [1]}, "acc") == "0.500"
+    assert spread(None, None) == "-"
+
+
+# ---------------------------------------------------------------- the reports of both tasks
+
+
+SMALLER = {CLUSTER.task.name: (), CLASSIFY.task.name: ("dataset.num_graphs=18", "model.compare=[]")}
+
+
+def load(case):
+    return case.task.load_data(case.config(*SMALLER[case.task.name]))
+
+
+def report(case, folder, data, *changes):
+    """The page about a run of one epoch."""
+    more = {"folds": [0]} if case is CLASSIFY else {}
+    run_task(case, case.config("train.epochs=1", *SMALLER[case.task.name], *changes), folder, data, **more)
+    return Page(case.task.write_report(folder, data).read_text())
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_hostile_names(case, tmp_path):
+    data = load(case)
+    names = [f"{HOSTILE} {i}" for i in range(data.num_classes)]
+    page = report(case, tmp_path / "r", replace(data, name=HOSTILE, class_names=names))
+    assert {"script", "img"} & set(page.tags) == set()
+    assert HOSTILE in page.text
+
+
+@pytest.mark.parametrize("num_clusters", [1, 200])
+def test_clusters_of_any_number(num_clusters, tmp_path):
+    data = load(CLUSTER)
+    page = report(CLUSTER, tmp_path / "r", data, f"method.num_clusters={num_clusters}")
+    assert page.tags.count("svg") == 4                              # one look at the scores makes no curve
+    assert "makes no curve" in page.text
+
+
+@pytest.mark.parametrize("num_clusters", [1, 200])
+def test_pools_of_any_size(num_clusters, tmp_path):
+    data = load(CLASSIFY)
+    page = report(CLASSIFY, tmp_path / "r", data, f"model.num_clusters=[{num_clusters}]")
+    assert f"of {num_clusters} clusters used" in page.text
+
+
+def test_a_graph_without_labels(tmp_path):
+    data = replace(load(CLUSTER), label=None, num_classes=None, class_names=None)
+    page = report(CLUSTER, tmp_path / "r", data, "method.num_clusters=3")
+    assert page.tags.count("svg") == 3
+    assert "NMI" not in page.text
+
+
+def test_a_flat_network_has_no_clusters_to_show(tmp_path):
+    data = load(CLASSIFY)
+    page = report(CLASSIFY, tmp_path / "r", data, "model.pool=none")
+    assert "its clusters" not in page.text
+    assert page.tags.count("svg") == 2

@@ -1,0 +1,208 @@
+"""Folders and import directions of DESIGN.md section 4, read from the source with ``ast``."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "jbpool"
+
+# Layer of each part of jbpool. A module imports parts of lower layers and its own part; parts of one layer never each
+# other, but for the first, whose modules build on one another.
+BASE = ("errors", "checks", "atomic", "_environment")
+LAYERS = [
+    BASE, ("ops",), ("objectives",), ("nn",), ("data", "engine", "report"), ("clustering", "classification"),
+    ("cli", "trained"),
+]  # fmt: skip
+LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
+
+
+class Import(NamedTuple):
+    source: str             # dotted names of modules
+    target: str
+    line: int
+
+
+def module_name(path: Path, root: Path = ROOT) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def read_imports(source: str, module: str, is_package: bool, modules: set[str]) -> list[Import]:
+    """Every import of one of ``modules``, also inside functions and under TYPE_CHECKING."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".") if is_package else module.split(".")[:-1]
+                base = ".".join([*parents[: len(parents) - node.level + 1], *([base] if base else [])])
+            # "from package import name": the module of that name, else the package itself
+            names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules else base for alias in node.names]
+        else:
+            continue
+        found += [Import(module, name, node.lineno) for name in names if name in modules]
+    return found
+
+
+def forbidden(edge: Import) -> bool:
+    """Whether an import goes against the layers."""
+    source, target = (name.split(".")[1] if "." in name else "" for name in edge[:2])
+    if not source:
+        return False                            # jbpool/__init__.py hands out names of every layer
+    if not target:
+        return source not in ("cli", "trained")     # nothing below needs the public names
+    if source == target or (source in BASE and target in BASE):
+        return False
+    return LAYER[target] >= LAYER[source]
+
+
+def cycles(edges: list[Import]) -> list[str]:
+    """Modules that import one another, in a circle. A package's own ``__init__`` may import what lies in it."""
+    graph: dict[str, set[str]] = {}
+    for edge in edges:
+        if not edge.target.startswith(f"{edge.source}.") and edge.source != edge.target:
+            graph.setdefault(edge.source, set()).add(edge.target)
+    found, done = [], set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        if module in path:
+            found.append(" -> ".join((*path[path.index(module) :], module)))
+        elif module not in done:
+            for target in sorted(graph.get(module, ())):
+                visit(target, (*path, module))
+            done.add(module)
+
+    for module in sorted(graph):
+        visit(module, ())
+    return found
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {module_name(path): path for path in FILES}
+
+
+def package_imports() -> list[Import]:
+    names = set(MODULES)
+    return [
+        edge
+        for module, path in MODULES.items()
+        for edge in read_imports(path.read_text(), module, path.name == "__init__.py", names)
+    ]
+
+
+# ---------------------------------------------------------------- the package
+
+
+def test_every_part_has_a_layer():
+    parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert parts - {"__init__"} - set(LAYER) == set(), "say in DESIGN.md and here where these belong"
+
+
+def test_imports_go_one_way():
+    wrong = [edge for edge in package_imports() if forbidden(edge)]
+    lines = [f"{MODULES[edge.source].relative_to(ROOT)}:{edge.line} imports {edge.target}" for edge in wrong]
+    assert not lines, "\n".join(lines)
+
+
+def test_no_cycles():
+    assert not cycles(package_imports())
+
+
+def test_modules_are_imported_by_statements():
+    """import_module hides an edge from everyone, this test included; the lazy public names are the exception."""
+    found = []
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_call = isinstance(node, ast.Call) and module != "jbpool"
+            if is_call and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__", "run_module"):
+                outside = isinstance(node.args[0], ast.Constant) and not str(node.args[0].value).startswith("jbpool")
+                if not outside:
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}")
+    assert not found, "\n".join(found)
+
+
+def test_scripts_and_tasks_are_not_imported():
+    for module, path in MODULES.items():
+        others = {"tasks", "scripts", "tests", "commands", "zoo", "benchmark"}
+        assert not read_imports(path.read_text(), module, False, others), path
+
+
+OWN = sorted(path for folder in ("jbpool", "tests", "scripts", "tasks") for path in (ROOT / folder).rglob("*.py"))
+
+
+def test_no_file_exceeds_300_lines():
+    long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in OWN}
+    assert {name: lines for name, lines in long.items() if lines > 300} == {}
+
+
+def test_names_of_modules():
+    """None shadows the standard library, none is a drawer for everything."""
+    for path in OWN:
+        name = path.parent.name if path.name == "__init__.py" else path.stem
+        assert name not in {"utils", "util", "helpers", "common", "misc"}, path
+        assert name not in sys.stdlib_module_names or name == "__main__", path
+
+
+# ---------------------------------------------------------------- what an import loads
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "DGLBACKEND": "pytorch"}
+    result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
+
+
+def test_the_layer_loads_only_the_layer():
+    """Whatever dgl itself imports is not ours to avoid."""
+    added = loaded_by("import jbpool; from jbpool import JBPool, objectives, value_checks") - loaded_by("import dgl")
+    assert "jbpool" in added
+    assert added & {"pandas", "sklearn", "ogb", "torchmetrics", "tqdm", "yaml", "networkx", "filelock"} == set()
+
+
+# ---------------------------------------------------------------- this test itself
+
+
+@pytest.mark.parametrize(
+    ("source", "module", "is_package", "line"),
+    [
+        ("import os\nfrom jbpool.nn.pools import JBPool", "jbpool.ops.segment", False, 2),
+        ("def f():\n    import jbpool.clustering.run", "jbpool.classification.run", False, 2),
+        ("if TYPE_CHECKING:\n    from ..engine import config", "jbpool.data.types", False, 2),
+        ("from .. import cli", "jbpool.engine", True, 1),
+        ("from jbpool import JBPool", "jbpool.data.types", False, 1),
+        ("from jbpool.report import page", "jbpool.engine.fit", False, 1),
+    ],
+)
+def test_a_forbidden_import_is_found(source, module, is_package, line):
+    (edge,) = read_imports(source, module, is_package, set(MODULES))
+    assert edge.line == line
+    assert forbidden(edge)
+
+
+@pytest.mark.parametrize(
+    ("source", "module"),
+    [
+        ("from jbpool.ops import segment", "jbpool.nn.pools"),
+        ("from jbpool import _environment", "jbpool.nn"),
+        ("from jbpool.errors import DataError", "jbpool.checks"),
+        ("from jbpool import objectives", "jbpool"),
+    ],
+)
+def test_an_allowed_import_is_not(source, module):
+    (edge,) = read_imports(source, module, module in ("jbpool", "jbpool.nn"), set(MODULES))
+    assert not forbidden(edge)
+
+
+def test_a_cycle_is_found():
+    pairs = [("a", "b"), ("b", "c"), ("c", "b"), ("p", "p.x"), ("p.x", "p")]
+    edges = [Import(source, target, line=1) for source, target in pairs]
+    assert cycles(edges) == ["b -> c -> b"]

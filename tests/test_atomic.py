@@ -1,0 +1,60 @@
+"""Files are whole or not there."""
+
+import os
+
+import pytest
+
+from jbpool.atomic import atomic_file, write_text
+
+
+def test_a_file_appears_when_the_block_ends(tmp_path):
+    target = tmp_path / "new" / "folder" / "file.bin"
+    with atomic_file(target) as file:
+        file.write(b"half")
+        file.flush()
+        assert not target.exists()
+        file.write(b" and half")
+    assert target.read_bytes() == b"half and half"
+    assert os.listdir(target.parent) == ["file.bin"]
+    assert target.stat().st_mode & 0o777 == 0o644           # others may read results
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("before", [None, "what was there"])
+def test_an_error_leaves_everything_as_it_was(tmp_path, error, before):
+    target = tmp_path / "file.txt"
+    if before is not None:
+        target.write_text(before)
+
+    def write():
+        with atomic_file(target) as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(error):
+        write()
+    assert os.listdir(tmp_path) == ([] if before is None else ["file.txt"])
+    assert before is None or target.read_text() == before
+
+
+def test_a_reader_of_the_old_file_keeps_it(tmp_path):
+    target = tmp_path / "file.txt"
+    write_text(target, "old")
+    with open(target) as reader:
+        write_text(target, "new")
+        assert reader.read() == "old"
+    assert target.read_text() == "new"
+
+
+def test_text_is_utf_8(tmp_path):
+    write_text(tmp_path / "file.txt", "Größe\n")
+    assert (tmp_path / "file.txt").read_bytes() == b"Gr\xc3\xb6\xc3\x9fe\n"
+
+
+def test_two_writers_do_not_share_a_part(tmp_path):
+    target = tmp_path / "file.txt"
+    with atomic_file(target) as one, atomic_file(target) as two:
+        one.write(b"one")
+        two.write(b"two")
+    assert target.read_bytes() == b"one"                    # the block that ended last
+    assert os.listdir(tmp_path) == ["file.txt"]

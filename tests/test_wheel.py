@@ -1,0 +1,97 @@
+"""The wheel: everything is in it, and both tasks run from it with no checkout in sight."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.xdist_group("wheel")          # one worker builds it
+ROOT = Path(__file__).parent.parent
+SOURCES = [*(ROOT / "jbpool").rglob("*.py"), *(ROOT / "configs").rglob("*.yaml")]
+COMMANDS = ("jbpool-cluster", "jbpool-classify")
+# In the source that is built, so that the defaults are quick and cannot be those of the checkout.
+CHANGED = {
+    "node_cluster/sbm.yaml": ("epochs: 300", "epochs: 7"),
+    "graph_classify/motifs.yaml": ("epochs: 40", "epochs: 2"),
+}
+
+
+def pip(*args, **options):
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, args)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built from a copy: building leaves files in the source folder."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    skip = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("jbpool", "configs"):
+        shutil.copytree(ROOT / name, source / name, ignore=skip)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name, (old, new) in CHANGED.items():
+        path = source / "configs" / name
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+    pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", out, source)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """A function that runs a command in a folder where only the wheel is on the path."""
+    target, cwd = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("elsewhere")
+    pip("install", "--no-deps", "--no-index", "--no-compile", "--target", target, wheel)
+    env = {**os.environ, "PYTHONPATH": str(target), "XDG_CACHE_HOME": str(cwd / "cache"), "OMP_NUM_THREADS": "1"}
+
+    def run(command, *args):
+        start = [sys.executable] if command == "python" else [str(target / "bin" / command)]
+        result = subprocess.run([*start, *args], cwd=cwd, env=env, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
+    place = Path(run("python", "-c", "import jbpool; print(jbpool.__file__)").strip())
+    assert place.is_relative_to(target)                 # not an editable install of the checkout
+    return run, cwd
+
+
+def test_every_file_is_in_the_wheel(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {name for name in archive.namelist() if ".dist-info/" not in name}
+    expected = {path.relative_to(ROOT).as_posix() for path in SOURCES}
+    assert inside == {name if name.startswith("jbpool/") else f"jbpool/{name}" for name in expected}
+
+
+def test_the_list_of_packages_is_complete():
+    tomllib = pytest.importorskip("tomllib")
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    on_disk = [".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "jbpool").rglob("__init__.py")]
+    assert sorted(listed) == sorted([*on_disk, "jbpool.configs"])
+
+
+@pytest.mark.parametrize(("command", "config"), list(zip(COMMANDS, CHANGED, strict=True)))
+def test_the_default_runs(installed, command, config):
+    run, cwd = installed
+    task = config.split("/")[0]
+    smaller = ["--set", "dataset.num_graphs=60", "--folds", "0"] if task == "graph_classify" else ["--seeds", "0"]
+    assert "report.html" in run(command, *smaller, "--out", task)
+    ran = yaml.safe_load((cwd / task / "config.yaml").read_text())
+    assert ran["task"] == task
+    assert f"epochs: {ran['train']['epochs']}" == CHANGED[config][1]
+
+
+def test_help_and_list(installed):
+    run, _ = installed
+    for command in COMMANDS:
+        told = run(command, "--cfg", "cora-sim", "--help")
+        assert f"  {command} --cfg " in told
+        assert "--resume" in told
+    assert "cora-sim.yaml" in run("jbpool-cluster", "--list")
