@@ -22,8 +22,8 @@ from benchmark import peak_rss, write
 def measure(num_nodes: int, backbone: str, steps: int) -> dict:
     import dgl
 
-    from jbpool.clustering.run import make_model
     from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.clustering.training import make_model
     from jbpool.engine.config import load_config
 
     torch.manual_seed(0)

@@ -20,9 +20,9 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=CASES)
     args = parser.parse_args()
 
-    from jbpool.clustering.run import make_model
     from jbpool.clustering.starts import Starts
     from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.clustering.training import make_model
     from jbpool.data import load_nodes
     from jbpool.engine.config import load_config
 

@@ -70,8 +70,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
 
-    from jbpool.clustering.run import make_model
     from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.clustering.training import make_model
     from jbpool.data import DataError, load_nodes
     from jbpool.engine.config import load_config
 

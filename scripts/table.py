@@ -117,8 +117,8 @@ def time_table(datasets: list[str], steps: int) -> str:
     """Table 3: a step of each pool in turn, again and again, in one process; medians."""
     import torch
 
-    from jbpool.clustering.run import make_model
     from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.clustering.training import make_model
     from jbpool.data import load_nodes
     from jbpool.engine.config import load_config
     from jbpool.nn.pools import POOLS

@@ -9,7 +9,8 @@ from typing import get_args, get_type_hints
 import numpy as np
 import torch
 
-from jbpool.clustering.run import load_data, make_model
+from jbpool.clustering.run import load_data
+from jbpool.clustering.training import make_model
 from jbpool.data import NODE_SETS
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import write_assign_csv

@@ -2,53 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
-import numpy as np
 import torch
-from sklearn.cluster import KMeans
-from torch import Tensor
 from tqdm import tqdm
 
-from jbpool.clustering.auto import find_clusters
 from jbpool.clustering.choose_k import choose_num_clusters
 from jbpool.clustering.config import ClusterConfig, cluster_range
-from jbpool.clustering.embed import EMBEDDINGS
-from jbpool.clustering.network import ClusterNet
-from jbpool.clustering.problem import ClusterProblem, collapse_warning
-from jbpool.clustering.scores import best_run, graph_scores, label_scores
-from jbpool.clustering.starts import Starts, starts_at_once
-from jbpool.clustering.structure import with_features
+from jbpool.clustering.job import Job
 from jbpool.data import NodeData, load_nodes
-from jbpool.engine.fit import TRAINING, Progress, fit
-from jbpool.engine.forecast import Forecast, count
-from jbpool.engine.run_folder import RunFolder, write_assign_csv
+from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
-from jbpool.engine.state import save_state, usable
+from jbpool.engine.state import usable
 from jbpool.errors import ConfigError
-from jbpool.nn.cluster_pool import ClusterPool
-from jbpool.nn.pools import POOLS, make_pool
-
-# What finished.pt and checkpoint.pt hold of this task, for load_state.
-FINISHED = {
-    "runs": [{"seed": int, "loss": float}],
-    "clusters": dict[int, Tensor],
-    "confidence": dict[int, Tensor],
-    "best_loss": float,
-}
-BEST = {
-    "assign": Tensor, "loss": float, "epochs": int, "restart": int, "seconds": float, "seconds_per_step": float,
-    "history": [dict], "state": dict[str, Tensor],
-}  # fmt: skip
-UNFINISHED = {
-    "seed": int,
-    "first": int,
-    "best": (type(None), BEST),
-    "training": {**TRAINING, "problem": {"best": [float]}},
-}
 
 
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
@@ -66,19 +33,6 @@ def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
     if found > data.graph.num_nodes():
         raise ConfigError(f"{found} clusters of {data.graph.num_nodes()} nodes: lower method.num_clusters.")
     return found
-
-
-def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> ClusterNet:
-    """The network of a configuration."""
-    method, model = config.method, config.model
-
-    def pool(width: int) -> ClusterPool:
-        return make_pool(method.name, width, num_clusters, model.mlp, options=method, objective=method.objective)
-
-    return ClusterNet(
-        in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
-        weighting=config.dataset.weighting, components=model.components,
-    )  # fmt: skip
 
 
 def load_data(config: ClusterConfig) -> NodeData:
@@ -111,7 +65,7 @@ def run(
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint)
     if isinstance(num_clusters, range):
         num_clusters = _choose(num_clusters, data, config.train.seeds[0], out)
-    job = _Job(config, data, num_clusters, out, device)
+    job = Job(config, data, num_clusters, out, device)
     if resume:
         job.load()
     out.start()
@@ -136,205 +90,3 @@ def _choose(candidates: range, data: NodeData, seed: int, out: RunFolder) -> int
     out.details["num_clusters"] = {"chosen": choice.num_clusters, "savings": choice.savings}
     print(f"number of clusters: {choice.num_clusters}, then {', '.join(map(str, choice.ranked[1:4]))}")
     return choice.num_clusters
-
-
-class _Job:
-    """The seeds of a run, one after another."""
-
-    def __init__(self, config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFolder, device: torch.device):
-        self.config, self.num_clusters, self.out, self.device = config, num_clusters, out, device
-        self.made_feat = data.feat is None
-        self.data = data if config.method.name == "auto" else with_features(data, num_clusters)
-        self.clusters: dict[int, Tensor] = {}
-        self.confidence: dict[int, Tensor] = {}
-        self.best_loss = float("inf")
-        self.unfinished: dict[str, Any] = {}
-        self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
-        self.forecast: Forecast | None = None
-
-    def load(self) -> None:
-        state = self.out.finished(FINISHED)
-        if state:
-            self.clusters, self.confidence, self.best_loss = state["clusters"], state["confidence"], state["best_loss"]
-        self.unfinished = self.out.unfinished(UNFINISHED)
-
-    def save_clusters(self) -> None:
-        """The readable files of clusters: of every seed, and a table of the one with the lowest loss."""
-        ids = np.arange(self.data.graph.num_nodes()) if self.data.ids is None else self.data.ids
-        self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
-        best = best_run(self.out.runs)["seed"]
-        write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])
-
-    def keep(self) -> None:
-        """Everything about the finished seeds; last what says that they are finished."""
-        self.save_clusters()
-        self.out.keep(clusters=self.clusters, confidence=self.confidence, best_loss=self.best_loss)
-
-    def leave(self) -> None:
-        """Interrupted: leave what there is in readable form; --resume does not need it."""
-        if self.out.runs:
-            self.save_clusters()
-        self.out.history += self.curve
-        self.out.save()
-
-    def make_forecast(self) -> Forecast:
-        """Of the trainings that are not finished."""
-        train = self.config.train
-        together = starts_at_once(train.restarts, self.data.graph.num_nodes())
-        per_seed = -(-train.restarts // together)
-        done = self.unfinished.get("first", 0) // together
-        seeds = [seed for seed in train.seeds if seed not in self.clusters]
-        what = f"{count(len(seeds), 'seed')} x {count(train.restarts, 'start')}"
-        shorter = "shorter: fewer train.epochs, train.restarts or --seeds, or train.patience to stop early"
-        return Forecast(len(seeds) * per_seed - done, what, shorter)
-
-    def run(self) -> None:
-        self.forecast = self.make_forecast()
-        for seed in self.config.train.seeds:
-            if seed in self.clusters:
-                continue
-            self.curve = []
-            name = self.config.method.name
-            result = (self.search if name == "auto" else self.embed if name in EMBEDDINGS else self.train)(seed)
-            self.out.runs.append({"seed": seed, **result, **self.labelled})
-            self.keep()
-            shown = {key: result[key] for key in ("acc", "nmi", "ari", "modularity", "loss") if key in result}
-            print(f"seed {seed}: " + ", ".join(f"{key} {value:.3f}" for key, value in shown.items()))
-
-    @property
-    def labelled(self) -> dict[str, int]:
-        """How many nodes the scores against labels are about, where these are not all."""
-        count = None if self.data.label is None else int((self.data.label >= 0).sum())
-        return {} if count in (None, self.data.graph.num_nodes()) else {"labelled": count}
-
-    def scores(self, cluster: Tensor) -> dict[str, float]:
-        labels = {} if self.data.label is None else label_scores(cluster, self.data.label)
-        return labels | graph_scores(self.data.graph, cluster, self.num_clusters, self.data.edge_weight)
-
-    def search(self, seed: int) -> dict[str, Any]:
-        """``auto``: settings, partitions and their consensus, chosen without labels."""
-        began, data = time.perf_counter(), self.data
-        with tqdm(desc=f"seed {seed}", leave=False) as bar:
-
-            def watch(done: int, total: int) -> None:
-                bar.total = total
-                bar.update(done - bar.n)
-
-            found = find_clusters(
-                data.graph, data.feat, self.num_clusters, data.edge_weight, seed, self.config.train.restarts, watch
-            )
-        self.clusters[seed], self.confidence[seed] = found.cluster, found.confidence
-        if found.model is not None and -found.score < self.best_loss:
-            self.best_loss = -found.score
-            state = self._model_state(found.model.state_dict(), members=found.model.members)
-            save_state(self.out.path / "model.pt", state)
-        scores = self.scores(found.cluster)
-        self.warn(seed, collapse_warning(int(scores["used_clusters"]), self.num_clusters, trained=False))
-        told = {"loss": found.loss, "score": found.score, "seconds": time.perf_counter() - began}
-        return scores | told | {"seconds_per_step": None, "settings": found.settings, "trials": found.trials}
-
-    def _model_state(self, state: dict[str, Tensor], **more: Any) -> dict[str, Any]:
-        in_feats = 0 if self.data.feat is None else self.data.feat.shape[1]
-        plain = {"in_feats": in_feats, "num_clusters": self.num_clusters, "made_feat": self.made_feat}
-        return {"state": {key: value.cpu() for key, value in state.items()}, **plain, **more}
-
-    def embed(self, seed: int) -> dict[str, Any]:
-        began = time.perf_counter()
-        points = EMBEDDINGS[self.config.method.name](self.data, self.num_clusters, seed)
-        means = KMeans(self.num_clusters, n_init=10, random_state=seed).fit(points)
-        cluster = torch.from_numpy(means.labels_).long()
-        self.clusters[seed] = cluster
-        distance = np.sort(means.transform(points), axis=1)                         # (N, K), nearest centre first
-        margin = 1 - distance[:, 0] / np.maximum(distance[:, min(1, self.num_clusters - 1)], 1e-12)
-        self.confidence[seed] = torch.from_numpy(margin).float()
-        scores = self.scores(cluster)
-        self.warn(seed, collapse_warning(int(scores["used_clusters"]), self.num_clusters, trained=False))
-        seconds = {"seconds": time.perf_counter() - began, "seconds_per_step": None}
-        return scores | {"loss": float(means.inertia_)} | seconds
-
-    def train(self, seed: int) -> dict[str, Any]:
-        """All restarts of a seed; the one with the lowest loss counts, and labels have no say in it."""
-        best: dict[str, Any] | None = None
-        restarts, first = self.config.train.restarts, 0
-        together = starts_at_once(restarts, self.data.graph.num_nodes())
-        if self.unfinished.get("seed") == seed:
-            first, best = self.unfinished["first"], self.unfinished["best"]
-        for start in range(first, restarts, together):
-            result = self.train_together(seed, range(start, min(start + together, restarts)), best)
-            if best is not None:
-                result["seconds"] += best["seconds"]
-            best = result if best is None or result["loss"] < best["loss"] else best | {"seconds": result["seconds"]}
-        assert best is not None
-        cluster = best["assign"].argmax(1)
-        self.clusters[seed], self.confidence[seed] = cluster, best["assign"].amax(1)
-        self.out.history += best["history"]
-        self.curve = []
-        if best["loss"] < self.best_loss:
-            self.best_loss = best["loss"]
-            save_state(self.out.path / "model.pt", self._model_state(best["state"]))
-        scores = self.scores(cluster)
-        method = self.config.method
-        terms = tuple(method.objective or POOLS[method.name].pool.terms)
-        only_balance = terms == ("balance",) and method.cluster_sizes is None
-        balance = best["loss"] if only_balance else None
-        self.warn(seed, collapse_warning(int(scores["used_clusters"]), self.num_clusters, balance=balance))
-        return scores | {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")}
-
-    def warn(self, seed: int, warning: str | None) -> None:
-        if warning is not None:
-            self.out.notes.append(f"seed {seed}: {warning}")
-            tqdm.write(f"seed {seed}: {warning}")
-
-    def train_together(self, seed: int, starts: range, best: dict[str, Any] | None) -> dict[str, Any]:
-        """Some starts of a seed trained as one model; the result of the one with the lowest loss."""
-        data, device = self.data, self.device
-        graph, feat = data.graph.to(device), cast(Tensor, data.feat).to(device)
-        weight = None if data.edge_weight is None else data.edge_weight.to(device)
-        nets = []
-        for start in starts:
-            torch.manual_seed(seed + 1_000_003 * start)
-            nets.append(make_model(self.config, feat.shape[1], self.num_clusters).to(device))
-        feat = nets[0].prepare(graph, feat, weight)
-        for net in nets[1:]:
-            net.features = nets[0].features
-        resume = None
-        if (self.unfinished.get("seed"), self.unfinished.get("first")) == (seed, starts[0]):
-            resume, self.unfinished = self.unfinished["training"], {}
-
-        name = f"seed {seed}"
-        if self.config.train.restarts > 1:
-            name += f" starts {starts[0] + 1}-{starts[-1] + 1} of {self.config.train.restarts}"
-        with tqdm(total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5) as bar:
-
-            def curve(progress: Progress) -> list[dict[str, Any]]:
-                return [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
-
-            def report(progress: Progress, row: dict[str, Any]) -> None:
-                self.curve = curve(progress)
-                bar.update(progress.epoch - bar.n)
-                shown = {key: f"{row[key]:.3f}" for key in ("loss", "nmi") if key in row}
-                bar.set_postfix(
-                    **shown, used=row["used_clusters"], s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False
-                )
-
-            model = Starts(nets, graph, weight)
-            problem = ClusterProblem(model, feat, lambda assign: self.scores(assign.argmax(1).cpu()))
-            progress = fit(
-                problem, self.config.train, report=report, resume=resume,
-                resume_path=self.out.path / "checkpoint.pt", forecast=self.forecast,
-                checkpoint=lambda training: self.out.checkpoint(
-                    seed=seed, first=starts[0], best=best, training=training
-                ),
-            )  # fmt: skip
-            assign, losses = problem.finish()
-        lowest = int(losses.argmin())
-        return {
-            "assign": assign[lowest].cpu(),
-            "loss": losses[lowest].item(),
-            "epochs": progress.epoch,
-            "restart": starts[lowest],
-            "seconds": progress.seconds,
-            "seconds_per_step": progress.seconds_per_step,
-            "history": curve(progress),
-            "state": {key: value.cpu() for key, value in nets[lowest].state_dict().items()},
-        }

@@ -1,4 +1,4 @@
-"""DeltaConv against dense products; sparse features against dense ones."""
+"""Message-passing layers against dense products; sparse features against dense ones."""
 
 import dense_reference as dense
 import numpy as np
@@ -20,6 +20,32 @@ def test_delta_conv_against_dense_oracle(in_feats, out_feats):
     smoothed = dense.smoothed(feat.numpy(), dense.adjacency(graph, weight), 0.6)
     expected = np.maximum(smoothed @ conv.weight.detach().numpy() + conv.bias.detach().numpy(), 0)
     assert np.allclose(conv(graph, feat, weight).detach().numpy(), expected)
+
+
+def naive(backbone, conv, X, A):
+    """Dense numpy versions of DGL's layers with edge weights."""
+    value = {name: parameter.detach().numpy() for name, parameter in conv.named_parameters()}
+    if backbone == "gcn":
+        return np.maximum(dense.normalized(A) @ X @ value["weight"] + value["bias"], 0)
+    if backbone == "sage":
+        mean = A @ X / np.maximum(A.sum(1), 1e-300)[:, None]
+        return np.maximum(X @ value["fc_self.weight"].T + value["fc_self.bias"] + mean @ value["fc_neigh.weight"].T, 0)
+    inside = np.maximum((X + A @ X) @ value["apply_func.0.weight"].T + value["apply_func.0.bias"], 0)
+    return np.maximum(inside @ value["apply_func.2.weight"].T + value["apply_func.2.bias"], 0)
+
+
+@pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("backbone", ["gcn", "sage", "gin"])
+def test_backbones_against_dense_oracles(backbone, weighted, in_feats, out_feats):
+    graph = random_graph(20, 30)                                # some nodes without edges
+    weight = symmetric_weights(graph).double() if weighted else None
+    conv = BACKBONES[backbone](in_feats, out_feats, 0.85).double()
+    for parameter in conv.parameters():
+        torch.nn.init.normal_(parameter)
+    feat = torch.randn(20, in_feats, dtype=torch.float64)
+    expected = naive(backbone, conv, feat.numpy(), dense.adjacency(graph, weight))
+    assert np.allclose(conv(graph, feat, edge_weight=weight).detach().numpy(), expected)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")

@@ -1,0 +1,109 @@
+"""The seeds of a run of node clustering, one after another."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from jbpool.clustering.config import ClusterConfig
+from jbpool.clustering.embed import EMBEDDINGS
+from jbpool.clustering.methods import SeedResult, embed, search
+from jbpool.clustering.problem import collapse_warning
+from jbpool.clustering.scores import best_run, graph_scores, label_scores
+from jbpool.clustering.structure import with_features
+from jbpool.clustering.training import UNFINISHED, Training
+from jbpool.data import NodeData
+from jbpool.engine.run_folder import RunFolder, write_assign_csv
+from jbpool.engine.state import save_state
+
+# What finished.pt holds of this task, for load_state.
+FINISHED = {
+    "runs": [{"seed": int, "loss": float}],
+    "clusters": dict[int, Tensor],
+    "confidence": dict[int, Tensor],
+}
+
+
+class Job:
+    """The seeds of a run, one after another."""
+
+    def __init__(self, config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFolder, device: torch.device):
+        self.config, self.num_clusters, self.out = config, num_clusters, out
+        self.made_feat = data.feat is None
+        self.data = data if config.method.name == "auto" else with_features(data, num_clusters)
+        self.clusters: dict[int, Tensor] = {}
+        self.confidence: dict[int, Tensor] = {}
+        self.training = Training(config, self.data, num_clusters, out, device, self.scores)
+
+    def load(self) -> None:
+        state = self.out.finished(FINISHED)
+        if state:
+            self.clusters, self.confidence = state["clusters"], state["confidence"]
+        self.training.unfinished = self.out.unfinished(UNFINISHED)
+
+    def save_clusters(self) -> None:
+        """The readable files of clusters: of every seed, and a table of the best one without labels."""
+        ids = np.arange(self.data.graph.num_nodes()) if self.data.ids is None else self.data.ids
+        self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
+        best = best_run(self.out.runs)["seed"]
+        write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])
+
+    def keep(self) -> None:
+        """Everything about the finished seeds; last what says that they are finished."""
+        self.save_clusters()
+        self.out.keep(clusters=self.clusters, confidence=self.confidence)
+
+    def leave(self) -> None:
+        """Interrupted: leave what there is in readable form; --resume does not need it."""
+        if self.out.runs:
+            self.save_clusters()
+        self.out.history += self.training.curve
+        self.out.save()
+
+    def run(self) -> None:
+        left = [seed for seed in self.config.train.seeds if seed not in self.clusters]
+        self.training.forecast_for(left)
+        for seed in left:
+            self.finish(seed, self.find(seed))
+
+    def find(self, seed: int) -> SeedResult:
+        """The clusters of a seed by the method of the configuration."""
+        name, self.training.curve = self.config.method.name, []
+        if name == "auto":
+            return search(self.data, self.num_clusters, seed, self.config.train.restarts)
+        if name in EMBEDDINGS:
+            return embed(name, self.data, self.num_clusters, seed)
+        return self.training.train(seed)
+
+    def finish(self, seed: int, result: SeedResult) -> None:
+        """Score the clusters of a seed, tell and keep them."""
+        self.clusters[seed], self.confidence[seed] = result.cluster, result.confidence
+        scores = self.scores(result.cluster)
+        self.out.runs.append({"seed": seed, **scores, **result.told, **self.labelled})
+        self.out.history += result.history
+        self.training.curve = []
+        used = int(scores["used_clusters"])
+        warning = collapse_warning(used, self.num_clusters, trained=result.trained, balance=result.balance)
+        if warning is not None:
+            self.out.notes.append(f"seed {seed}: {warning}")
+            tqdm.write(f"seed {seed}: {warning}")
+        if result.model is not None and best_run(self.out.runs)["seed"] == seed:
+            in_feats = 0 if self.data.feat is None else self.data.feat.shape[1]
+            plain = {"in_feats": in_feats, "num_clusters": self.num_clusters, "made_feat": self.made_feat}
+            save_state(self.out.path / "model.pt", {**result.model, **plain})
+        self.keep()
+        shown = scores | {"loss": result.told["loss"]}
+        keys = [key for key in ("acc", "nmi", "ari", "modularity", "loss") if key in shown]
+        print(f"seed {seed}: " + ", ".join(f"{key} {shown[key]:.3f}" for key in keys))
+
+    @property
+    def labelled(self) -> dict[str, int]:
+        """How many nodes the scores against labels are about, where these are not all."""
+        count = None if self.data.label is None else int((self.data.label >= 0).sum())
+        return {} if count in (None, self.data.graph.num_nodes()) else {"labelled": count}
+
+    def scores(self, cluster: Tensor) -> dict[str, float]:
+        labels = {} if self.data.label is None else label_scores(cluster, self.data.label)
+        return labels | graph_scores(self.data.graph, cluster, self.num_clusters, self.data.edge_weight)

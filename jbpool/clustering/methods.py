@@ -1,0 +1,57 @@
+"""What finds the clusters of one seed: the search of ``auto``, or an embedding with k-means."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+from torch import Tensor
+from tqdm import tqdm
+
+from jbpool.clustering.auto import find_clusters
+from jbpool.clustering.embed import EMBEDDINGS
+from jbpool.data import NodeData
+
+
+class SeedResult(NamedTuple):
+    """The clusters of one seed."""
+
+    cluster: Tensor                         # (N,)
+    confidence: Tensor                      # (N,)
+    told: dict[str, Any]                    # for the row of the run: loss, seconds and so on
+    model: dict[str, Any] | None = None     # for model.pt: the state, and what it takes to rebuild the model
+    history: tuple[dict[str, Any], ...] = ()
+    trained: bool = False                   # by epochs, so that a collapse may be cured by more of them
+    balance: float | None = None            # the loss, if it is the balance term alone
+
+
+def search(data: NodeData, num_clusters: int, seed: int, starts: int) -> SeedResult:
+    """``auto``: settings, partitions and their consensus, chosen without labels."""
+    began = time.perf_counter()
+    with tqdm(desc=f"seed {seed}", leave=False) as bar:
+
+        def watch(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, watch)
+    told = {
+        "loss": found.loss, "score": found.score, "seconds": time.perf_counter() - began, "seconds_per_step": None,
+        "settings": found.settings, "trials": found.trials,
+    }  # fmt: skip
+    model = None if found.model is None else {"state": found.model.state_dict(), "members": found.model.members}
+    return SeedResult(found.cluster, found.confidence, told, model)
+
+
+def embed(name: str, data: NodeData, num_clusters: int, seed: int) -> SeedResult:
+    """An embedding of the nodes, clustered by k-means; the loss is its inertia."""
+    began = time.perf_counter()
+    points = EMBEDDINGS[name](data, num_clusters, seed)
+    means = KMeans(num_clusters, n_init=10, random_state=seed).fit(points)
+    distance = np.sort(means.transform(points), axis=1)                             # (N, K), nearest centre first
+    margin = 1 - distance[:, 0] / np.maximum(distance[:, min(1, num_clusters - 1)], 1e-12)
+    told = {"loss": float(means.inertia_), "seconds": time.perf_counter() - began, "seconds_per_step": None}
+    return SeedResult(torch.from_numpy(means.labels_).long(), torch.from_numpy(margin).float(), told)

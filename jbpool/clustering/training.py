@@ -1,0 +1,175 @@
+"""Pools: every start of a seed trained on the whole graph, the lowest loss kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from jbpool.clustering.config import ClusterConfig
+from jbpool.clustering.methods import SeedResult
+from jbpool.clustering.network import ClusterNet
+from jbpool.clustering.problem import ClusterProblem
+from jbpool.clustering.starts import Starts, starts_at_once
+from jbpool.data import NodeData
+from jbpool.engine.fit import TRAINING, Progress, fit
+from jbpool.engine.forecast import Forecast, count
+from jbpool.engine.run_folder import RunFolder
+from jbpool.nn.cluster_pool import ClusterPool
+from jbpool.nn.pools import POOLS, make_pool
+
+# What checkpoint.pt holds, for load_state.
+BEST = {
+    "assign": Tensor, "loss": float, "epochs": int, "restart": int, "seconds": float, "seconds_per_step": float,
+    "history": [dict], "state": dict[str, Tensor],
+}  # fmt: skip
+UNFINISHED = {
+    "seed": int,
+    "first": int,
+    "best": (type(None), BEST),
+    "training": {**TRAINING, "problem": {"best": [float]}},
+}
+
+
+def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> ClusterNet:
+    """The network of a configuration."""
+    method, model = config.method, config.model
+
+    def pool(width: int) -> ClusterPool:
+        return make_pool(method.name, width, num_clusters, model.mlp, options=method, objective=method.objective)
+
+    return ClusterNet(
+        in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
+        weighting=config.dataset.weighting, components=model.components,
+    )  # fmt: skip
+
+
+class Training:
+    """The trainings of a run.
+
+    Parameters
+    ----------
+    config : ClusterConfig
+        What to train.
+    data : NodeData
+        With features.
+    num_clusters : int
+        K.
+    out : RunFolder
+        Where checkpoints go.
+    device : torch.device
+        Where to train.
+    score : callable
+        Clusters ``(N,)`` -> numbers for the history.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        data: NodeData,
+        num_clusters: int,
+        out: RunFolder,
+        device: torch.device,
+        score: Callable[[Tensor], dict[str, float]],
+    ):
+        self.config, self.data, self.num_clusters, self.out, self.device = config, data, num_clusters, out, device
+        self.score = score
+        self.unfinished: dict[str, Any] = {}            # the checkpoint to continue from
+        self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
+        self.forecast: Forecast | None = None
+
+    def train(self, seed: int) -> SeedResult:
+        """All restarts of a seed; the one with the lowest loss counts, labels are not used."""
+        best: dict[str, Any] | None = None
+        restarts, first = self.config.train.restarts, 0
+        together = starts_at_once(restarts, self.data.graph.num_nodes())
+        if self.unfinished.get("seed") == seed:
+            first, best = self.unfinished["first"], self.unfinished["best"]
+        for start in range(first, restarts, together):
+            result = self._train_together(seed, range(start, min(start + together, restarts)), best)
+            if best is not None:
+                result["seconds"] += best["seconds"]
+            best = result if best is None or result["loss"] < best["loss"] else best | {"seconds": result["seconds"]}
+        assert best is not None
+        method = self.config.method
+        terms = tuple(method.objective or POOLS[method.name].pool.terms)
+        only_balance = terms == ("balance",) and method.cluster_sizes is None and method.head == "linear"
+        return SeedResult(
+            cluster=best["assign"].argmax(1),
+            confidence=best["assign"].amax(1),
+            told={key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")},
+            model={"state": best["state"]},
+            history=tuple(best["history"]),
+            trained=True,
+            balance=best["loss"] if only_balance else None,
+        )
+
+    def forecast_for(self, seeds: Sequence[int]) -> None:
+        """Prepare to estimate how long the trainings of these seeds will take."""
+        train = self.config.train
+        together = starts_at_once(train.restarts, self.data.graph.num_nodes())
+        per_seed = -(-train.restarts // together)
+        done = self.unfinished.get("first", 0) // together
+        what = f"{count(len(seeds), 'seed')} x {count(train.restarts, 'start')}"
+        shorter = "shorter: fewer train.epochs, train.restarts or --seeds, or train.patience to stop early"
+        self.forecast = Forecast(len(seeds) * per_seed - done, what, shorter)
+
+    def _train_together(self, seed: int, starts: range, best: dict[str, Any] | None) -> dict[str, Any]:
+        """Some starts of a seed trained as one model; the result of the one with the lowest loss."""
+        data, device = self.data, self.device
+        graph, feat = data.graph.to(device), cast(Tensor, data.feat).to(device)
+        weight = None if data.edge_weight is None else data.edge_weight.to(device)
+        nets = []
+        for start in starts:
+            torch.manual_seed(seed + 1_000_003 * start)
+            nets.append(make_model(self.config, feat.shape[1], self.num_clusters).to(device))
+        feat = nets[0].prepare(graph, feat, weight)
+        for net in nets[1:]:
+            net.features = nets[0].features
+        if self.config.method.head == "cosine" and not nets[0].convs:           # fixed features: start at nodes
+            for net in nets:
+                net.pool.init_prototypes(feat)
+        resume = None
+        if (self.unfinished.get("seed"), self.unfinished.get("first")) == (seed, starts[0]):
+            resume, self.unfinished = self.unfinished["training"], {}
+
+        name = f"seed {seed}"
+        if self.config.train.restarts > 1:
+            name += f" starts {starts[0] + 1}-{starts[-1] + 1} of {self.config.train.restarts}"
+        with tqdm(total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5) as bar:
+
+            def curve(progress: Progress) -> list[dict[str, Any]]:
+                return [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
+
+            def report(progress: Progress, row: dict[str, Any]) -> None:
+                self.curve = curve(progress)
+                bar.update(progress.epoch - bar.n)
+                shown = {key: f"{row[key]:.3f}" for key in ("loss", "nmi") if key in row}
+                bar.set_postfix(
+                    **shown, used=row["used_clusters"], s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False
+                )
+
+            model = Starts(nets, graph, weight)
+            problem = ClusterProblem(model, feat, lambda assign: self.score(assign.argmax(1).cpu()))
+            progress = fit(
+                problem, self.config.train, report=report, resume=resume,
+                resume_path=self.out.path / "checkpoint.pt", forecast=self.forecast,
+                checkpoint=lambda training: self.out.checkpoint(
+                    seed=seed, first=starts[0], best=best, training=training
+                ),
+            )  # fmt: skip
+            assign, losses = problem.finish()
+        lowest = int(losses.argmin())
+        return {
+            "assign": assign[lowest].cpu(),
+            "loss": losses[lowest].item(),
+            "epochs": progress.epoch,
+            "restart": starts[lowest],
+            "seconds": progress.seconds,
+            "seconds_per_step": progress.seconds_per_step,
+            "history": curve(progress),
+            "state": {key: value.cpu() for key, value in nets[lowest].state_dict().items()},
+        }
