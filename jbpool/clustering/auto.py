@@ -4,8 +4,8 @@ A setting is a view of the features (weighting, smoothing steps) and the tempera
 
 1. Every setting clusters the data without a part of the edges and feature columns. Its evidence is how well the
    clusters explain what was held out; the best third of the settings is chosen.
-2. The chosen settings cluster all the data from several starts; the third of the partitions that explains edges and
-   features best is kept.
+2. The chosen settings cluster all the data from several starts; the partitions that explain edges and features best are
+   kept, at most a third and none far below the best.
 3. The consensus of the kept partitions is the result.
 
 One more view has eigenvectors of the edges in place of features. It is the only one of a graph without features, which
@@ -38,7 +38,8 @@ COMPONENTS = 128
 SPLITS = 2                          # times that a part is held out
 TRIAL_STARTS = 2                    # starts of a setting in each split
 STARTS = 8                          # starts of a chosen setting
-SHARE = 3                           # one in so many settings is chosen, and of their partitions kept
+SHARE = 3                           # one in so many settings is chosen, and of their partitions kept at most
+TOLERANCE = 0.05                    # kept partitions score at most this much less than the best
 MIN_EDGES = 200                     # undirected edges, below which too few would be held out
 
 
@@ -127,7 +128,8 @@ def find_clusters(
             found.append((unit_rows(heads.prototypes[start].detach()), cluster))
         progress.advance()
     ranked = sorted(range(len(trials)), key=lambda i: -trials[i].score)
-    best = ranked[: max(1, len(trials) // SHARE)]
+    least = (1 - TOLERANCE) * trials[ranked[0]].score
+    best = [i for i in ranked[: max(1, len(trials) // SHARE)] if trials[i].score >= least]
     for i in best:
         trials[i].kept = True
     model = Consensus(num_clusters, [(trials[i].weighting, trials[i].steps) for i in best], views)

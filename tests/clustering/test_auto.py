@@ -35,7 +35,7 @@ def test_it_finds_planted_clusters_and_says_how(data, found):
     assert all(setting["evidence"] <= worst for setting in found.settings if not setting["chosen"])
     assert len(found.trials) == 3 * len(chosen)
     kept = [trial for trial in found.trials if trial["kept"]]
-    assert len(kept) == len(found.trials) // SHARE
+    assert 1 <= len(kept) <= len(found.trials) // SHARE
     assert min(trial["score"] for trial in kept) >= max(t["score"] for t in found.trials if not t["kept"])
     assert found.confidence.shape == (400,)
     assert bool(((found.confidence > 0) & (found.confidence <= 1 + 1e-6)).all())
