@@ -47,7 +47,7 @@ def page(
     seed = chosen["seed"]
     cluster = torch.from_numpy(clusters[seeds.index(seed)]).long()
     names, cluster = cluster.unique(return_inverse=True)            # empty clusters are left out
-    parts = [_scores(result), _curves(history, seed), _sizes(data, cluster)]
+    parts = [_scores(result), *_curves(history, seed), _sizes(data, cluster)]
     if data.label is not None:
         parts.append(_confusion(data, cluster, names.tolist()))
     parts += [_cluster_graph(data, cluster, names.tolist()), _picture(data, cluster)]
@@ -72,18 +72,18 @@ def _scores(result: dict[str, Any]) -> str:
     return section("Scores, mean and deviation over seeds", table(head, rows))
 
 
-def _curves(history: list[dict[str, str]], seed: int) -> str:
+def _curves(history: list[dict[str, str]], seed: int) -> list[str]:
     rows = [row for row in history if int(row["seed"]) == seed]
     if not rows:
-        return section("Training", "<p>This method has no training curve.</p>")
+        return []
     if len(rows) == 1:
-        return section("Training", "<p>One look at the scores makes no curve: lower train.eval_every.</p>")
+        return [section("Training", "<p>One evaluation makes no curve: lower train.eval_every.</p>")]
     epochs = [float(row["epoch"]) for row in rows]
     names = [name for name in rows[0] if (name.endswith("_loss") and rows[0][name]) or name == "nmi"]
     shown = {name: NAMES.get(name, name.replace("_", " ")) for name in names}
     series = {shown[name]: (epochs, [float(row[name] or math.nan) for row in rows]) for name in names}
     title = "Losses and NMI while training" if "nmi" in names else "Losses while training"
-    return section(title, charts.lines(series, "epoch", "losses and NMI"))
+    return [section(title, charts.lines(series, "epoch", "losses and NMI"))]
 
 
 def _sizes(data: NodeData, cluster: torch.Tensor) -> str:
