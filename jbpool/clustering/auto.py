@@ -22,7 +22,7 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.clustering.consensus import Consensus
+from jbpool.clustering.consensus import COMPONENTS, Consensus
 from jbpool.clustering.evidence import Evidence, hold_out
 from jbpool.clustering.features import FixedFeatures, are_counts, weighted_rows
 from jbpool.clustering.heads import hard_clusters, trained_heads
@@ -34,7 +34,6 @@ STEPS = (0, 1, 2, 4, 8)             # smoothing steps of the views
 TEMPERATURES = (0.1, 0.2)
 EDGE_TEMPERATURES = (0.2, 0.4)      # of the view of the edges alone
 EDGES = "edges"                     # weighting of the view that looks at no features
-COMPONENTS = 128
 SPLITS = 2                          # times that a part is held out
 TRIAL_STARTS = 2                    # starts of a setting in each split
 STARTS = 8                          # starts of a chosen setting

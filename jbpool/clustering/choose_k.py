@@ -9,7 +9,7 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.clustering.auto import COMPONENTS
+from jbpool.clustering.consensus import COMPONENTS
 from jbpool.clustering.evidence import Evidence
 from jbpool.clustering.features import FixedFeatures
 from jbpool.clustering.heads import hard_clusters, trained_heads

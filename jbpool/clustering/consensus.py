@@ -9,10 +9,11 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.features import WEIGHTINGS, FixedFeatures
 from jbpool.clustering.heads import trained_heads
 from jbpool.nn.heads import unit_rows
 
+COMPONENTS = 128                    # of the views
 STARTS = 6
 TEMPERATURE = 0.2
 COMPONENTS_PER_CLUSTER = 4
@@ -52,6 +53,16 @@ class Consensus(nn.Module):
         self.register_buffer("axes", torch.zeros(wide, min(COMPONENTS_PER_CLUSTER * num_clusters, wide)))
         self.register_buffer("last", torch.zeros(num_clusters, self.axes.shape[1]))
         self.register_buffer("shares", torch.zeros(num_clusters, wide))
+
+    @classmethod
+    def of_members(cls, num_clusters: int, members: Sequence[tuple[str, int]], in_feats: int) -> Consensus:
+        """A consensus with views that are not fitted yet, to load a state into."""
+        views = {
+            (weighting, steps): FixedFeatures(in_feats, steps, 0.5, weighting, COMPONENTS)
+            for weighting, steps in members
+            if weighting in WEIGHTINGS
+        }
+        return cls(num_clusters, members, views)
 
     def fit(
         self, clusters: Sequence[Tensor], score: Callable[[Tensor], float], generator: torch.Generator

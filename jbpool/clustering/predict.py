@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import torch
+from dgl import DGLGraph
+from torch import Tensor
 
+from jbpool.clustering.config import ClusterConfig
+from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.run import load_data
 from jbpool.clustering.training import make_model
 from jbpool.data import NODE_SETS
@@ -42,7 +46,7 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
         Where to compute.
     """
     if not (run_dir / "model.pt").is_file():
-        raise ConfigError(f"{run_dir} has no model.pt: give the folder of a finished run of {', '.join(POOLS)}.")
+        raise ConfigError(f"{run_dir} has no model.pt: give the folder of a finished run of auto, {', '.join(POOLS)}.")
     other = [change for change in changes if not change.startswith("dataset.")]
     if other:
         raise ConfigError(f"--set {other[0]}: the model of {run_dir} is as it was trained; only dataset... can change.")
@@ -74,17 +78,33 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
             f"{data.name} has {data.feat.shape[1]} features, the model was trained on {stored['in_feats']}: "
             "give the new graph the same features."
         )
-    model = make_model(config, stored["in_feats"], stored["num_clusters"]).to(device)
     with usable(run_dir / "model.pt"):
-        model.load_state_dict(stored["state"])
-    model.eval()
-    graph = data.graph.to(device)
+        assign_nodes = _rebuild(config, stored, device)
     weight = None if data.edge_weight is None else data.edge_weight.to(device)
     with torch.no_grad():
-        assign, _ = model(graph, model.prepare(graph, data.feat.to(device), weight), weight)
-    ids = np.arange(len(assign)) if data.ids is None else data.ids
-    write_assign_csv(path, ids, assign.argmax(1).cpu(), assign.amax(1).cpu())
+        cluster, confidence = assign_nodes(data.graph.to(device), data.feat.to(device), weight)
+    ids = np.arange(len(cluster)) if data.ids is None else data.ids
+    write_assign_csv(path, ids, cluster.cpu(), confidence.cpu())
     return path
+
+
+def _rebuild(
+    config: ClusterConfig, stored: dict[str, Any], device: torch.device
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The trained model: (graph, feat, edge_weight) -> cluster and confidence of every node, ``(N,)`` each."""
+    if config.method.name == "auto":
+        consensus = Consensus.of_members(stored["num_clusters"], stored["members"], stored["in_feats"]).to(device)
+        consensus.load_state_dict(stored["state"])
+        return consensus
+    model = make_model(config, stored["in_feats"], stored["num_clusters"]).to(device)
+    model.load_state_dict(stored["state"])
+    model.eval()
+
+    def apply(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        assign, _ = model(graph, model.prepare(graph, feat, edge_weight), edge_weight)
+        return assign.argmax(1), assign.amax(1)
+
+    return apply
 
 
 def _forget_files(trained: DatasetConfig, changes: Sequence[str]) -> list[str]:

@@ -96,9 +96,9 @@ def _scores(shown: Shown) -> str:
 def _curves(shown: Shown) -> str:
     rows = [row for row in shown.history if int(row["seed"]) == shown.run["seed"]]
     if not rows:
-        return section("Training", "<p>This method has no training curve.</p>")
+        return ""
     if len(rows) == 1:
-        return section("Training", "<p>A single evaluation makes no curve: lower train.eval_every.</p>")
+        return section("Training", "<p>One evaluation makes no curve: lower train.eval_every.</p>")
     epochs = [float(row["epoch"]) for row in rows]
     names = [name for name in rows[0] if (name.endswith("_loss") and rows[0][name]) or name == "nmi"]
     series = {score_name(name): (epochs, [float(row[name] or math.nan) for row in rows]) for name in names}

@@ -14,7 +14,7 @@ def search_sections(result: dict[str, Any], run: dict[str, Any]) -> list[str]:
     if "num_clusters" in result:
         sections.append(_curve(result["num_clusters"]))
     if "settings" in run:
-        sections.append(_settings(run))
+        sections += [_partitions(run), _settings(run)]
     return sections
 
 
@@ -26,6 +26,20 @@ def _curve(choice: dict[str, Any]) -> str:
     if savings[ranked[0]] <= 0:
         note += " No number saves anything against a single cluster: the graph may have no clusters."
     return section("Number of clusters", drawing, f"Nats per edge saved against one cluster. {note}")
+
+
+def _partitions(run: dict[str, Any]) -> str:
+    """Every partition of the chosen settings by how well it explains edges and features."""
+    x_key, x_label = "feature_modularity", "modularity of features; upwards: of edges"
+    if run["trials"][0]["feature_modularity"] is None:
+        x_key, x_label = "loss", "loss; upwards: modularity"
+    series: dict[str, tuple[list[float], list[float]]] = {}
+    for trial in sorted(run["trials"], key=lambda trial: not trial["kept"]):
+        x, y = series.setdefault("kept for the consensus" if trial["kept"] else "not kept", ([], []))
+        x.append(trial[x_key])
+        y.append(trial["modularity"])
+    drawing = charts.scatter(series, x_label, "partitions by modularity of features and edges")
+    return section("Partitions", drawing, "Each point is a partition that a chosen setting found from one start.")
 
 
 def _settings(run: dict[str, Any]) -> str:

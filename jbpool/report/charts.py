@@ -83,6 +83,38 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x_label
     return _svg(width, height, body + legend, label)
 
 
+def scatter(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x_label: str, label: str) -> str:
+    """Points by name with axes: name -> (x, y)."""
+    width, left, right, bottom = 460, 48, 20, 36
+    legend, top = _legend(list(series), left, width)
+    height = 264 + top
+    xs = [x for x_values, _ in series.values() for x in x_values]
+    ys = [y for _, y_values in series.values() for y in y_values]
+    if not xs:
+        return _svg(width, height, [_text(width / 2, height / 2, "nothing recorded")], label)
+    x_ticks, y_ticks = _ticks(min(xs), max(xs)), _ticks(min(ys), max(ys))
+
+    def across(x: float) -> float:
+        return left + (width - left - right) * (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0])
+
+    def up(y: float) -> float:
+        return height - bottom - (height - top - bottom) * (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
+
+    body = []
+    for tick in y_ticks:
+        body.append(f'<line x1="{left}" x2="{width - right}" y1="{up(tick):.1f}" y2="{up(tick):.1f}" class="grid"/>')
+        body.append(_text(left - 6, up(tick) + 4, f"{tick:g}", "end"))
+    for tick in x_ticks:
+        body.append(_text(across(tick), height - bottom + 16, f"{tick:g}"))
+    body.append(_text((left + width - right) / 2, height - 4, x_label))
+    for number, (name, (x_values, y_values)) in enumerate(series.items()):
+        for x, y in zip(x_values, y_values, strict=True):
+            title = f"<title>{escape(name)}: {x:.4g}, {y:.4g}</title>"
+            place = f'cx="{across(x):.1f}" cy="{up(y):.1f}"'
+            body.append(f'<circle {place} r="3.6" fill="{colour(number)}" fill-opacity=".65">{title}</circle>')
+    return _svg(width, height, body + legend, label)
+
+
 def bars(groups: Mapping[str, Sequence[float]], label: str) -> str:
     """Bars side by side: name -> heights, each sorted from the largest; the n-th of every group stand together."""
     width, left, bottom = 460, 48, 30

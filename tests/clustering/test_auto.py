@@ -71,8 +71,7 @@ def test_the_model_repeats_itself_and_applies_to_another_graph(data, found):
 
 
 def test_the_model_survives_its_state(data, found):
-    views = {member: found.model.views[f"{member[0]}-{member[1]}"] for member in found.model.members}
-    fresh = Consensus(4, found.model.members, views)
+    fresh = Consensus.of_members(4, found.model.members, data.feat.shape[1])
     fresh.load_state_dict(found.model.state_dict())
     assert torch.equal(fresh(data.graph, data.feat)[0], found.model(data.graph, data.feat)[0])
 

@@ -157,7 +157,9 @@ def test_a_folder_that_holds_a_run(case, copy, tmp_path):
     (copy / "finished.pt").write_bytes((copy / "finished.pt").read_bytes()[:1000])
     arguments = [*case.arguments(), "--seeds", "0,1", "--out", "r", "--resume"]
     outcome = call(case.command, *arguments, cwd=tmp_path, check=False)
-    assert (outcome.code, "finished.pt cannot be read" in outcome.err) == (2, True)
+    assert outcome.code == 2
+    assert "finished.pt" in outcome.err
+    assert len(outcome.err.splitlines()) == 1
 
 
 def test_resume_without_a_run(case, tmp_path):
@@ -185,7 +187,7 @@ def test_ctrl_c_in_the_first_seed(case, tmp_path, monkeypatch):
     interrupt(monkeypatch, checkpoints=2)
     outcome = call(case.command, *case.arguments(), "--out", "r", cwd=tmp_path, check=False)
     assert outcome.code == 130
-    assert "finished work is in r, continue with --resume --out r" in outcome.err
+    assert "interrupted; continue with --resume --out r." in outcome.err
     assert result_of(tmp_path / "r")["runs"] == []
     assert len((tmp_path / "r" / "history.csv").read_text().splitlines()) == 3      # header, two evaluations
     assert not (tmp_path / "r" / "report.html").exists()

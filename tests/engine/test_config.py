@@ -40,7 +40,7 @@ def test_the_embedded_defaults_are_files():
 
 
 def test_a_config_survives_its_file(tmp_path):
-    config = load_config(NODE_CLUSTER, "file.yaml", ["method.objective={cut: 1, balance: 0.5}"])
+    config = load_config(NODE_CLUSTER, "file.yaml", ["method.name=jb", "method.objective={cut: 1, balance: 0.5}"])
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(as_dict(config)))
     assert load_config(NODE_CLUSTER, str(tmp_path / "config.yaml")) == config
     assert config.dataset.options["edges"] == "edges.csv"
@@ -119,7 +119,7 @@ def test_problems_of_every_kind_are_told_together_with_the_place_of_each(tmp_pat
     lines = str(caught.value).splitlines()
     for change, words in changes.items():
         assert any(line.startswith(f"--set {change}: ") and words in line for line in lines), (change, lines)
-    assert any(line.startswith(f"{tmp_path / 'a.yaml'}: ") and "Did you mean 'gcn'" in line for line in lines)
+    assert any(line.startswith(f"{tmp_path / 'a.yaml'}, line 2: ") and "Did you mean 'gcn'" in line for line in lines)
     assert len(lines) == len(changes) + 2           # mincutt has no balance term either
 
 

@@ -135,7 +135,7 @@ def test_predict_refuses_files_of_other_content(name, tmp_path, capsys):
     for content in contents:
         (folder / name).write_bytes(content)
         capsys.readouterr()
-        assert cli.cluster(["--predict", str(folder), "--device", "cpu"]) == 2
+        assert cli.cluster(["--predict", str(folder), "--set", "dataset.seed=1", "--device", "cpu"]) == 2
         told = capsys.readouterr().err.splitlines()
         assert len(told) == 1
         assert str(folder / name) in told[0]
