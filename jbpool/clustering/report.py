@@ -44,7 +44,7 @@ class Shown(NamedTuple):
 
 def score_name(key: str) -> str:
     """``nmi`` to ``NMI``, ``used_clusters`` to ``used clusters``."""
-    return key.upper() if key in LABEL_SCORES else key.replace("_", " ")
+    return key.upper() if key in ("acc", "nmi", "ari") else key.replace("_", " ")
 
 
 def write_report(folder: Path, data: NodeData) -> Path:
