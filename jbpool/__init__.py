@@ -1,7 +1,7 @@
 """Just Balance pooling and clustering for DGL.
 
-Public names are imported when they are first used, so that ``import jbpool`` and the help of the commands are quick
-and a torch and dgl that do not fit each other give one readable error.
+Public names are imported on first use, so that ``import jbpool`` and ``--help`` are fast and incompatible versions of
+torch and dgl give one readable error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = [
     "DMoNPool", "DeltaConv", "DiffPool", "JBClustering", "JBPool", "MinCutPool", "Pooled", "objectives", "value_checks",
 ]  # fmt: skip
 
-_MODULES = {                                        # public name -> its module, where it is not jbpool.nn
+_MODULES = {                                        # public name -> module, if not jbpool.nn
     "JBClustering": "jbpool.clustering.estimator",
     "value_checks": "jbpool.checks",
 }

@@ -1,7 +1,7 @@
-"""Does ``import dgl`` work here, and if not, what mends it? (standard library only)
+"""Check that dgl can be imported, and if not, say how to fix it (standard library only).
 
-DGL is compiled against torch; after an upgrade of one of them its import can end in a traceback about a missing
-shared library. ``import jbpool`` and ``scripts/check_env.py`` turn that into one sentence with the cure.
+DGL is compiled against torch; after an upgrade of either, its import can fail with a traceback about a missing shared
+library. ``import jbpool`` and ``scripts/check_env.py`` turn that into one line with the command that fixes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 TORCH, DGL = "2.13.0", "1.1.3"          # the pair of requirements.lock
-PACKAGES = {"yaml": "pyyaml", "sklearn": "scikit-learn"}        # where the module is not called like its package
+PACKAGES = {"yaml": "pyyaml", "sklearn": "scikit-learn"}        # module -> package, where they differ
 INSTALL = f'pip install "torch=={TORCH}" "dgl=={DGL}" packaging'
 
 
@@ -25,8 +25,8 @@ def installed(package: str) -> str | None:
 
 
 def require_dgl() -> None:
-    """Import dgl, or raise an ``ImportError`` of one sentence that says how to mend the installation."""
-    os.environ.setdefault("DGLBACKEND", "pytorch")      # else dgl asks for a choice and writes a file at first import
+    """Import dgl, or raise an ``ImportError`` that says how to fix the installation."""
+    os.environ.setdefault("DGLBACKEND", "pytorch")      # otherwise dgl prompts and writes a file at first import
     try:
         importlib.import_module("dgl")
     except Exception as error:                          # missing libraries surface as OSError, FileNotFoundError, ...
@@ -34,7 +34,7 @@ def require_dgl() -> None:
 
 
 def advice(error: Exception) -> str:
-    """One sentence: what does not load, why, and the command that mends it."""
+    """What cannot be loaded, why, and the command that fixes it, in one line."""
     torch, dgl = installed("torch"), installed("dgl")
     if torch is None:
         return f"jbpool needs torch and dgl, and torch is not installed: run `{INSTALL}`."

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, then renamed."""
+"""Files that are written completely or not at all: under a temporary name, then renamed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class _File(io.FileIO):
-    """Remembers why it could not be written: libraries such as torch replace the error by one of their own."""
+    """Records why writing failed: libraries such as torch raise an error of their own instead."""
 
     failure: OSError | None = None
 
@@ -31,7 +31,7 @@ class _File(io.FileIO):
     def close(self):
         try:
             super().close()
-        except OSError as error:            # network file systems may find only now that the disk is full
+        except OSError as error:            # network file systems may report a full disk only now
             self.failure = error
             raise
 
@@ -40,9 +40,9 @@ class _File(io.FileIO):
 def atomic_file(target: Path) -> Iterator[BinaryIO]:
     """A file for writing that appears at ``target`` when the block ends without an error, and never otherwise.
 
-    Missing folders are made. Where the file system refuses (disk full, read-only, no permission), a
-    :class:`~jbpool.errors.WriteError` names the target, and neither a partial file nor a new folder is left. Other
-    errors of the block pass unchanged.
+    Missing folders are created. If the file cannot be written (disk full, read-only, no permission), a
+    :class:`~jbpool.errors.WriteError` names the target, and neither a partial file nor a new folder is left behind.
+    Other errors in the block are raised unchanged.
     """
     missing = [folder for folder in target.parents if not os.path.exists(folder)]       # False without permission
     part = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
@@ -58,7 +58,7 @@ def atomic_file(target: Path) -> Iterator[BinaryIO]:
     except BaseException as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-            for folder in missing:          # the innermost first; stops at one that others use by now
+            for folder in missing:          # innermost first; stops at one that is in use by now
                 folder.rmdir()
         if raw is not None and raw.failure is not None and isinstance(error, Exception):
             raise _write_error(target, raw.failure) from error
@@ -79,18 +79,18 @@ def _write_error(target: Path, error: OSError) -> WriteError:
 
 
 def check_writable(target: Path) -> None:
-    """Raise the :class:`~jbpool.errors.WriteError` that writing ``target`` would end in; leaves nothing behind."""
+    """Raise a :class:`~jbpool.errors.WriteError` if ``target`` cannot be written; leaves nothing behind."""
     with suppress(_Enough), atomic_file(target) as file:
         file.write(bytes(4096))
         file.flush()
         raise _Enough
 
 
-class _Enough(Exception):  # noqa: N818 - ends a block, is no error
+class _Enough(Exception):  # noqa: N818 - leaves a block, not an error
     pass
 
 
 def write_text(target: Path, text: str) -> None:
-    """Replace a text file in one step."""
+    """Write or replace a text file atomically."""
     with atomic_file(target) as file:
         file.write(text.encode())

@@ -1,8 +1,8 @@
-"""Checks of what users hand in (plain torch, no DGL). Every message names the value and the cure.
+"""Checks of user input (plain torch, no DGL). Every message names the value and how to fix it.
 
-Checks of shapes and types read nothing from the device and always run. Checks that read values
-(finite, non-negative, sizes adding up) run on CPU tensors; on other devices each would be a
-synchronisation, so there they run only inside :func:`value_checks`.
+Checks of shapes and types read nothing from the device and always run. Checks of values (finite, non-negative, sizes
+that add up) run on CPU tensors; on other devices each would be a synchronisation, so there they run only inside
+:func:`value_checks`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ def value_checks(mode: str = "all") -> Iterator[None]:
 
     Parameters
     ----------
-    mode : ``"auto"`` (the default outside any block) checks edge weights and sizes on the CPU;
-        ``"all"`` checks them on every device and features for NaN and infinity too, at the price
-        of a synchronisation each; ``"none"`` reads nothing.
+    mode : str, default "all"
+        ``"all"`` checks edge weights and sizes on every device and features for NaN and infinity, at the cost of one
+        synchronisation each; ``"auto"``, the mode outside any block, checks edge weights and sizes on the CPU;
+        ``"none"`` reads nothing.
 
     Examples
     --------
@@ -58,13 +59,21 @@ def value_checks(mode: str = "all") -> Iterator[None]:
 
 
 def may_read(x: Tensor, only_if_asked: bool = False) -> bool:
-    """Whether the values of ``x`` may be looked at here; ``only_if_asked``: not even on the CPU by default."""
+    """Whether the values of ``x`` may be read in the current mode.
+
+    Parameters
+    ----------
+    x : Tensor
+        The tensor to check.
+    only_if_asked : bool, default False
+        Whether the check runs in the mode ``"all"`` only.
+    """
     mode, kind = _mode.get(), x.device.type
     return kind != "meta" and (mode == "all" or (mode == "auto" and kind == "cpu" and not only_if_asked))
 
 
 def hint(name: object, known: Iterable[str], prefix: str = "") -> str:
-    """``" Did you mean 'gin'?"`` for a near miss, else nothing."""
+    """``" Did you mean 'gin'?"`` if a known name is similar, else an empty text."""
     known = list(known)
     same = [other for other in known if other.lower() == str(name).lower()]
     near = same or get_close_matches(str(name), known, n=1)
@@ -72,14 +81,14 @@ def hint(name: object, known: Iterable[str], prefix: str = "") -> str:
 
 
 def lookup(table: Mapping[str, T], name: str, what: str) -> T:
-    """``table[name]``, or a ``JBPoolError`` that suggests the near miss and lists the choices."""
+    """``table[name]``, or a ``JBPoolError`` that suggests the closest name and lists the choices."""
     if isinstance(name, str) and name in table:
         return table[name]
     raise JBPoolError(f"{what}={name!r} is unknown.{hint(name, table)} Choose one of: {', '.join(table)}.")
 
 
 def unknown_choices(choices: Iterable[tuple[Mapping[str, Any], str, str]]) -> Iterator[tuple[str, str]]:
-    """Key and problem of every name that its table does not have, of (table, name, key)."""
+    """Key and problem of every unknown name; ``choices``: (table, name, key)."""
     for table, name, key in choices:
         try:
             lookup(table, name, key)
@@ -102,7 +111,7 @@ def check_flag(value: bool, what: str) -> bool:
 
 
 def check_fraction(value: float, what: str) -> float:
-    """A number from zero up to, not including, one."""
+    """A number of at least zero and below one."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
         raise JBPoolError(f"{what}={value!r}: give a number p with 0 <= p < 1.")
     return float(value)
@@ -123,7 +132,7 @@ def check_positive(value: float, what: str) -> float:
 
 
 def physical_memory() -> int | None:
-    """Bytes of memory of this machine; ``None`` where the system does not say."""
+    """Bytes of memory of this machine; ``None`` if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):               # not on Windows
@@ -131,11 +140,11 @@ def physical_memory() -> int | None:
 
 
 def memory_problem(needed: float, what: str) -> str | None:
-    """A sentence if ``what`` takes more bytes than this machine has, else ``None``."""
+    """The problem, if ``what`` needs more bytes than this machine has; else ``None``."""
     memory = physical_memory()
     if memory is None or needed <= memory:
         return None
-    return f"{what} would take about {needed / 1e9:,.0f} GB; this machine has {memory / 1e9:,.0f} GB of memory"
+    return f"{what} would need about {needed / 1e9:,.0f} GB; this machine has {memory / 1e9:,.0f} GB of memory"
 
 
 def check_assign(assign: Tensor) -> None:
@@ -155,7 +164,7 @@ def check_sizes(sizes: Tensor, num_rows: int) -> None:
             "e.g. graph.batch_num_nodes()."
         )
     if may_read(sizes) and bool((sizes < 0).any()):
-        raise JBPoolError(f"sizes holds {int(sizes.min())}: the nodes of a graph cannot be fewer than 0.")
+        raise JBPoolError(f"sizes holds {int(sizes.min())}: the number of nodes of a graph cannot be negative.")
     if may_read(sizes) and int(sizes.sum()) != num_rows:
         raise JBPoolError(
             f"sizes add up to {int(sizes.sum())} but there are {num_rows} rows: they must be the nodes per graph; "
@@ -164,7 +173,7 @@ def check_sizes(sizes: Tensor, num_rows: int) -> None:
 
 
 def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: int) -> Tensor:
-    """Proportions as a float64 ``(K,)`` tensor: positive, adding up to one (exactly, once rounding is mended)."""
+    """Positive proportions as a float64 ``(K,)`` tensor, rescaled so that they sum to one exactly."""
     try:
         share = torch.as_tensor(cluster_sizes, dtype=torch.float64).detach()
     except (TypeError, ValueError, RuntimeError):
@@ -182,7 +191,7 @@ def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: i
 
 
 def convert(value: Any, kind: Any) -> Any:
-    """``value`` as the annotated type, or a ``TypeError``; a single number will do for a list of them."""
+    """``value`` as the annotated type, or a ``TypeError``; a single number is accepted for a list."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         for option in inner:

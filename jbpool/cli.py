@@ -31,7 +31,7 @@ CLASSIFY = """Classify graphs with pooling.
 
   {command}                                  generated graphs, in under a minute
   {command} --cfg proteins.yaml              ten folds of PROTEINS
-  {command} --cfg proteins --folds 0,1       a quick look
+  {command} --cfg proteins --folds 0,1       two folds only
   {command} --cfg nci1 --set model.pool=none the same network without pooling
 """
 
@@ -44,29 +44,29 @@ MEMORY_CURE = {
 def cluster(argv: Sequence[str] | None = None) -> int:
     """``jbpool-cluster``: returns the exit code."""
     options = _parser("node_cluster", CLUSTER)
-    options.add_argument("--predict", metavar="RUN_DIR", help="assign the nodes of --set dataset... by a trained model")
+    options.add_argument("--predict", metavar="RUN_DIR", help="apply a trained model to the graph of --set dataset...")
     return end_with_reader(lambda: _main("node_cluster", options.parse_args(argv)))
 
 
 def classify(argv: Sequence[str] | None = None) -> int:
     """``jbpool-classify``: returns the exit code."""
     options = _parser("graph_classify", CLASSIFY)
-    options.add_argument("--folds", metavar="0,1", help="the folds to run; by default all")
+    options.add_argument("--folds", metavar="0,1", help="the folds to run (default: all)")
     return end_with_reader(lambda: _main("graph_classify", options.parse_args(argv)))
 
 
 def _parser(task: str, description: str) -> argparse.ArgumentParser:
-    """The options of every task."""
+    """The options that both tasks share."""
     command = Path(sys.argv[0]).name
     command = f"python tasks/{command}" if command.endswith(".py") else command
     options = argparse.ArgumentParser(
         description=description.format(command=command), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--cfg", metavar="NAME|PATH", help=f"a YAML file: a path, or a name in configs/{task}/")
-    options.add_argument("--set", metavar="a.b=v", action="append", default=[], dest="changes", help="change a setting")
+    options.add_argument("--set", metavar="a.b=v", action="append", default=[], dest="changes", help="set a.b to v")
     options.add_argument("--seeds", metavar="0,1,2", help="the seeds to run (train.seeds)")
     options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    options.add_argument("--out", metavar="DIR", help=f"the run folder; by default runs/{task}/<cfg>-<time>")
+    options.add_argument("--out", metavar="DIR", help=f"the run folder (default: runs/{task}/<cfg>-<time>)")
     options.add_argument("--list", action="store_true", help="list configurations, methods and datasets")
     options.add_argument("--resume", action="store_true", help="continue the run in --out, or the latest of this --cfg")
     return options
@@ -101,7 +101,7 @@ def _main(name: str, args: argparse.Namespace) -> int:
 
 
 def _what_is_left(folder: Path | None) -> str:
-    """The end of a message about a run that has stopped: how to continue it, if it has begun."""
+    """The end of a message about a stopped run: how to resume it, if it has started."""
     if folder is None or not os.path.exists(folder / "config.yaml"):
         return ""
     finished = f"; finished work is in {folder}" if os.path.exists(folder / "finished.pt") else ""
@@ -130,15 +130,15 @@ def _start(name: str, args: argparse.Namespace) -> int:
     if "WORLD_SIZE" in os.environ:
         signal.signal(signal.SIGTERM, _stop_with_the_others)
     with process_group(device):
-        folder = args.folder = gather(_run_folder(args, task.name))[0]      # rank 0 names it, before anyone writes
+        folder = args.folder = gather(_run_folder(args, task.name))[0]      # named by rank 0 before anything is written
         check_writable(folder / "config.yaml")                              # before hours of work
         data = task.load_data(config)
         try:
             out = task.run(config, data, folder, device, resume=args.resume, **more)
         except KeyboardInterrupt:
             if rank() == 0 and (folder / "finished.pt").exists():
-                with suppress(JBPoolError):                                 # a second problem must not hide the first
-                    task.write_report(folder, data)                         # of what is finished
+                with suppress(JBPoolError):                                 # a second error must not hide the first
+                    task.write_report(folder, data)                         # of the finished part
             raise
         if rank() > 0:
             return 0
@@ -163,7 +163,7 @@ def _load_task(name: str) -> Any:
 
 
 def _stop_with_the_others(*_: Any) -> None:
-    """torchrun sends SIGTERM when another process is gone."""
+    """torchrun sends SIGTERM when another process has died."""
     sys.exit("another process of this run has died, so this one stops; --resume continues from the checkpoint.")
 
 
@@ -178,7 +178,7 @@ def _predict(task: Any, args: argparse.Namespace, device: Any) -> int:
 
 
 def _whole_numbers(option: str, text: str) -> list[int]:
-    """``0,1,2`` as numbers."""
+    """Parse ``0,1,2``."""
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
@@ -204,7 +204,7 @@ def _choose_device(name: str) -> Any:
 
 
 def _run_folder(args: argparse.Namespace, task: str) -> Path:
-    """Where the run goes; never into a folder that holds another one."""
+    """The folder of the run; never one that already contains another run."""
     name = Path(args.cfg).stem if args.cfg else "default"
     base = Path("runs", task)
     if args.out is not None:
@@ -222,7 +222,7 @@ def _run_folder(args: argparse.Namespace, task: str) -> Path:
     if args.resume and not (folder / "config.yaml").exists():
         print(f"{folder} holds no run to continue: starting a new one.")
     if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
-        sys.exit(f"--out {folder}: cannot be made a folder, there is a file of that name; choose another.")
+        sys.exit(f"--out {folder}: a file of that name exists; choose another folder.")
     return folder
 
 

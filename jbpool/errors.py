@@ -1,20 +1,20 @@
-"""The errors of the package. Users can fix what causes them; the commands print them without a traceback."""
+"""Errors that users can fix. The commands print them as one line, without a traceback."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-MAX_LINE = 2000         # characters of a message that are shown
+MAX_LINE = 2000         # characters of a message
 
 
 def one_line(message: str) -> str:
-    """A message as one line of bearable length, whatever the value it quotes."""
+    """A message as a single line of limited length."""
     line = "".join(char if char.isprintable() else repr(char)[1:-1] for char in message)
     return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} ... {line[-MAX_LINE // 2 :]}"
 
 
 class JBPoolError(ValueError):
-    """Base class: an argument, setting or file that the package cannot work with."""
+    """Base class: an argument, setting or file that cannot be used."""
 
 
 class ConfigError(JBPoolError):
@@ -26,7 +26,7 @@ class DataError(JBPoolError):
 
     @classmethod
     def at(cls, file: str | Path, message: str, line: int | None = None) -> DataError:
-        """An error that points into a file."""
+        """An error with its file and line."""
         place = str(file) if line is None else f"{file}, line {line}"
         return cls(f"{place}: {message}")
 

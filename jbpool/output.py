@@ -1,4 +1,4 @@
-"""Output of the commands that nobody reads to its end."""
+"""Standard output that may be closed before a command ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def end_with_reader(main: Callable[[], int]) -> int:
-    """Call ``main``; when the reader of its output has gone (``| head -1``), end quietly, as commands do on SIGPIPE.
+    """Call ``main``; exit quietly if its output is closed early (``| head -1``), as commands do on SIGPIPE.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def end_with_reader(main: Callable[[], int]) -> int:
         try:
             return main()
         finally:
-            sys.stdout.flush()                  # what is left in the buffer would fail when Python exits
+            sys.stdout.flush()                  # now, since flushing at exit would raise again
     except BrokenPipeError:
         _discard_output()
         return 128 + signal.SIGPIPE
@@ -31,7 +31,7 @@ def end_with_reader(main: Callable[[], int]) -> int:
 
 
 def _discard_output() -> None:
-    """Let what is still in the buffers go nowhere."""
+    """Discard what is still in the buffers."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

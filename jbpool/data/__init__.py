@@ -41,26 +41,43 @@ OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {"motifs": synthetic.motifs,
 
 
 def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> NodeData:
-    """A graph whose nodes are to be clustered.
+    """Load a graph for node clustering.
 
     Parameters
     ----------
-    name : cora, citeseer, pubmed, dblp; amazon-photo, amazon-computers, coauthor-cs, coauthor-physics, cora-ml, acm;
-        sbm; cora-sim and so on; npz or file.
-    root : a folder to look for files in before the other data roots.
-    options : of the generator (:func:`jbpool.data.synthetic.sbm`) or of the user's files
-        (:func:`jbpool.data.files.load_node_files`).
+    name : str
+        cora, citeseer, pubmed, dblp; amazon-photo, amazon-computers, coauthor-cs, coauthor-physics, cora-ml, acm; sbm;
+        cora-sim, citeseer-sim, pubmed-sim, dblp-sim; npz or file.
+    root : str or Path, optional
+        Folder searched before the other data roots.
+    **options
+        Options of the dataset: :func:`jbpool.data.synthetic.sbm`, :func:`jbpool.data.files.load_node_files`,
+        :func:`jbpool.data.npz.load_npz_file`.
+
+    Returns
+    -------
+    NodeData
+        Graph, features, labels.
     """
     return _call(lookup(NODE_SETS, name, "dataset.name"), name, root, options)
 
 
 def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> GraphData:
-    """Graphs that are to be classified.
+    """Load a dataset for graph classification.
 
     Parameters
     ----------
-    name : a TU set (PROTEINS, NCI1, ...), an ``ogbg-mol*`` set, motifs, or file.
-    root, options : as for :func:`load_nodes`.
+    name : str
+        A TU dataset (PROTEINS, NCI1, ...), an ``ogbg-mol*`` dataset, motifs, or file.
+    root : str or Path, optional
+        Folder searched before the other data roots.
+    **options
+        Options of the dataset: :func:`jbpool.data.synthetic.motifs`, :func:`jbpool.data.bins.load_graph_files`.
+
+    Returns
+    -------
+    GraphData
+        All graphs with features and labels.
     """
     return _call(_graph_loader(name, root), name, root, options)
 
@@ -75,13 +92,13 @@ def _graph_loader(name: str, root: str | Path | None) -> Callable[..., GraphData
 
 
 def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
-    """A set in the TU format that lies in a data root under a name of its own."""
+    """Whether a data root has a dataset of this name in the TU format."""
     plain = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][\w.-]{0,100}", name) is not None
     return plain and any(find(place, root) for place in (f"TU/{name}.zip", f"TU/{name}/{name}_A.txt"))
 
 
 def node_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of a name or options that :func:`load_nodes` would refuse."""
+    """Key and problem of a name or options that :func:`load_nodes` would reject."""
     try:
         loader = lookup(NODE_SETS, name, "dataset.name")
     except JBPoolError as error:
@@ -91,7 +108,7 @@ def node_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str
 
 
 def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of a name or options that :func:`load_graphs` would refuse."""
+    """Key and problem of a name or options that :func:`load_graphs` would reject."""
     try:
         loader = _graph_loader(name, root)
     except JBPoolError as error:
@@ -101,8 +118,8 @@ def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) 
 
 
 def _wrong_options(loader: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of every option that a dataset does not have, or whose value has the wrong type."""
-    hints = get_type_hints(getattr(loader, "func", loader))             # of what a partial stands for
+    """Key and problem of every unknown option and of every value of the wrong type."""
+    hints = get_type_hints(getattr(loader, "func", loader))             # the function inside a partial
     accepted = {option: None for option in inspect.signature(loader).parameters if option not in ("root", "name")}
     for option, value in options.items():
         key = f"dataset.{option}"

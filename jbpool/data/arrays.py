@@ -1,4 +1,4 @@
-"""Reading ``.npy``, ``.npz`` and scipy's sparse ``.npz`` from outside: no objects, no more memory than they hold."""
+"""Safe reading of untrusted ``.npy``, ``.npz`` and scipy ``.npz`` files: no objects, bounded memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMPRESSED = {"csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix, "b
 
 
 def read_array(path: Path, wanted: str) -> np.ndarray | scipy.sparse.csr_matrix:
-    """The array of a ``.npy``, the only one of a ``.npz`` or the one called ``wanted``, or a scipy matrix."""
+    """The array of a ``.npy`` file, the array ``wanted`` or the only one of a ``.npz`` file, or a scipy matrix."""
     if not path.is_file():
         raise DataError.at(path, "no such file")
     with open(path, "rb") as file:
@@ -31,7 +31,7 @@ def read_array(path: Path, wanted: str) -> np.ndarray | scipy.sparse.csr_matrix:
         return csr_from_arrays(path, read_arrays(path))
     name = wanted if wanted in names else names[0]
     if name != wanted and len(names) > 1:
-        raise DataError.at(path, f"has the arrays {names}: call the one to use {wanted}")
+        raise DataError.at(path, f"has the arrays {names}: name the one to use {wanted!r}")
     return read_arrays(path, [name])[name]
 
 
@@ -61,22 +61,22 @@ def _read_npy(path: Path) -> np.ndarray:
             return _read_stream(file, path.stat().st_size, path)
     except DataError:
         raise
-    except Exception as error:      # a damaged header can fail in any way: it is a Python expression
-        raise DataError.at(path, f"not an array file without objects ({error})") from None
+    except Exception as error:      # a damaged header, a Python expression, can fail in any way
+        raise DataError.at(path, f"cannot be read as .npy ({error})") from None
 
 
 def _read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:
-    """An array that fits into the ``size`` bytes that its file or archive member has."""
+    """An array whose header does not claim more than the ``size`` bytes of its file or archive member."""
     version = npy.read_magic(file)
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
         raise ValueError(f"format version {version}")
     shape, _, dtype = readers[version](file)
     if dtype.hasobject:
-        raise ValueError("it holds Python objects")
+        raise ValueError("it contains Python objects")
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"shape {shape} of {dtype} is more than its {size:,} bytes hold")
-    require_memory(path, 2 * size, "the array")         # once as it is, once as float32
+        raise ValueError(f"shape {shape} of {dtype} needs more than its {size:,} bytes")
+    require_memory(path, 2 * size, "the array")         # as stored and as float32
     file.seek(0)
     return npy.read_array(file, allow_pickle=False)
 
@@ -84,13 +84,16 @@ def _read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:
 def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "") -> scipy.sparse.csr_matrix:
     """A sparse matrix from the arrays that ``scipy.sparse.save_npz`` writes, with every index checked.
 
-    scipy trusts the indices of a matrix: one out of range reads or writes beyond its arrays.
+    scipy does not check indices: one out of range reads or writes beyond its arrays.
 
     Parameters
     ----------
-    path : the file, for messages.
-    arrays : by name: format (csr if there is none), shape, data, and indices and indptr, or row and col.
-    prefix : of the names.
+    path : Path
+        The file, for messages.
+    arrays : dict of str to array
+        format (default csr), shape, data, and indices and indptr, or row and col.
+    prefix : str, optional
+        Prefix of the names. Default: none.
     """
     try:
         kind = arrays["format"].item() if "format" in arrays else "csr"
@@ -102,7 +105,7 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
         data = arrays[f"{prefix}data"]
         if kind == "coo":
             pairs = arrays["row"], arrays["col"]
-            return scipy.sparse.coo_matrix((data, pairs), shape=shape).tocsr()          # checks its indices
+            return scipy.sparse.coo_matrix((data, pairs), shape=shape).tocsr()          # checks the indices
         if kind == "dia":
             return scipy.sparse.dia_matrix((data, arrays["offsets"]), shape=shape).tocoo().tocsr()
         if kind not in COMPRESSED:
@@ -116,6 +119,6 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
     except DataError:
         raise
     except KeyError as error:
-        raise DataError.at(path, f"a sparse matrix without the array {error}") from None
-    except Exception as error:      # scipy's complaints about odd arrays have many types
+        raise DataError.at(path, f"the array {error} of the sparse matrix is missing") from None
+    except Exception as error:      # scipy raises many kinds of errors for invalid arrays
         raise DataError.at(path, f"not a sparse matrix ({error})") from None

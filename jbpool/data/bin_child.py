@@ -1,8 +1,8 @@
 """The child process that reads a file of ``dgl.save_graphs``: ``python -c <this text> FILE ARRAYS MEMORY``.
 
-DGL's reader is C++ and trusts the file: a damaged one can end the process that reads it. This program is therefore run
-on its own, with limited memory, and writes plain arrays to the ``.npz`` file ARRAYS. It imports nothing of jbpool.
-What the user can put right is written to standard error as one line, with exit code 3.
+DGL's C++ reader trusts the file: a damaged one can crash the process. This program therefore runs on its own, with
+limited memory, and writes plain arrays to the ``.npz`` file ARRAYS. It imports nothing of jbpool. User errors are
+written to standard error as one line, with exit code 3.
 """
 
 import sys
@@ -15,7 +15,7 @@ FRAMES = (("ndata", "feat"), ("ndata", "label"), ("edata", "weight"), ("edata", 
 
 
 def limit_memory(allowance: int) -> None:
-    """Allow this many bytes beyond what the process has by now, and no core file; where the system has such limits."""
+    """Allow this many bytes beyond the current size of the process, and no core file, if the system supports it."""
     try:
         import resource
 
@@ -24,7 +24,7 @@ def limit_memory(allowance: int) -> None:
             limit = int(file.read().split()[0]) * resource.getpagesize() + allowance
         resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
     except (ImportError, OSError, ValueError):
-        pass                                    # no Linux, or a lower limit is set
+        pass                                    # not Linux, or a lower limit is already set
 
 
 def plain(tensor: torch.Tensor) -> np.ndarray:
@@ -62,7 +62,7 @@ def main() -> None:
     limit_memory(int(allowance))
     try:
         arrays = pack(*dgl.load_graphs(path))
-    except Exception as error:                  # DGL raises its C++ errors under several names
+    except Exception as error:                  # DGL raises several kinds of errors
         lines = str(error).splitlines() or [type(error).__name__]
         print(lines[0] if isinstance(error, ValueError) else lines[-1], file=sys.stderr)
         sys.exit(3)

@@ -1,6 +1,6 @@
 """Graphs saved by ``dgl.save_graphs``: one to cluster, or many to classify.
 
-A child process reads the file, since a damaged one can end the process that reads it (see :mod:`bin_child`).
+A child process reads the file, since a damaged one can crash the process (see :mod:`bin_child`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from jbpool.data.tu import load_tu_folder
 from jbpool.errors import DataError
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
-START_SECONDS = 120                                     # importing DGL takes about 3
-BYTES_PER_SECOND = 5_000_000                            # and reading far less than this allows
-START_BYTES = 512 << 20                                 # addresses that threads and the allocator only reserve
+START_SECONDS = 120                                     # time limit; importing DGL takes about 3
+BYTES_PER_SECOND = 5_000_000                            # plus this for reading, which is much faster
+START_BYTES = 512 << 20                                 # address space that threads and the allocator reserve
 ENDS = ("source", "target")
-BYTES_PER_NODE = 256                                    # that a graph takes at least, with what is computed of it
-COPIES = 8                                              # of the file, at most, that reading takes
+BYTES_PER_NODE = 256                                    # minimum for a graph and what is computed from it
+COPIES = 8                                              # memory for reading, in file sizes
 
 
 def read_bin(path: Path) -> Arrays:
@@ -40,14 +40,14 @@ def read_bin(path: Path) -> Arrays:
         raise DataError.at(path, "no such file")
     with open(path, "rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
-            raise DataError.at(path, "not a file of dgl.save_graphs (it starts with other bytes)")
+            raise DataError.at(path, "not a file of dgl.save_graphs (its first bytes differ)")
     size = path.stat().st_size
     require_memory(path, COPIES * size, "reading it")
     code = Path(__file__).with_name("bin_child.py").read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "arrays.npz")
         command = [sys.executable, "-c", code, str(path.resolve()), str(target), str(START_BYTES + COPIES * size)]
-        # The same packages as here, from an empty folder: nothing in the current one can take the place of a module.
+        # The same packages as here, but in an empty folder, so that no file of the current folder shadows a module.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(place) for place in sys.path)}
         try:
             result = subprocess.run(
@@ -55,10 +55,10 @@ def read_bin(path: Path) -> Arrays:
                 timeout=START_SECONDS + size / BYTES_PER_SECOND,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise DataError.at(path, "reading it does not end; the file is damaged, save it again") from None
+            raise DataError.at(path, "reading it takes too long; the file is damaged, save it again") from None
         if result.returncode:
             lines = result.stderr.decode(errors="replace").strip().splitlines()
-            cause = lines[-1][:160] if lines and result.returncode == 3 else "DGL's reader ended without an answer"
+            cause = lines[-1][:160] if lines and result.returncode == 3 else "DGL's reader crashed"
             raise DataError.at(path, f"not a file of dgl.save_graphs, or a damaged one ({cause})")
         arrays = read_arrays(target)
     _check_edges(arrays, path)
@@ -66,7 +66,7 @@ def read_bin(path: Path) -> Arrays:
 
 
 def _check_edges(arrays: Arrays, path: Path) -> None:
-    """DGL does not look whether edges lead to nodes that exist."""
+    """Check that both ends of every edge exist, which DGL does not."""
     limit = arrays["sizes"].repeat(arrays["num_edges"])
     if any(len(arrays[end]) != len(limit) or ((arrays[end] < 0) | (arrays[end] >= limit)).any() for end in ENDS):
         raise DataError.at(path, "an edge leads to a node that its graph does not have; the file is damaged")
@@ -75,7 +75,7 @@ def _check_edges(arrays: Arrays, path: Path) -> None:
 
 
 def load_node_bin(path: Path) -> NodeData:
-    """A single graph with ndata 'feat' and 'label' and edata 'weight', as far as it has them."""
+    """A single graph with ndata 'feat' and 'label' and edata 'weight', if present."""
     arrays = read_bin(path)
     if len(arrays["sizes"]) != 1:
         raise DataError.at(path, f"{len(arrays['sizes'])} graphs: one is expected for node clustering")
@@ -92,7 +92,7 @@ def load_node_bin(path: Path) -> NodeData:
 
 
 def _frames(arrays: Arrays, path: Path) -> tuple[Tensor | None, np.ndarray | None]:
-    """Checked features and edge weights, float32."""
+    """Features and edge weights as float32, checked."""
     feat, weight = arrays.get("ndata feat"), arrays.get("edata weight")
     with np.errstate(over="ignore"):
         feat = None if feat is None else feat.astype(np.float32)
@@ -118,10 +118,15 @@ def _classes(label: np.ndarray, count: int, path: Path, unlabelled: bool = False
 
 
 def load_graph_files(folder: str | Path | None = None, graphs: str | Path | None = None) -> GraphData:
-    """Graphs of your own with a class each: a ``folder`` in the TU format, or ``graphs``, a DGL ``.bin`` with labels.
+    """Your own graphs with one class each.
 
-    The ``.bin`` is written by ``dgl.save_graphs(path, graphs, {"label": classes})``; ndata 'feat' and edata 'weight' of
-    the graphs are used, degrees where there are no features.
+    Parameters
+    ----------
+    folder : str or Path, optional
+        A folder in the TU format.
+    graphs : str or Path, optional
+        Instead of ``folder``: a file of ``dgl.save_graphs(path, graphs, {"label": classes})``. ndata 'feat' and edata
+        'weight' are used; without features, degrees are.
     """
     if (folder is None) == (graphs is None):
         raise DataError("dataset 'file': give either folder (in the TU format) or graphs (a DGL .bin file).")
@@ -139,7 +144,7 @@ def load_graph_files(folder: str | Path | None = None, graphs: str | Path | None
     if "edata feat" in arrays:
         warnings.warn(f"{path}: edata 'feat' is not used; edge weights are read from 'weight'.", stacklevel=2)
     sizes = torch.from_numpy(arrays["sizes"])
-    # One matrix of all graphs: its rules (symmetric, simple) are those of every other source.
+    # One matrix of all graphs, made symmetric and simple by the same rules as every other source.
     shift = (np.cumsum(arrays["sizes"]) - arrays["sizes"]).repeat(arrays["num_edges"])
     coo = symmetric_adjacency(arrays["source"] + shift, arrays["target"] + shift, weight, int(sizes.sum())).tocoo()
     member = torch.arange(len(sizes)).repeat_interleave(sizes)                      # graph of each node

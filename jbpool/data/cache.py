@@ -1,4 +1,4 @@
-"""Parsed data in the cache of the user: plain arrays, keyed by the hash of their source and the parser's version."""
+"""Cache of parsed data: plain arrays, keyed by the hash of the source files and the version of the parser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def hash_files(files: Iterable[Path]) -> str:
         with open(path, "rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
-        whole.update(digest.digest())           # of fixed length: no content can pass for that of two files
+        whole.update(digest.digest())           # of fixed length, so that boundaries between files count
     return whole.hexdigest()
 
 
@@ -40,10 +40,20 @@ def hash_arrays(arrays: Arrays) -> str:
 
 
 def cached(name: str, files: Iterable[Path], version: int, parse: Callable[[], Arrays]) -> Arrays:
-    """``parse()``, or what it gave the last time for the same files and parser version.
+    """``parse()``, or its cached result for the same files and parser version.
 
-    A cache file whose arrays are not those that were written is made anew, not trusted; where the cache cannot be
-    written, the data is simply parsed again the next time.
+    A damaged cache file is replaced. If the cache cannot be written, the data are parsed again the next time.
+
+    Parameters
+    ----------
+    name : str
+        Start of the name of the cache file.
+    files : iterable of Path
+        The source files.
+    version : int
+        Version of the parser.
+    parse : callable
+        Returns the arrays.
     """
     key = hash_files(files)[:24]
     path = cache_dir() / "parsed" / f"{name}-{key}-v{version}.npz"
@@ -52,15 +62,15 @@ def cached(name: str, files: Iterable[Path], version: int, parse: Callable[[], A
             arrays = dict(stored)
         if str(arrays.pop("digest", None)) == hash_arrays(arrays):
             return arrays
-        log.warning("%s does not hold what was written to it: parsing again", path)
+        log.warning("%s has changed since it was written: parsing again", path)
     except (FileNotFoundError, NotADirectoryError):
         pass
-    except Exception as error:              # a file gone bad can fail in any way: it is only a cache
+    except Exception as error:              # a damaged file can fail in any way
         log.warning("%s is damaged (%s): parsing again", path, error)
     arrays = parse()
     try:
         with atomic_file(path) as kept:
             np.savez(kept, digest=np.array(hash_arrays(arrays)), **arrays)      # type: ignore[arg-type]
     except OSError as error:
-        log.warning("cannot keep %s in the cache: %s", path, error)
+        log.warning("cannot write %s to the cache: %s", path, error)
     return arrays

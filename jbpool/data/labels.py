@@ -1,4 +1,4 @@
-"""Classes of nodes, of all or only some of them; the others get ``UNLABELLED``."""
+"""Classes of all or some nodes; the others are ``UNLABELLED``."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from jbpool.errors import DataError
 class Labels:
     """Classes 0, 1, 2, ... in the order of their sorted names."""
 
-    label: Tensor                   # (N,) UNLABELLED where a node has no class
+    label: Tensor                   # (N,) UNLABELLED if a node has no class
     class_names: list[str]
-    ignored: list[str]              # what of the file is not used, for people
+    ignored: list[str]              # unused parts of the file, for the summary
 
 
 def read_labels(path: Path, position: pd.Index) -> Labels:
-    """Labels of the nodes whose ids are in ``position``, from a table by node id or an array by row."""
+    """Labels of the nodes in ``position``, from a table with node ids or an array with one row per node."""
     ignored: list[str] = []
     if path.suffix in (".npy", ".npz"):
         values = read_array(path, "label")
         if values.shape != (len(position),) or values.dtype.kind not in "iubU":
-            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: {len(position)} labels expected")
+            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected {len(position)} labels")
         ids = np.arange(len(values))
         if position.dtype.kind not in "iu" or not np.array_equal(position, ids):
             raise DataError.at(path, "labels by row need node ids 0, 1, 2, ...; use a CSV with node id and label")
@@ -49,26 +49,26 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
         ignored = table.ignored({first, first + 1})
         refuse_repeated(ids, path)
 
-    if ids.dtype.kind != position.dtype.kind:                       # one file has text ids too: 7 is the node "7"
+    if ids.dtype.kind != position.dtype.kind:                       # number or text: 7 is the node "7"
         ids, position = (np.array([str(name) for name in names], dtype=object) for names in (ids, position))
-    place = pd.Index(ids).get_indexer(pd.Index(position))           # (N,) row of each node, -1: none
+    place = pd.Index(ids).get_indexer(pd.Index(position))           # (N,) row of each node, or -1
     label, class_names = class_codes(np.asarray(values), path)
     label = np.where(place < 0, UNLABELLED, label[place])
     if (label == UNLABELLED).all():
-        where = f"its first id is {shown(ids[0])}, that of the graph {shown(position[0])}"
+        where = f"its first id is {shown(ids[0])}, the first id of the graph {shown(position[0])}"
         raise DataError.at(path, f"has no label for any node of the graph; {where}")
     strangers = len(ids) - int((place >= 0).sum())
     if strangers:
         ignored.append(f"{strangers:,} rows of {path.name} for ids that are not in the graph")
     used = np.unique(label[label >= 0])
-    codes = np.where(label >= 0, np.searchsorted(used, label), UNLABELLED)      # classes of strangers leave no gaps
+    codes = np.where(label >= 0, np.searchsorted(used, label), UNLABELLED)      # only classes that occur in the graph
     return Labels(torch.from_numpy(codes), [class_names[code] for code in used], ignored)
 
 
 def class_codes(values: np.ndarray, path: Path) -> tuple[np.ndarray, list[str]]:
     """Codes 0, 1, 2, ... and the names of the classes; empty text and the number -1 mean unlabelled.
 
-    Where -1 and 1 are the only values, they are two classes.
+    If -1 and 1 are the only values, they are two classes.
     """
     known = np.ones(len(values), dtype=bool)
     if values.dtype.kind in "UO":
@@ -76,14 +76,14 @@ def class_codes(values: np.ndarray, path: Path) -> tuple[np.ndarray, list[str]]:
     elif values.dtype.kind == "i" and set(np.unique(values).tolist()) != {-1, 1}:
         known = values != UNLABELLED
     codes = np.full(len(values), UNLABELLED, dtype=np.int64)
-    names, codes[known] = np.unique(values[known], return_inverse=True)     # numbers by size, text by the alphabet
+    names, codes[known] = np.unique(values[known], return_inverse=True)     # sorted by value or alphabetically
     if not len(names):
         raise DataError.at(path, "has no label for any node")
     return codes, [str(name) for name in names]
 
 
 def _numbers_if_all(texts: np.ndarray) -> np.ndarray:
-    """Texts as whole numbers, an empty one as unlabelled, if every one is written as such a number is."""
+    """Convert texts to whole numbers if all are whole numbers or empty (unlabelled)."""
     if all(re.fullmatch(r"(-?(0|[1-9][0-9]{0,17}))?", text) for text in texts):
         return np.array([int(text) if text else UNLABELLED for text in texts], dtype=np.int64)
     return texts

@@ -1,4 +1,4 @@
-"""How much memory a file may take: refused before it is allocated, not after."""
+"""Check the memory that a file needs before it is allocated."""
 
 from __future__ import annotations
 
@@ -12,29 +12,32 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def available_memory() -> int:
-    """Bytes that can be allocated without swapping, also inside a container; a large number where unknown."""
+    """Bytes that can be allocated without swapping, also inside a container; a large number if unknown."""
     candidates = []
     try:
         found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
         candidates.append(int(found[1]) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (OSError, ValueError, AttributeError):
-        pass                                    # no such file or call on this system
+        pass                                    # not available on this system
     try:
         limit, used = ((_CGROUP / f"memory.{name}").read_text().strip() for name in ("max", "current"))
         candidates.append(max(0, int(limit) - int(used)))
     except (OSError, ValueError):
-        pass                                    # no container, or no limit ("max")
+        pass                                    # not in a container, or no limit ("max")
     return min(candidates, default=1 << 62)
 
 
 def require_memory(path: Path, needed: int, what: str) -> None:
-    """Refuse ``what`` is in a file if it takes more memory than there is.
+    """Raise a ``DataError`` if the content of a file needs more memory than is available.
 
     Parameters
     ----------
-    path : the file, for the message.
-    needed : bytes, roughly.
-    what : names the content, for the message.
+    path : Path
+        The file, for the message.
+    needed : int
+        Approximate number of bytes.
+    what : str
+        The content, for the message.
     """
     available = available_memory()
     if needed > available:

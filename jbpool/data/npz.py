@@ -1,7 +1,7 @@
 """Graphs in the npz layout of graph2gauss and gnn-benchmark: Amazon, Coauthor, Cora-ML, ACM, and files of your own.
 
-A file holds the CSR arrays ``adj_{data,indices,indptr,shape}``, ``attr_{...}`` and optionally ``labels``. Only these
-are read: public files also hold names as pickled objects, which are never touched.
+A file holds the CSR arrays ``adj_{data,indices,indptr,shape}``, ``attr_{...}`` and optionally ``labels``. Nothing
+else is read: public files also contain names as pickled objects, which would run code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SETS = {
 
 
 def source(name: str) -> Source:
-    """The file of a public set. Copies differ in bytes, not in values, so counts are checked instead of a hash."""
+    """The file of a public dataset. Copies differ in bytes, not in values: counts are checked instead of a hash."""
     known = SETS[name]
     return Source(f"npz/{known.file}", (known.url + known.file,), check=lambda path: _checked(name, path))
 
@@ -59,16 +59,28 @@ def source(name: str) -> Source:
 def load_npz_set(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
     """One of ``SETS``, from the first data root that has it, else downloaded.
 
-    ``normalize=False`` leaves the features as stored; by default the rows are scaled to sum to one.
+    Parameters
+    ----------
+    name : str
+        A key of ``SETS``.
+    root : str or Path, optional
+        Folder searched before the other data roots.
+    normalize : bool, default True
+        Scale the rows of the features to sum to one.
     """
     path = fetch(source(name), root, offline="python tasks/node_cluster.py (a generated graph)")
     return _node_data(name, _checked(name, path), normalize)
 
 
 def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> NodeData:
-    """A file of your own in this layout; without ``attr_*`` features are made from the edges.
+    """Your own file in this layout. Without ``attr_*`` the graph has no features.
 
-    ``normalize=False`` leaves the features as stored; by default the rows are scaled to sum to one.
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    normalize : bool, default True
+        Scale the rows of the features to sum to one.
     """
     if path is None:
         raise DataError("dataset 'npz': give the file, --set dataset.path=graph.npz.")
@@ -125,12 +137,12 @@ def read_npz(path: Path) -> Arrays:
     source, target = adjacency.row.astype(np.int64), adjacency.col.astype(np.int64)
     arrays: Arrays = {"num_nodes": np.array(num_nodes), "source": source, "target": target}
     if not (np.isfinite(adjacency.data).all() and (adjacency.data >= 0).all()):
-        raise DataError.at(path, "adj_data holds a negative number, NaN or infinity: weights must be finite and >= 0")
+        raise DataError.at(path, "adj_data has a negative number, NaN or infinity: weights must be finite and >= 0")
     if (adjacency.data != 1).any():
         arrays["weight"] = adjacency.data.astype(np.float64)
     if feat is not None:
         if feat.shape[0] != num_nodes or not np.isfinite(feat.data).all():
-            raise DataError.at(path, f"attr_* of shape {feat.shape} must hold one finite row per node ({num_nodes})")
+            raise DataError.at(path, f"attr_* of shape {feat.shape} must have one finite row per node ({num_nodes})")
         feat.sum_duplicates()
         arrays |= {
             "feat_data": feat.data.astype(np.float32), "feat_indices": feat.indices, "feat_indptr": feat.indptr,

@@ -1,7 +1,7 @@
-"""``ogbg-mol*`` through ``ogb`` itself: its reader, official split and metric, without its prompts.
+"""``ogbg-mol*`` datasets: the reader, official split and metric of ``ogb``, without its prompts.
 
-``ogb`` asks on the terminal whether to update or download; it is therefore handed a folder in which nothing is left
-to ask for. What it reads is packed and cached, so the second load does not go through it again.
+``ogb`` prompts on the terminal before it updates or downloads; it is therefore given a complete folder. The graphs are
+packed and cached, so that ``ogb`` reads a dataset only once.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ NUM_GRAPHS = {                              # as OGB publishes them
 
 
 def import_ogb():
-    """``import ogb`` without its question to the network whether it is outdated, which can hold up the exit."""
+    """``import ogb`` without its online check for a newer version, which can delay the exit."""
     if "ogb" not in sys.modules:
         before = sys.modules.get("outdated")
-        sys.modules["outdated"] = None                      # type: ignore[assignment]  # ogb copes with its absence
+        sys.modules["outdated"] = None                      # type: ignore[assignment]  # ogb works without it
         try:
             import ogb  # noqa: F401
         finally:
@@ -60,25 +60,25 @@ def import_ogb():
 
 
 def catalogue() -> pd.DataFrame:
-    """What ``ogb`` knows of its molecule sets: a column each."""
+    """The metadata of ``ogb``: one column per molecule dataset."""
     master = Path(import_ogb().__file__).with_name("master.csv")
     table = pd.read_csv(master, index_col=0, keep_default_na=False)
     return table[[name for name in table.columns if name.startswith("ogbg-mol")]]
 
 
 def evaluator(name: str):
-    """The official ``Evaluator`` of a set."""
+    """The official ``Evaluator`` of a dataset."""
     return import_ogb().Evaluator(name)
 
 
 def source(name: str, info: pd.Series) -> Source:
-    """The archive of a set; ``ogb`` publishes no hash, its reader and the checks here stand for one."""
+    """The archive of a dataset. ``ogb`` publishes no hash; the content is checked when it is read."""
     url = str(info["url"]).replace("http://", "https://", 1)
     return Source(f"ogb/{info['download_name']}.zip", (url,), check=lambda path: open_archive(path).close())
 
 
 def load_ogb(name: str, root: str | Path | None = None) -> GraphData:
-    """A molecule set from a data root (the folder ``ogb/ogbg_molhiv``), else fetched."""
+    """A molecule dataset from a data root (for example the folder ``ogb/ogbg_molhiv``), else downloaded."""
     molecules = catalogue()
     info = lookup({column: molecules[column] for column in molecules}, name, "dataset.name")
     folder = find(f"ogb/{name.replace('-', '_')}", root)
@@ -118,12 +118,12 @@ def load_ogb(name: str, root: str | Path | None = None) -> GraphData:
 
 
 def _read(name: str, folder: Path, info: pd.Series) -> Arrays:
-    """Let ``ogb`` read a folder of its own form, from a copy made of links, and pack the graphs."""
+    """Let ``ogb`` read a folder in its own layout through symbolic links, and pack the graphs."""
     with tempfile.TemporaryDirectory() as staging:
         copy = Path(staging, name.replace("-", "_"))
         scheme = str(info["split"])
         (copy / "split" / scheme).mkdir(parents=True)
-        (copy / f"RELEASE_v{info['version']}.txt").touch()      # else ogb asks whether to update
+        (copy / f"RELEASE_v{info['version']}.txt").touch()      # otherwise ogb asks whether to update
         if not (folder / "raw").is_dir():
             raise DataError.at(folder, "has no folder raw/")
         os.symlink((folder / "raw").resolve(), copy / "raw")
@@ -150,7 +150,7 @@ def _read(name: str, folder: Path, info: pd.Series) -> Arrays:
 
 
 def _first_problem(arrays: Arrays, num_tasks: int) -> str | None:
-    """What in a set does not fit together; ``ogb`` itself does not look."""
+    """The first inconsistency of a dataset, which ``ogb`` itself does not check."""
     num_graphs = len(arrays["sizes"])
     if arrays["label"].shape != (num_graphs, num_tasks):
         return f"labels of shape {arrays['label'].shape} for {num_graphs} graphs and {num_tasks} tasks"
@@ -164,7 +164,7 @@ def _first_problem(arrays: Arrays, num_tasks: int) -> str | None:
     for kind, limits in (("feat", get_atom_feature_dims()), ("edge_feat", get_bond_feature_dims())):
         codes = arrays[kind]
         if codes.shape[1] != len(limits) or (codes < 0).any() or (codes >= np.array(limits)).any():
-            return f"{'atom' if kind == 'feat' else 'bond'} features are outside the range that ogb's encoders know"
+            return f"{'atom' if kind == 'feat' else 'bond'} features are outside the range of ogb's encoders"
     chosen = np.concatenate([arrays[part] for part in PARTS])
     if chosen.min(initial=0) < 0 or chosen.max(initial=0) >= num_graphs or len(np.unique(chosen)) != len(chosen):
         return f"the split names a graph twice or one outside 0..{num_graphs - 1}"

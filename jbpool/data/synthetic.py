@@ -1,6 +1,6 @@
-"""Generated data: attributed block models, simulated citation graphs, and graphs whose class is their coarse shape.
+"""Generated data: attributed block models, simulated citation graphs, and graphs classified by their coarse shape.
 
-Everything is drawn from one ``numpy`` generator seeded by the caller: same seed, same data.
+All data are drawn from one seeded ``numpy`` generator: the same seed gives the same data.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from jbpool.data.citation import PUBLISHED
 from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor, undirected
 from jbpool.errors import DataError
 
-# Words per paper, measured on the real sets.
+# Words per paper, measured on the real datasets.
 _WORDS = {"cora": 18.2, "citeseer": 31.7, "pubmed": 50.1, "dblp": 5.2}
 SIMULATED = {f"{name}-sim": name for name in PUBLISHED}
-MAX_OPTION = 10**12         # of any number that a generator is given
-MOTIF_BYTES = 11_000        # what a graph of motifs takes at its peak, measured on 20,000 graphs
+MAX_OPTION = 10**12         # upper bound of numeric options
+MOTIF_BYTES = 11_000        # peak memory per graph of motifs, measured on 20,000 graphs
 
 
 def sbm(
@@ -41,12 +41,26 @@ def sbm(
 
     Parameters
     ----------
-    cluster_sizes : proportions of the clusters, adding up to one; equal by default.
-    avg_degree : edges per node, both directions counted.
-    mixing : share of edges whose other end is drawn from the whole graph, whatever its cluster.
-    num_features : size of the vocabulary; each cluster has its own equal part of it.
-    words : words per node on average.
-    feature_noise : share of words drawn from the whole vocabulary instead of the cluster's part.
+    num_nodes : int, default 1000
+        Number of nodes.
+    num_clusters : int, default 4
+        Number of clusters.
+    cluster_sizes : sequence of float, optional
+        Proportions of the clusters, which sum to one. Default: equal sizes.
+    avg_degree : float, default 10
+        Average degree.
+    mixing : float, default 0.2
+        Share of edges whose second node is drawn from the whole graph instead of the cluster.
+    num_features : int, default 128
+        Size of the vocabulary; each cluster has an equal part of its own.
+    words : float, default 12
+        Average number of words per node.
+    feature_noise : float, default 0.5
+        Share of words drawn from the whole vocabulary instead of the cluster's part.
+    seed : int, default 0
+        Seed of the generator.
+    name : str, default "sbm"
+        Name of the dataset.
     """
     check_count(num_nodes, "num_nodes")
     check_count(num_clusters, "num_clusters")
@@ -74,9 +88,16 @@ def sbm(
 
 
 def simulated(name: str, seed: int = 0) -> NodeData:
-    """``cora-sim`` and so on: a block model with the nodes, edges, features and class sizes of the real set.
+    """``cora-sim`` and so on: a block model with the numbers of nodes, edges, features and classes of the real dataset.
 
-    A stand-in of the true size for machines without the files; scores on it say nothing about the real set.
+    For runs of realistic size without the files. Scores on it say nothing about the real dataset.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``SIMULATED``.
+    seed : int, default 0
+        Seed of the generator.
     """
     real = SIMULATED[name]
     published = PUBLISHED[real]
@@ -94,7 +115,7 @@ def simulated(name: str, seed: int = 0) -> NodeData:
 
 
 def _shares_to_counts(share: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers next to ``share * total`` that add up to ``total`` (largest remainder)."""
+    """Round ``share * total`` to whole numbers that sum to ``total`` (largest remainder)."""
     exact = share * total
     counts = np.floor(exact).astype(np.int64)
     rest = np.argsort(counts - exact, kind="stable")[: total - counts.sum()]
@@ -105,7 +126,7 @@ def _shares_to_counts(share: np.ndarray, total: int) -> np.ndarray:
 def _block_edges(
     rng: np.random.Generator, label: np.ndarray, count: int, mixing: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``count`` undirected edges: ends drawn by a heavy-tailed propensity, mostly within a cluster."""
+    """``count`` undirected edges, mostly within a cluster; nodes have heavy-tailed propensities."""
     num_nodes = len(label)
     sizes = np.bincount(label)
     if count > num_nodes * (num_nodes - 1) // 4 or (1 - mixing) * count > (sizes * (sizes - 1)).sum() / 4:
@@ -117,12 +138,12 @@ def _block_edges(
     start = np.concatenate([[0.0], end[:-1]])
 
     def draw(low: np.ndarray | float, high: np.ndarray | float, size: int) -> np.ndarray:
-        """Nodes by propensity, between two points on the cumulated scale."""
+        """Draw nodes by propensity, between two points of the cumulative sum."""
         point = low + (high - low) * rng.random(size)
         return by_cluster[np.minimum(np.searchsorted(weight, point, side="right"), num_nodes - 1)]
 
     codes = np.empty(0, dtype=np.int64)
-    for _ in range(200):                    # a handful of rounds as a rule; hubs can exhaust a small, dense cluster
+    for _ in range(200):                    # usually a few rounds; hubs can exhaust a small, dense cluster
         size = 2 * (count - len(codes)) + 16
         one = draw(0.0, weight[-1], size)
         anywhere = rng.random(size) < mixing
@@ -135,14 +156,14 @@ def _block_edges(
         if len(codes) >= count:
             break
     else:
-        raise DataError("the clusters are too small for so many edges inside; lower avg_degree or raise mixing.")
+        raise DataError("the clusters are too small for so many internal edges; lower avg_degree or raise mixing.")
     return undirected(*np.divmod(codes[:count], num_nodes), num_nodes)
 
 
 def _bags_of_words(
     rng: np.random.Generator, label: np.ndarray, num_clusters: int, num_features: int, words: float, noise: float
 ) -> scipy.sparse.csr_matrix:
-    """A binary bag of words per node; frequent words come first in each cluster's part of the vocabulary."""
+    """One binary bag of words per node; the first words of each cluster's part are the most frequent."""
     num_nodes = len(label)
     length = 1 + rng.poisson(max(words - 1, 0), num_nodes)
     row = np.repeat(np.arange(num_nodes), length)
@@ -156,7 +177,7 @@ def _bags_of_words(
     return matrix
 
 
-# How six groups of nodes hang together: trees with five links each, so that only the coarse shape tells them apart.
+# Links between six groups of nodes: trees with five links each, which differ only in their coarse shape.
 _SHAPES = {
     "path": ((0, 1), (1, 2), (2, 3), (3, 4), (4, 5)),
     "star": ((0, 1), (0, 2), (0, 3), (0, 4), (0, 5)),
@@ -165,10 +186,19 @@ _SHAPES = {
 
 
 def motifs(num_graphs: int = 900, noise: float = 0.3, seed: int = 0) -> GraphData:
-    """Small graphs of six dense groups; the class says how the groups are linked: a path, a star or a fork.
+    """Small graphs of six dense groups, classified by the links between the groups: a path, a star or a fork.
 
-    Each group has one of six colours, dealt at random in every graph; a node's features are its colour, one-hot, under
-    normal ``noise``. Groups, links and colours are alike in all classes: only the coarse graph tells them apart.
+    In every graph each group has one of six colours at random; the features of a node are its one-hot colour plus
+    normal noise. Groups, links and colours have the same distribution in all classes: only the coarse graphs differ.
+
+    Parameters
+    ----------
+    num_graphs : int, default 900
+        Number of graphs.
+    noise : float, default 0.3
+        Standard deviation of the noise.
+    seed : int, default 0
+        Seed of the generator.
     """
     check_count(num_graphs, "num_graphs")
     rng = np.random.default_rng(seed)
@@ -200,14 +230,14 @@ def motifs(num_graphs: int = 900, noise: float = 0.3, seed: int = 0) -> GraphDat
 def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """One graph: random groups of 5 to 9 nodes, two edges for each link of the shape, nodes in random order.
 
-    Returns: both ends of its edges, and the group of every node.
+    Returns the source and target of its edges, and the group of every node.
     """
     group_sizes = rng.integers(5, 10, 6)
     first = np.cumsum(group_sizes) - group_sizes
     pairs = []
     for start, size in zip(first, group_sizes, strict=True):
         one, other = np.triu_indices(size, 1)
-        keep = (rng.random(len(one)) < 0.6) | (other == one + 1)        # a chain keeps every group in one piece
+        keep = (rng.random(len(one)) < 0.6) | (other == one + 1)        # a path keeps every group connected
         pairs.append(np.stack([one[keep], other[keep]]) + start)
     for a, b in shape:
         one, other = rng.integers(group_sizes[a], size=2), rng.integers(group_sizes[b], size=2)
@@ -222,7 +252,7 @@ def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[
 
 
 def size_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of options, of the right types, that no generator works with or this machine cannot hold."""
+    """Key and problem of options, of the right types, that are out of range or need too much memory."""
     if name not in ("sbm", "motifs", *SIMULATED):
         return
     numbers = {option: value for option, value in options.items() if isinstance(value, (int, float))}
@@ -238,7 +268,7 @@ def size_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str
         key = max(given, key=lambda option: _sbm_bytes(**{option: given[option]}), default="")
     else:
         needed, key = MOTIF_BYTES * numbers.get("num_graphs", 0), "num_graphs"
-    problem = memory_problem(needed, f"a generated set of {key}={options.get(key)}")
+    problem = memory_problem(needed, f"a generated dataset with {key}={options.get(key)}")
     if problem is not None:
         yield f"dataset.{key}", f"{problem}: lower dataset.{key}"
 
@@ -250,5 +280,5 @@ def _sbm_bytes(
     num_features: float = 128,
     num_clusters: float = 4,
 ) -> float:
-    """What :func:`sbm` takes at its peak, measured on 200,000 nodes."""
+    """Peak memory of :func:`sbm`, measured on 200,000 nodes."""
     return num_nodes * (150 * avg_degree + 70 * words) + 20 * num_features + 50 * num_clusters

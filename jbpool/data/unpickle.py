@@ -1,9 +1,9 @@
-"""Reading pickles of numpy arrays and scipy matrices without running what they ask for.
+"""Safe reading of pickles of numpy arrays and scipy matrices, without running foreign code.
 
-A pickle is a program, so it is read in three steps. Its opcodes are checked first: only those that plain data need, no
-lengths or memo numbers beyond the size of the file. It is then executed with stand-ins for arrays, dtypes and matrices
-that only record what they are given; any other name stops the read. Last, the stand-ins are turned into checked arrays.
-A container that is used many times is copied each time, so the number of copied entries is bounded by the file size.
+A pickle is a program, so it is read in three steps. First its opcodes are checked: only those of plain data, no lengths
+or memo numbers beyond the size of the file. Then it is executed with placeholders for arrays, dtypes and matrices that
+only record their state; any other name is an error. Finally the placeholders are turned into checked arrays. Containers
+that are used several times are copied each time; the number of copied entries is bounded by the file size.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OPCODES = {
 
 
 class _Dtype:
-    """Records a dtype: numpy's own ``__setstate__`` could change the dtype that everyone shares."""
+    """Records a dtype; numpy's own ``__setstate__`` could modify a shared dtype."""
 
     def __init__(self, name: Any, align: Any = False, copy: Any = False) -> None:
         self.name, self.order = name, "="
@@ -50,7 +50,7 @@ class _Dtype:
 
 
 class _Array:
-    """Records the state of an array, which shares its bytes with the pickle."""
+    """Records the state of an array; its bytes are those of the pickle."""
 
     state: Any = None
 
@@ -61,18 +61,18 @@ class _Array:
         """The array, if it has at most ``budget`` bytes."""
         _, shape, dtype, fortran, raw = self.state
         if not isinstance(dtype, _Dtype) or not all(type(size) is int and size >= 0 for size in shape):
-            raise pickle.UnpicklingError("an array of objects or of no proper shape")
+            raise pickle.UnpicklingError("an array of objects or of an invalid shape")
         raw = raw.text if isinstance(raw, _Bytes) else raw
-        # Sizes of 0 count as 1: an empty array must not claim a huge shape either.
+        # Sizes of 0 count as 1: an empty array must not have a huge shape either.
         if math.prod(max(size, 1) for size in shape) > max(len(raw), 1) or len(raw) > budget:
-            raise pickle.UnpicklingError(f"an array of shape {shape} that does not carry its values")
+            raise pickle.UnpicklingError(f"an array of shape {shape} without all its values")
         raw = raw.encode("latin1") if isinstance(raw, str) else raw         # Python 2 has one type for both
         array = np.frombuffer(raw, dtype.finished()).reshape(shape, order="F" if fortran else "C")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 class _Matrix:
-    """Records the attributes of a CSR matrix, under the names that scipy has given them over time."""
+    """Records the attributes of a CSR matrix, as named by different versions of scipy."""
 
     def finished(self, values: dict[str, Any]) -> scipy.sparse.csr_matrix:
         shape = values["_shape"] if "_shape" in values else values["shape"]
@@ -82,14 +82,14 @@ class _Matrix:
         if not all(isinstance(part, np.ndarray) and part.ndim == 1 for part in parts) or any(
             part.dtype.kind != "i" for part in parts[1:]
         ):
-            raise pickle.UnpicklingError("a matrix without proper data, indices and indptr")
+            raise pickle.UnpicklingError("a matrix without valid data, indices and indptr")
         matrix = scipy.sparse.csr_matrix(parts, shape=shape)
         matrix.check_format(full_check=True)        # an index out of range would let scipy read beyond its arrays
         return matrix
 
 
 class _Bytes:
-    """Records ``_codecs.encode(text, "latin1")``, which is how old protocols spell bytes."""
+    """Records ``_codecs.encode(text, "latin1")``, the form of bytes in old protocols."""
 
     def __init__(self, text: str, encoding: str) -> None:
         if encoding != "latin1" or not isinstance(text, str):
@@ -104,12 +104,12 @@ def _reconstruct(subtype: Any, shape: Any, dtype: Any) -> _Array:
 
 
 def _no_bytes() -> bytes:
-    """``bytes()``, which is how Python 3 spells empty bytes in old protocols."""
+    """``bytes()``, the form of empty bytes in old protocols."""
     return b""
 
 
 def _list() -> list:
-    """The default of a defaultdict; takes no arguments, since ``list(other)`` would make a copy."""
+    """The default of a defaultdict; without arguments, since ``list(other)`` would copy."""
     return []
 
 
@@ -139,7 +139,7 @@ class _ArrayUnpickler(pickle.Unpickler):
         try:
             return _ALLOWED[module, name]
         except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}") from None
 
 
 def load_pickle(path: Path) -> Any:
@@ -149,15 +149,15 @@ def load_pickle(path: Path) -> Any:
         _check_opcodes(content)
         loaded = _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
         return _Finisher(len(content)).finish(loaded)
-    except Exception as error:      # a damaged pickle can fail in any way at all
-        raise DataError.at(path, f"not a pickle of plain arrays ({error}); fetch the file again") from None
+    except Exception as error:      # a damaged pickle can fail in any way
+        raise DataError.at(path, f"not a pickle of plain arrays ({error}); download the file again") from None
 
 
 def _check_opcodes(content: bytes) -> None:
-    """Refuse what makes the unpickler itself allocate or compute far more than the file holds.
+    """Reject what makes the unpickler itself allocate or compute far more than the size of the file.
 
-    ``genops`` checks that strings are within the file. The memo is an array as long as its highest number. Tuples must
-    not be used twice: nested, they take exponential time to hash.
+    ``genops`` checks that strings are within the file. The memo is an array as long as its highest index. Tuples must
+    not be used twice: hashing nested ones would take exponential time.
     """
     tuples, memoized, last = set(), 0, ""
     opcode: Any
@@ -174,22 +174,22 @@ def _check_opcodes(content: bytes) -> None:
             if last.startswith("TUPLE"):
                 tuples.add(number)
         elif name.endswith("GET") and int(argument) in tuples:
-            raise pickle.UnpicklingError("a tuple that is used twice")
+            raise pickle.UnpicklingError("a tuple is used twice")
         else:
-            last = name             # a second PUT still stores the tuple
+            last = name             # after a second PUT it is still the tuple
 
 
 class _Finisher:
-    """Copies containers with their stand-ins replaced: no more entries, and no more bytes, than the file has."""
+    """Copies containers and replaces placeholders; entries and bytes are bounded by the file size."""
 
     def __init__(self, size: int) -> None:
         self.entries = self.bytes = size
-        self.done: dict[int, Any] = {}          # an array that is used twice is made once
+        self.done: dict[int, Any] = {}          # an array that is used twice is created once
 
     def finish(self, value: Any, depth: int = 0) -> Any:
         self.entries -= 1
         if self.entries < 0 or depth > MAX_DEPTH:
-            raise pickle.UnpicklingError("it repeats or nests its parts more than its size explains")
+            raise pickle.UnpicklingError("repeated or nested beyond the size of the file")
         if isinstance(value, dict):
             return {_plain(key): self.finish(entry, depth + 1) for key, entry in value.items()}
         if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Loading configurations: a YAML file, changed by ``--set a.b=v``, checked as a whole before anything runs."""
+"""Loading configurations: a YAML file with ``--set a.b=v`` overrides, checked completely before anything runs."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ def find_config(name: str, task: str) -> Path:
 
 
 def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()) -> Any:
-    """The configuration of a file, by default the task's own, with ``--set`` changes.
+    """Load a configuration file and apply ``--set`` overrides. All errors are reported together.
 
     Parameters
     ----------
     task : Task
-        What is to be run; the result is an instance of its schema.
+        The task to run; the result is an instance of its schema.
     name : str, optional
-        A path, or the name of a file under ``configs/<task>/``.
-    changes : sequence of str
-        ``section.key=value`` each.
+        A path, or the name of a file under ``configs/<task>/``. Default: the default of the task.
+    changes : sequence of str, optional
+        Overrides, each ``section.key=value``. Default: none.
     """
     path = find_config(name or task.default, task.name)
     values, lines = read_file(path)
     problems: list[str] = []
     if "task" not in values:
         problems.append(f"{path}: 'task: {task.name}' is missing")
-    given: dict[str, str] = {}                                  # key -> the --set that gave it
+    given: dict[str, str] = {}                                  # key -> the --set option that sets it
     for change in sorted(changes, key=lambda change: not change.startswith("dataset.name=")):
         given[change.partition("=")[0]] = f"--set {change}"
         try:
@@ -62,7 +62,7 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
 
     def where(key: str) -> str:
         parts = key.split(".")
-        for end in range(len(parts), 0, -1):                    # --set may have given the whole section
+        for end in range(len(parts), 0, -1):                    # --set may set a whole section
             if ".".join(parts[:end]) in given:
                 return given[".".join(parts[:end])]
         return f"{path}, line {lines[key]}" if key in lines else str(path)
@@ -72,9 +72,9 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
         problems.append(f"{where('task')}: task is {values['task']!r}, but this is the task {task.name!r}")
     wrong = [*out_of_range(config), *_general_problems(config), *task.problems(config)]
     problems += [f"{where(key)}: {problem}" for key, problem in wrong]
-    if not problems:                                            # numbers out of range would make it overflow
+    if not problems:                                            # numbers out of range could overflow
         # float32: the weights, their gradients, Adam's two moments
-        too_large = memory_problem(4 * 4 * task.num_weights(config), "the weights of the network, while trained,")
+        too_large = memory_problem(4 * 4 * task.num_weights(config), "training the weights of the network")
         if too_large is not None:
             problems.append(f"{where('model.hidden')}: {too_large}; lower model.hidden, model.layers or model.mlp")
     if problems:
@@ -103,7 +103,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def _apply(change: str, values: dict[str, Any], task: Task) -> None:
-    """Change ``values`` as ``section.key=value`` says."""
+    """Apply ``section.key=value`` to ``values``."""
     key, equals, text = change.partition("=")
     if not equals or not key:
         raise ConfigError("write it as section.key=value")
@@ -113,19 +113,19 @@ def _apply(change: str, values: dict[str, Any], task: Task) -> None:
         inner = inner.setdefault(section, {})
         if not isinstance(inner, dict):
             raise ConfigError(f"{section!r} is a value, not a section")
-    is_separator = len(text) == 1 and not text.isalnum() and text != "~"    # not YAML, where ~ is null
+    is_separator = len(text) == 1 and not text.isalnum() and text != "~"    # ~ is null in YAML
     value = text if is_separator else read_yaml(text, "not YAML")
     if key == "dataset.name" and value != inner.get("name"):
         declared = {item.name for item in fields(get_type_hints(task.schema)["dataset"])}
         for option in inner.keys() - declared:
-            del inner[option]                                   # options of the other dataset
+            del inner[option]                                   # options of the previous dataset
     inner[last] = value
     if key in task.exclusive and value is not None:
         inner.pop(task.exclusive[key].rpartition(".")[2], None)
 
 
 def _general_problems(config: Any) -> Iterator[tuple[str, str]]:
-    """What can be wrong in the configuration of any task."""
+    """Key and problem of settings that both tasks have."""
     seeds = config.train.seeds
     if not seeds:
         yield "train.seeds", "train.seeds is empty: give at least one"

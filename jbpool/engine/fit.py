@@ -1,4 +1,4 @@
-"""The training loop of both tasks: steps, scores, checkpoints, and what stops it."""
+"""The training loop of both tasks: steps, evaluation, checkpoints, early stopping."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from jbpool.engine.state import usable
 from jbpool.engine.task import TrainConfig
 from jbpool.errors import TrainingError
 
-CHECKPOINT_SECONDS = 0.5        # at least so long between two checkpoints
+CHECKPOINT_SECONDS = 0.5        # minimum time between two checkpoints
 
-# What a checkpoint holds of any training, for load_state; a task adds what its problem keeps.
+# Content of every checkpoint, for load_state; a task adds the state of its problem.
 TRAINING = {
     "model": dict[str, Tensor],
     "optimiser": dict,
@@ -31,13 +31,13 @@ TRAINING = {
 
 
 class Problem(ABC):
-    """What is trained: the batches, the loss of one, and how good the model has become."""
+    """What is trained: batches, loss, and evaluation."""
 
     model: nn.Module
 
     @abstractmethod
     def batches(self, epoch: int) -> Iterable[Any]:
-        """One epoch of batches."""
+        """The batches of one epoch."""
 
     @abstractmethod
     def loss(self, batch: Any) -> Tensor:
@@ -49,29 +49,29 @@ class Problem(ABC):
 
     @abstractmethod
     def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
-        """After an epoch: whether it was the best so far and, if asked to ``evaluate``, a row for the history."""
+        """After an epoch: whether it is the best so far and, if ``evaluate``, a row of the history."""
 
     @abstractmethod
     def diagnosis(self) -> str:
-        """Which loss is not a number, in brackets, and why that may be."""
+        """Which loss is NaN or infinite, in parentheses, and the likely cause."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """What a checkpoint has to hold besides model, optimiser and random numbers."""
+        """What a checkpoint must contain besides model, optimiser and random state."""
 
     @abstractmethod
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
 
 
 @dataclass
 class Progress:
-    """Where a training run is."""
+    """Progress of a training run."""
 
     epoch: int = 0
     steps: int = 0
     best_epoch: int = 0
-    seconds: float = 0.0                            # in training steps alone
+    seconds: float = 0.0                            # spent in training steps
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -94,10 +94,22 @@ def fit(
 
     Parameters
     ----------
-    report : called every ``eval_every`` epochs with the progress and the new row of the history.
-    checkpoint : called at some of these moments with the state to keep; ``resume`` is such a state, read from
-        ``resume_path``.
-    forecast : says how long the whole run will take.
+    problem : Problem
+        What to train.
+    config : TrainConfig
+        Epochs, learning rate and so on.
+    weight_decay : float, default 0
+        Weight decay of Adam.
+    report : callable, optional
+        Called every ``eval_every`` epochs with the progress and the new row of the history.
+    checkpoint : callable, optional
+        Called after some of these evaluations with the state to save.
+    resume : dict, optional
+        A saved state to continue from.
+    resume_path : Path, default "checkpoint.pt"
+        The file that ``resume`` was read from, for error messages.
+    forecast : Forecast, optional
+        Prints how long the whole run will take.
     """
     model = problem.model
     optimiser = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=weight_decay, fused=True)
@@ -159,7 +171,7 @@ def fit(
 
 
 def weights_diagnosis(model: nn.Module) -> str:
-    """Why a loss may not be a number when the data is fine."""
+    """Likely cause of a loss that is NaN or infinite although the data are finite."""
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return "the weights have grown out of bounds: lower train.lr"
     return "the features grew out of bounds inside the network: lower train.lr or use fewer model.layers"

@@ -1,4 +1,4 @@
-"""How long a run will take: one line, soon after training has begun, if it is more than a minute."""
+"""The expected duration of a run, printed soon after training has started if it exceeds a minute."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ from dataclasses import dataclass
 
 from tqdm import tqdm
 
-MEASURED = 2.0          # seconds of training to extrapolate from
-WORTH_SAYING = 60.0     # seconds in all
+MEASURED = 2.0          # seconds of training before extrapolating
+WORTH_SAYING = 60.0     # total seconds
 
 
 @dataclass
 class Forecast:
-    """Extrapolates from the first epochs of a run to all that are left, and says so once.
+    """Extrapolates from the first epochs to the whole run, and prints the estimate once.
 
     Parameters
     ----------
     trainings : int
-        How many trainings are still to come, of about the same length.
+        Number of trainings left, of about the same length.
     what : str
-        What they are, such as ``"3 seeds x 5 starts"``.
+        Their description, such as ``"3 seeds x 5 starts"``.
     shorter : str
-        How to make the run shorter.
+        How to shorten the run, for the message.
+    say : callable, optional
+        Prints the message. Default: ``tqdm.write``.
+    clock : callable, optional
+        Returns the time in seconds. Default: ``time.monotonic``.
+    told : bool, default False
+        Whether the estimate has been printed.
     """
 
     trainings: int
@@ -34,7 +40,7 @@ class Forecast:
     told: bool = False
 
     def begin(self, epoch: int) -> None:
-        """A training begins, or continues, after ``epoch`` epochs."""
+        """A training starts, or resumes after ``epoch`` epochs."""
         self.trainings -= 1
         self.first, self.began = epoch, self.clock()
 

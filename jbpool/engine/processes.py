@@ -1,4 +1,4 @@
-"""Several processes of one run, as started by ``torchrun``. With a single process nothing here has an effect."""
+"""Several processes of one run, started by ``torchrun``. With a single process, nothing here has an effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jbpool.errors import ProcessError
 
 @contextmanager
 def _collective() -> Iterator[None]:
-    """Operations between processes fail with a RuntimeError of the backend: another process is gone."""
+    """Turn a RuntimeError of the backend into a ProcessError: another process has died."""
     try:
         yield
     except RuntimeError as error:
@@ -25,7 +25,7 @@ def _collective() -> Iterator[None]:
 
 
 def local_device(device: torch.device) -> torch.device:
-    """The GPU of this process where there are several, made the current one."""
+    """The GPU of this process, selected as the current device."""
     if device.type == "cuda":
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
@@ -70,7 +70,7 @@ def mean_gradients(parameters: Iterable[nn.Parameter]) -> None:
         return
     parameters = [parameter for parameter in parameters if parameter.requires_grad]
     for parameter in parameters:
-        if parameter.grad is None:                          # the operation needs the same sizes in every process
+        if parameter.grad is None:                          # all processes must reduce the same sizes
             parameter.grad = torch.zeros_like(parameter)
     grads = [cast(Tensor, parameter.grad) for parameter in parameters]
     mean = _all_reduce(torch.cat([grad.flatten() for grad in grads])) / world_size()
@@ -103,7 +103,7 @@ class _Sum(Function):
 
 
 def gather(value: Any) -> list[Any]:
-    """A picklable value of every process, in the order of their ranks. For values of our own making only."""
+    """A picklable value of every process, ordered by rank. Only for trusted values: they are unpickled."""
     if world_size() == 1:
         return [value]
     values: list[Any] = [None] * world_size()

@@ -25,12 +25,12 @@ from jbpool.errors import RunFolderError
 
 PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
 
-# What finished.pt holds of any task, for load_state
+# Content of finished.pt for every task, for load_state
 KEPT = {"runs": [{"seed": int}], "history": [dict], "notes": [str], "compared": dict[str, list[dict]]}
 
 
 def versions() -> dict[str, str]:
-    """What the run ran on."""
+    """Versions of Python and the main packages."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -41,7 +41,7 @@ def versions() -> dict[str, str]:
 
 
 def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Mean and standard deviation over runs of every score."""
+    """Mean and standard deviation of every score over the runs."""
     keys = [key for key, value in (runs[0] if runs else {}).items() if _is_score(key, value)]
     columns = {key: [run[key] for run in runs if _is_score(key, run.get(key))] for key in keys}
     mean = {key: statistics.fmean(values) for key, values in columns.items()}
@@ -56,19 +56,19 @@ def _is_score(key: str, value: Any) -> bool:
 
 @dataclass
 class RunFolder:
-    """Results of a run as they come in; every method leaves a readable folder behind."""
+    """The results of a run so far; the folder is readable at any time."""
 
     path: Path
     task: str
     dataset: str
     method: str
     config: dict[str, Any]
-    fingerprint: str = ""               # of the data, so that --resume can tell whether they have changed
+    fingerprint: str = ""               # of the data, so that --resume can detect changes
     runs: list[dict[str, Any]] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    compared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)     # other methods -> their runs
-    details: dict[str, Any] = field(default_factory=dict)       # what was decided for all runs
+    compared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)     # other method -> its runs
+    details: dict[str, Any] = field(default_factory=dict)       # further entries of result.json, for all runs
 
     @property
     def result(self) -> dict[str, Any]:
@@ -91,17 +91,25 @@ class RunFolder:
         }
 
     def start(self) -> None:
-        """Write config.yaml and, of a run that is continued, the readable files anew."""
+        """Write config.yaml and, if the run is resumed, the readable files."""
         write_text(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
         if self.runs or self.compared:
             self.save()
 
-    # ------------------------------------------------------------ what a killed run goes on from
+    # ------------------------------------------------------------ state for --resume
 
     def finished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """What :meth:`keep` was given last; runs, history and notes are taken over. Empty if there is nothing.
+        """Restore runs, history and notes from what :meth:`keep` last saved.
 
-        ``expected``: the keys and types of what the task itself has kept, as for ``load_state``.
+        Parameters
+        ----------
+        expected : mapping
+            Keys and types of the task's own state, as for ``load_state``.
+
+        Returns
+        -------
+        dict
+            The saved state; empty if there is none.
         """
         state = self._state("finished.pt", {**KEPT, **expected})
         if state:
@@ -110,11 +118,11 @@ class RunFolder:
         return state
 
     def unfinished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """What :meth:`checkpoint` was given last. Empty if there is nothing. ``expected``: as for ``load_state``."""
+        """What :meth:`checkpoint` last saved; empty if there is none. ``expected``: as for ``load_state``."""
         return self._state("checkpoint.pt", expected)
 
     def _state(self, name: str, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """The state, if it is of the same configuration; more seeds may be asked for than before."""
+        """The saved state, if configuration and data are the same; the seeds may differ."""
         if not (self.path / name).is_file():
             return {}
         state = load_state(self.path / name, {"config": dict, "fingerprint": str, **expected})
@@ -129,11 +137,11 @@ class RunFolder:
         return state
 
     def checkpoint(self, **state: Any) -> None:
-        """Keep where the current run is."""
+        """Save the state of the current training."""
         save_state(self.path / "checkpoint.pt", {"config": self.config, "fingerprint": self.fingerprint, **state})
 
     def keep(self, **state: Any) -> None:
-        """Keep the runs so far, with what else the task needs of them, and write the readable files."""
+        """Save the finished runs, with further state of the task, and write the readable files."""
         own = {"runs": self.runs, "history": self.history, "notes": self.notes, "compared": self.compared}
         save_state(self.path / "finished.pt", {"config": self.config, "fingerprint": self.fingerprint, **own, **state})
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
@@ -152,7 +160,7 @@ class RunFolder:
         write_text(self.path / "history.csv", table.getvalue())
 
     def save_assign(self, ids: np.ndarray, seeds: list[int], clusters: list[Tensor], confidence: list[Tensor]) -> None:
-        """Hard clusters and their confidence for every seed, ``(seeds, N)``, beside the user's node ids."""
+        """Write assign.npz: hard clusters and their confidence for every seed, ``(seeds, N)``, and the node ids."""
         with atomic_file(self.path / "assign.npz") as file:
             np.savez_compressed(
                 file,
@@ -164,7 +172,7 @@ class RunFolder:
 
 
 def write_assign_csv(path: Path, ids: np.ndarray, cluster: Tensor, confidence: Tensor) -> None:
-    """A line per node: the user's id, cluster, confidence."""
+    """Write one line per node: id, cluster, confidence."""
     table = io.StringIO()
     writer = csv.writer(table)
     writer.writerow(["node", "cluster", "confidence"])
@@ -174,7 +182,7 @@ def write_assign_csv(path: Path, ids: np.ndarray, cluster: Tensor, confidence: T
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """``section.key`` -> value of all settings but the seeds."""
+    """``section.key`` -> value of all settings except the seeds."""
     flat: dict[str, Any] = {}
     for section, values in config.items():
         if isinstance(values, dict):
@@ -186,7 +194,7 @@ def _settings(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_nan(value: Any) -> Any:
-    """JSON has no NaN: such a number becomes null."""
+    """Replace NaN and infinity, which JSON does not have, by null."""
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -200,9 +208,9 @@ def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
     try:
         result = json.loads(path.read_text())
         if not isinstance(result, dict) or not isinstance(result.get("runs"), list):
-            raise ValueError("it holds no runs")
+            raise ValueError("it contains no runs")
         path = folder / "history.csv"
         with open(path, newline="") as file:
             return result, list(csv.DictReader(file))
     except (OSError, ValueError, RecursionError, csv.Error) as error:
-        raise RunFolderError(f"{path} cannot be read ({error}): --resume writes it anew.") from None
+        raise RunFolderError(f"{path} cannot be read ({error}): --resume rewrites it.") from None

@@ -1,4 +1,4 @@
-"""Configurations as dataclasses: a section per class, a field per key, ranges declared with the field."""
+"""Configurations as dataclasses: one class per section, one field per key, with its range."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 from jbpool.checks import convert, hint, readable
 
-REST = "options"        # a field of this name takes the keys that its section does not declare
+REST = "options"        # a field of this name collects the keys that its section does not declare
 MAX_WIDTH = 2**16       # of a layer
-MAX_SEED = 2**32 - 1    # scikit-learn accepts no larger one
+MAX_SEED = 2**32 - 1    # the largest that scikit-learn accepts
 MAX_EPOCHS = 10**9
 
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that a setting may take; the bounds ``above`` and ``below`` are exclusive."""
+    """The valid range of a setting; ``above`` and ``below`` are exclusive bounds."""
 
     low: float | None = None
     high: float | None = None
@@ -43,7 +43,17 @@ class Range:
 
 
 def number(default: Any, low: float | None = None, high: float | None = None, **exclusive: float) -> Any:
-    """A dataclass field that holds a number, or a list of numbers, within a range."""
+    """A dataclass field for a number, or a list of numbers, within a range.
+
+    Parameters
+    ----------
+    default : number, list or None
+        The default value.
+    low, high : float, optional
+        Inclusive bounds.
+    **exclusive : float
+        Exclusive bounds, ``above`` and ``below``.
+    """
     metadata = {"range": Range(low, high, **exclusive)}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
@@ -51,7 +61,21 @@ def number(default: Any, low: float | None = None, high: float | None = None, **
 
 
 def build(schema: type, values: dict, prefix: str, where: Callable[[str], str], problems: list[str]) -> Any:
-    """A dataclass from a mapping; what does not fit is added to ``problems`` with ``where`` its key was given."""
+    """Build a dataclass from a mapping.
+
+    Parameters
+    ----------
+    schema : type
+        The dataclass.
+    values : dict
+        The values by key.
+    prefix : str
+        Path of the section, such as ``"train."``.
+    where : callable
+        Key -> where it was given, for messages.
+    problems : list of str
+        Receives what does not fit.
+    """
     hints, known = typing.get_type_hints(schema), {item.name for item in dataclasses.fields(schema)}
     fitting: dict[str, Any] = {}
     for key, value in values.items():
@@ -87,7 +111,7 @@ def out_of_range(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def as_dict(config: Any) -> dict[str, Any]:
-    """Plain dicts and lists, as a file would hold them."""
+    """A configuration as plain dicts and lists, as in a file."""
     plain = dataclasses.asdict(config)
     plain["dataset"].update(plain["dataset"].pop(REST))
     return plain

@@ -15,20 +15,20 @@ from jbpool.errors import JBPoolError, RunFolderError
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:
-    """Tensors and plain values, in a form that loads without running code."""
+    """Save tensors and plain values in a form that loads without running code."""
     with atomic_file(path) as file:
         torch.save(state, file)
 
 
 def load_state(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
-    """What :func:`save_state` wrote.
+    """Load and check what :func:`save_state` wrote.
 
     Parameters
     ----------
     path : Path
         The file.
     expected : mapping
-        What it has to hold: key -> type, ``[entry]`` for a list, another mapping, or a tuple of alternatives.
+        Its required content: key -> type, ``[entry]`` for a list, another mapping, or a tuple of alternatives.
     """
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
@@ -42,7 +42,7 @@ def load_state(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def usable(path: Path) -> Iterator[None]:
-    """Turn the errors of using the content of a state file into one that names the file."""
+    """Turn errors caused by the content of a state file into one that names the file."""
     try:
         yield
     except JBPoolError:
@@ -55,12 +55,12 @@ def _damaged(path: Path, reason: str) -> RunFolderError:
     reason = (reason.splitlines() or ["no reason given"])[0][:200]
     cure = "run again with another --out"
     if path.name == "checkpoint.pt":
-        cure = "delete it, and --resume repeats only what was being trained"
+        cure = "delete it; --resume then repeats only the training that was interrupted"
     return RunFolderError(f"{path} is damaged or not a file of this run ({reason}): {cure}.")
 
 
 def _mismatch(value: Any, expected: Any, name: str) -> str | None:
-    """In which way a value is not what is expected; ``None`` if it is."""
+    """How a value differs from what is expected; ``None`` if it does not."""
     if isinstance(expected, tuple):
         found = [_mismatch(value, option, name) for option in expected]
         return None if None in found else found[-1]

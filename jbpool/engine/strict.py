@@ -1,8 +1,8 @@
 """Strict YAML: YAML 1.2 scalars, unique keys, plain values only, and errors that name file, line and key.
 
 PyYAML by itself reads ``1e-4`` as text, ``off`` as False, ``010`` as 8 and ``2024-13-45`` as an impossible date; it
-silently keeps the last of two equal keys, and nesting or aliases can exhaust its stack or the memory of whoever reads
-the result. Here it only parses: values are made from its nodes by the few rules below.
+silently keeps the last of two equal keys, and deep nesting or aliases can exhaust stack or memory. Here it only parses;
+values are converted from its nodes by the rules below.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INT = re.compile(r"^[-+]?\d[\d_]*$")
 _NUMBER = re.compile(f"{_FLOAT.pattern}|{_INT.pattern}", re.IGNORECASE)
 _TEXT = re.compile(".*", re.DOTALL)
 
-# tag -> (pattern of its texts, text -> value, what it is called in messages); any text is a str
+# tag -> (pattern of valid texts, conversion, name in messages); any text is a valid str
 _SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any], str]] = {
     f"{_CORE}null": (_NULL, lambda text: None, "null"),
     f"{_CORE}bool": (_BOOL, lambda text: text.lower() == "true", "true or false"),
@@ -39,7 +39,7 @@ def _float(text: str) -> float:
 
 
 class _Loader(yaml.SafeLoader):
-    """Parses and resolves; refuses what only serves to build large or endless structures."""
+    """Parses and resolves; rejects aliases and deep nesting, which can build huge structures."""
 
     depth = 0
 
@@ -54,7 +54,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-_Loader.yaml_implicit_resolvers = {}        # those of YAML 1.1; below those of YAML 1.2
+_Loader.yaml_implicit_resolvers = {}        # remove those of YAML 1.1, add those of YAML 1.2
 for _tag, _pattern, _first in (
     ("null", _NULL, ["~", "n", "N", ""]),
     ("bool", _BOOL, list("tTfF")),
@@ -65,7 +65,7 @@ for _tag, _pattern, _first in (
 
 
 def read_yaml(text: str, where: str) -> Any:
-    """The plain Python value of a YAML text; ``where`` it is from is for the messages."""
+    """The plain Python value of a YAML text; ``where`` names its origin in messages."""
     return read_yaml_lines(text, where)[0]
 
 
@@ -77,7 +77,7 @@ def read_yaml_lines(text: str, where: str) -> tuple[Any, dict[str, int]]:
         return (None if node is None else _value(node, "", lines)), lines
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        message = f"the character {chr(error.character)!r} cannot be part of a text file"
+        message = f"the character {chr(error.character)!r} is not allowed in YAML"
     except yaml.MarkedYAMLError as error:
         line = 1 if error.problem_mark is None else error.problem_mark.line + 1
         message = str(error.problem)
@@ -109,7 +109,7 @@ def _mapping(node: yaml.MappingNode, key: str, lines: dict[str, int]) -> dict[An
             raise _error(key_node, f"the key on line {line} should be a name")
         name = _scalar(key_node, key)
         if name in seen:
-            raise _error(key_node, f"key {name!r} on line {line} was given on line {seen[name]} already")
+            raise _error(key_node, f"key {name!r} on line {line} is already given on line {seen[name]}")
         seen[name] = line
         path = f"{key}.{name}" if key else str(name)
         lines[path] = line
@@ -124,7 +124,7 @@ def _scalar(node: yaml.ScalarNode, key: str) -> Any:
     try:
         if pattern.fullmatch(node.value):
             return convert(node.value)
-    except ValueError:                      # more digits than Python converts
+    except ValueError:                      # too many digits for int()
         pass
     shown = node.value if len(node.value) <= 40 else f"{node.value[:20]}... ({len(node.value)} characters)"
     raise _error(node, f"{_of(key)}{shown!r} is not {kind}")

@@ -1,4 +1,4 @@
-"""A task as one object, and the parts of a configuration that every task has."""
+"""A task as one object, and the configuration sections that all tasks share."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, number
 
 @dataclass
 class DatasetConfig:
-    """What to load. Further keys are options of the dataset: see ``docs/data.md``."""
+    """The dataset. Further keys are its options, see ``docs/data.md``."""
 
     name: str = ""
-    root: str | None = None                         # a folder to look for files in before the other data roots
+    root: str | None = None                         # folder searched before the other data roots
     options: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
 class TrainConfig:
-    """What every training loop needs."""
+    """Settings of the training loop."""
 
     epochs: int = number(2000, 1, MAX_EPOCHS)
     lr: float = number(1e-4, above=0, high=1e3)
@@ -33,14 +33,14 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class Task:
-    """Everything the loader of configurations and the command line need to know about a task."""
+    """What the configuration loader and the command line need to know about a task."""
 
     name: str                                       # as in ``task:`` of a configuration, and the folder under configs/
     schema: type                                    # dataclass of a configuration
     default: str                                    # the configuration that runs without --cfg
     methods: tuple[str, ...]                        # for --list
-    problems: Callable[[Any], Iterator[tuple[str, str]]]    # key and problem of settings that do not fit
-    num_weights: Callable[[Any], int]               # of the layers whose size does not depend on the data
+    problems: Callable[[Any], Iterator[tuple[str, str]]]    # key and problem of invalid settings
+    num_weights: Callable[[Any], int]               # of the layers whose size is independent of the data
     load_data: Callable[[Any], Any]                 # configuration -> data
     run: Callable[..., RunFolder]                   # (configuration, data, folder, device, resume=False, ...)
     write_report: Callable[[Path, Any], Path]       # (folder, data) -> path of the page

@@ -97,7 +97,7 @@ def test_features_as_published(tiny):
     [
         ({"graph": {0: [99]}}, "damaged"),
         ({"graph": [1, 2]}, "damaged"),
-        ({"graph": {0: [1]}}, r"hold \(6, 2, 4\) nodes"),
+        ({"graph": {0: [1]}}, r"have \(6, 2, 4\) nodes"),
         ({"ally": np.array([[1, 0]])}, "do not fit together"),
         ({"ty": np.array([[1, 0], [1, 0]])}, "in classes of"),
         ({"allx": scipy.sparse.csr_matrix(np.full((3, 4), np.nan))}, "NaN or infinity"),

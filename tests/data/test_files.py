@@ -122,7 +122,7 @@ def test_what_cannot_be_guessed_can_be_said(tmp_path):
 def test_a_first_line_that_may_be_a_header_is_mentioned(tmp_path, caplog):
     edges = write(tmp_path / "e.csv", "Von,Nach\nann,bob\nbob,eve\n")
     assert load_nodes("file", edges=edges).graph.num_nodes() == 5
-    assert "taken as an edge, Von to Nach; if it is a header: dataset.header=true" in caplog.text
+    assert "read as an edge, Von to Nach; if it is a header, set dataset.header=true" in caplog.text
     caplog.clear()
     load_nodes("file", edges=write(tmp_path / "f.csv", "ann,bob\nbob,eve\n"))
     load_nodes("file", edges=edges, header=False)
@@ -166,11 +166,11 @@ def test_sparse_features_with_repeated_entries(tmp_path):
     [
         ("", "the file is empty"),
         ("# only a comment\n", "the file is empty"),
-        ("source,target\n", "nothing below the header"),
+        ("source,target\n", "no rows below the header"),
         ("0\n1\n", "1 columns: expected source, target"),
         ("0,1,2,3\n", "4 columns"),
-        ("0,1\n1,2\n2\n", r"e\.csv, line 3: 1 fields, 2 expected"),
-        ("0,1\n1,2,3\n", "line 2: 3 fields, 2 expected"),
+        ("0,1\n1,2\n2\n", r"e\.csv, line 3: 1 fields instead of 2"),
+        ("0,1\n1,2,3\n", "line 2: 3 fields instead of 2"),
         ("# c\n\n0,1\n,2\n", "line 4: field 1 is empty"),
         ("a,b\nb,\n", "line 2: field 2 is empty"),
         ("0,1,0.5\n1,2,heavy\n", "line 2: 'heavy' is not a finite number"),
@@ -243,11 +243,11 @@ def saved(folder, array):
     ("features", "words"),
     [
         (np.ones((3, 2)), "node 3"),
-        (np.ones(4), "a table of numbers expected"),
+        (np.ones(4), "expected a table of numbers"),
         (np.full((4, 1), np.nan), "NaN, infinity"),
         (np.full((4, 1), 1e300), "beyond float32"),
-        (np.array([["a"]] * 4), "a table of numbers expected"),
-        (np.array([[print]] * 4, dtype=object), "without objects"),
+        (np.array([["a"]] * 4), "expected a table of numbers"),
+        (np.array([[print]] * 4, dtype=object), "contains Python objects"),
     ],
 )
 def test_bad_feature_arrays(tmp_path, features, words):
@@ -339,7 +339,7 @@ def test_saved_graphs_with_classes(tmp_path):
         ({"edges": "a", "graph": "b"}, "give either edges"),
         ({"edges": "nowhere.csv"}, r"nowhere\.csv: no such file"),
         ({"graph": "nowhere.bin"}, r"nowhere\.bin: no such file"),
-        ({"graph": "g.bin", "labels": "y"}, "brings its features"),
+        ({"graph": "g.bin", "labels": "y"}, "features and labels are in the DGL .bin file"),
         ({"edge": "a"}, "Did you mean 'edges'"),
     ],
 )

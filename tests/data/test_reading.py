@@ -160,8 +160,8 @@ def test_carriage_returns_end_lines(tmp_path, content):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("0,1\n1\r,2\n", "line 2: 1 fields, 2 expected"),
-        ("0,1\n1,\x002\n", "line 2: a zero byte"),
+        ("0,1\n1\r,2\n", "line 2: 1 fields instead of 2"),
+        ("0,1\n1,\x002\n", "line 2: contains a zero byte"),
         ("0,1\n1," + "9" * 200_000 + ",\n", "line 2: cannot be read"),
         ("0,1,1_000\n", "'1_000' is not a finite number"),
     ],

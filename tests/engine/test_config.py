@@ -56,7 +56,7 @@ def test_the_traps_of_yaml():
     assert read_yaml("a: 1e-4\nb: off\nc: yes\nd: true\ne: 5E3\nf: .5\ng: 010\nh: 1e4x", "") == {
         "a": 1e-4, "b": "off", "c": "yes", "d": True, "e": 5000.0, "f": 0.5, "g": 10, "h": "1e4x"
     }  # fmt: skip
-    with pytest.raises(ConfigError, match="'a' on line 3 was given on line 1"):
+    with pytest.raises(ConfigError, match="'a' on line 3 is already given on line 1"):
         read_yaml("a: 1\nb: 2\na: 3", "file")
     with pytest.raises(ConfigError, match="should be a name"):
         read_yaml("[1, 2]: 3", "file")

@@ -67,7 +67,7 @@ def test_every_seed_in_range_can_be_used(seed, tmp_path):
 )
 def test_networks_larger_than_the_memory_are_refused(task, changes, estimate, monkeypatch):
     monkeypatch.setattr(checks, "physical_memory", lambda: 16 * GB)
-    with pytest.raises(ConfigError, match=f"would take about {estimate} GB; this machine has 16 GB"):
+    with pytest.raises(ConfigError, match=f"would need about {estimate} GB; this machine has 16 GB"):
         load_config(task, None, changes)
     monkeypatch.setattr(checks, "physical_memory", lambda: 64 * GB)
     load_config(task, None, changes)
@@ -85,5 +85,5 @@ def test_networks_larger_than_the_memory_are_refused(task, changes, estimate, mo
 )
 def test_generated_sets_larger_than_the_memory_are_refused(task, change, monkeypatch):
     monkeypatch.setattr(checks, "physical_memory", lambda: 16 * GB)
-    with pytest.raises(ConfigError, match=rf"--set {change}: a generated set of .* GB; this machine has 16 GB"):
+    with pytest.raises(ConfigError, match=rf"--set {change}: a generated dataset with .* GB; this machine has 16 GB"):
         load_config(task, None, [change])

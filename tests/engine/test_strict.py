@@ -50,7 +50,7 @@ def test_a_value_that_cannot_be_made_names_file_line_and_key(value, words):
         ("\0", "character '\\x00'"),
         ("\x7f", "character '\\x7f'"),
         ("\t- x\n\ty", ""),
-        ("{a: 1, a: 2}", "'a' on line 2 was given on line 2"),
+        ("{a: 1, a: 2}", "'a' on line 2 is already given on line 2"),
         ("{[1]: 2}", "should be a name"),
         ("'", ""),
     ],
