@@ -1,9 +1,9 @@
 # make run    set up, then cluster a generated graph: progress, scores, a report to open
-# make test   set up, then run every test but the slow ones
+# make test   set up, then run all tests except the slow ones
 # make test-slow   the slow ones: large datasets, the longer benchmarks
-# make bench  the benchmarks (about twenty minutes); make bench-env first installs the peers to compare with
+# make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
 # make lint   set up, then ruff and mypy
-# make env    only set up: .venv with the versions of requirements.lock
+# make env    set up only: .venv with the versions of requirements.lock
 # make lock   refresh requirements.lock from what is installed in .venv
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -15,10 +15,10 @@ READY := .venv/.ready
 
 env: $(READY)
 
-# The stamp is written last: an interrupted set-up starts over, a finished one is not repeated.
+# The stamp is written last, so that an interrupted set-up starts over and a finished one is not repeated.
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-		{ echo "$(PYTHON) is not Python 3.11, which requirements.lock is made for: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
+		{ echo "$(PYTHON) is not Python 3.11, which requirements.lock requires: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -27,14 +27,14 @@ $(READY): requirements.lock pyproject.toml
 run: $(READY)
 	$(BIN)/python tasks/node_cluster.py
 
-# Two workers with a thread each: threads of several processes on the same cores wait for one another.
+# Two workers with one thread each: more threads than cores slow each other down.
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
-# The peers are no part of requirements.lock: torch_scatter is compiled, which takes minutes.
+# These are not in requirements.lock: torch_scatter is compiled, which takes minutes.
 bench-env: $(READY)
 	$(BIN)/python -m pip install --disable-pip-version-check torch-geometric==2.8.1
 	$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation torch_scatter

@@ -1,9 +1,9 @@
-"""One training epoch of graph classification, loading included: ours, and PyG with torch-geometric-pool.
+"""One training epoch of graph classification including loading: ours, and PyG with torch-geometric-pool.
 
     python scripts/bench_epoch.py [--sets NCI1] [--rounds 5]
 
-The same network on both sides: encoder, two GIN layers with batch normalisation, jb pool, two GIN layers on the pooled
-graph, mean and max readouts of both levels, head; batches of 128 (molhiv: 512). Parameters are counted and must agree.
+Both use the same network: encoder, two GIN layers with batch normalisation, jb pool, two GIN layers on the pooled
+graph, mean and max readouts of both levels, head; batches of 128 (molhiv: 512). The numbers of parameters must agree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def mlp() -> nn.Module:
 
 
 class PygClassifier(nn.Module):
-    """The network of jbpool's GraphClassifier, from PyG's and torch-geometric-pool's parts."""
+    """The network of GraphClassifier, built from PyG and torch-geometric-pool."""
 
     def __init__(self, encoder: nn.Module, edge_feats: int, num_clusters: int, out_feats: int):
         super().__init__()
@@ -74,7 +74,7 @@ def main() -> None:
         data = load_graphs(name).with_edge_sums()
         edge_feats = 0 if data.edge_sum is None else data.edge_sum.shape[1]
         split = data.split()
-        train = split.train[:4096]                                              # of molhiv a part will do
+        train = split.train[:4096]                                              # a part of molhiv is enough
         split = split._replace(train=train)
         changes = [f"train.batch_size={batch_size}", f"model.hidden={HIDDEN}", "model.num_clusters=[12]"]
         changes += ["model.dropout=0"]

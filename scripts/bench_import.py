@@ -1,4 +1,4 @@
-"""What users wait for before anything happens: imports, help, cached data. Each in a fresh process.
+"""Start-up time: imports, --help, cached data. Each in a new process.
 
     python scripts/bench_import.py [--rounds 5]
 """
@@ -45,7 +45,7 @@ def main() -> None:
         seconds = float(result.stdout.split()[-1]) if result.returncode == 0 else float("nan")
         rows.append([f"cached {name}", f"{seconds:.3f}"])
         raw.append({"what": f"cached {name}", "median": seconds})
-    write("import", "Seconds before anything happens", ["what", "seconds"], rows, raw)
+    write("import", "Start-up time", ["what", "seconds"], rows, raw)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python scripts/bench_layer.py [--sets PROTEINS NCI1] [--rounds 15]
 
-64 features, no hidden layer, K half the mean size of a graph and 32 at most. Pooled features and adjacency must agree
-before anything is timed. Every call gets a graph whose products are not kept from the call before; DGL's own sparse
-formats are there already, as after a layer of message passing.
+64 features, no hidden layer, K is half the mean graph size, at most 32. Pooled features and adjacency must agree
+before they are timed. Every call gets a graph without cached products; DGL has already created its sparse formats, as
+after a message-passing layer.
 """
 
 from __future__ import annotations

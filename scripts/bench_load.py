@@ -1,9 +1,9 @@
-"""How long an edge list takes to load, and how much memory at most.
+"""Time and peak memory of loading an edge list.
 
     python scripts/bench_load.py [--edges 10000000] [--nodes 1000000]
 
-Writes two random lists to a temporary folder, one with numbers for ids and one with text, and loads each in a process
-of its own. Prints a Markdown table. Features made from the edges are timed apart.
+Writes two random lists to a temporary folder, one with numeric and one with text ids, and loads each in a new process.
+Prints a Markdown table. Computing features from the edges is timed separately.
 """
 
 from __future__ import annotations

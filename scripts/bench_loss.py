@@ -2,7 +2,7 @@
 
     python scripts/bench_loss.py [--largest 7] [--rounds 9]
 
-The yardstick is the least any such loss has to do: ``S.clone()`` and ``S.T @ S``, forward and backward together.
+The baseline is the minimum work of any such loss: ``S.clone()`` and ``S.T @ S``, forward and backward.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ def main() -> None:
             def yardstick(assign=assign, width=width):
                 copy = assign.detach().clone()
                 copy.T @ copy                                   # forward
-                copy @ copy.new_ones(width, width)              # what a gradient multiplies
+                copy @ copy.new_ones(width, width)              # backward
 
             def step(loss, assign=assign):
                 loss().backward()
-                assign.grad = None                              # nothing held between calls: peaks count from zero
+                assign.grad = None                              # no memory is kept between calls
 
             contestants: dict[str, Callable] = {"clone + S^T S": yardstick}
             for name, loss in losses.items():
                 contestants[name] = partial(step, loss)
             if 10**power * width > 2 * 10**7:
-                del contestants["svdvals"]                      # minutes
+                del contestants["svdvals"]                      # takes minutes
             times = take_turns(contestants, args.rounds, warm_up=1)
             base = times["clone + S^T S"].median
             memory = peak_bytes(contestants["matrix"]) / (assign.numel() * 4)
@@ -71,7 +71,7 @@ def main() -> None:
             raw.append({"nodes": 10**power, "clusters": width, "memory over S": memory,
                         **{name: timing._asdict() for name, timing in times.items()}})  # fmt: skip
     head = ["N", "K", "clone + S^T S, ms", "matrix", "diagonal", "author's formula", "svdvals", "peak / S"]
-    write("loss", "Forward and backward of the loss, medians and how many times the yardstick", head, rows, raw)
+    write("loss", "Forward and backward of the loss, medians and ratios to the baseline", head, rows, raw)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How a clustering step grows with the graph: seconds and peak memory, each size in a process of its own.
+"""Time and peak memory of a clustering step by graph size, each size in a new process.
 
     python scripts/bench_scale.py [--sizes 1e4 1e5 1e6 3e6] [--steps 5]
 
 Random graphs of average degree 20 with 64 features, 16 clusters: full batch (`delta`, 3 layers of 64) and `sgc` (three
-smoothing steps once, then the MLP alone).
+smoothing steps once, then only the MLP).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
         for size in args.sizes:
             command = [sys.executable, __file__, "--steps", str(args.steps), "--one", str(int(size)), backbone]
             done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-            if done.returncode:                         # killed for want of memory, most likely; what is done stays
+            if done.returncode:                         # probably out of memory; other results are kept
                 print(f"{backbone} with {size:,.0f} nodes failed (exit code {done.returncode})", file=sys.stderr)
                 failed = True
                 continue

@@ -1,4 +1,4 @@
-"""Several starts of a clustering network trained together, against one by one.
+"""Several starts of a clustering network, trained together and one by one.
 
     python scripts/bench_starts.py [--starts 5] [--rounds 10]
 """

@@ -1,9 +1,10 @@
-"""One training step of the paper's network: ours, stock DGL, PyG, side by side.
+"""One training step of the paper's network: ours, DGL and PyG.
 
     python scripts/bench_step.py [--datasets cora dblp] [--rounds 15]
 
-All start from the same weights and must give the same assignments before anything is timed. The peers do what their
-users do: dense features, the weighted operator as edges. They minimise the element-wise form, we the exact one as well.
+All start from the same weights and must compute the same assignments before they are timed. DGL and PyG are used as
+their users do: dense features, the weighted operator as edges. They minimise the element-wise form, ours also the exact
+one.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from torch import Tensor, nn
 
 
 def element_wise(logits: Tensor) -> Tensor:
-    """The loss as the author's code has it."""
+    """The loss of the author's code."""
     assign = logits.softmax(-1)
     return -torch.trace(torch.sqrt(assign.T @ assign + 1e-15)) / (len(assign) * assign.shape[1]) ** 0.5
 
 
 class Peer(nn.Module):
-    """The paper's network from another library's layers: ``call`` says how one is applied."""
+    """The paper's network with layers of another library; ``call`` applies a layer."""
 
     def __init__(self, convs, mlp, call):
         super().__init__()

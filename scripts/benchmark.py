@@ -1,4 +1,4 @@
-"""What the benchmarks share: contestants in turn, medians and spread, a Markdown table and a JSON file."""
+"""Shared by the benchmarks: interleaved timing, medians and quartiles, a Markdown table and a JSON file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 
 class Timing(NamedTuple):
-    """Seconds: the median, and the quartiles around it."""
+    """Median and quartiles in seconds."""
 
     median: float
     low: float
@@ -29,7 +29,7 @@ class Timing(NamedTuple):
 
 
 def take_turns(contestants: Mapping[str, Callable[[], Any]], rounds: int = 15, warm_up: int = 3) -> dict[str, Timing]:
-    """Time each contestant once a round, so that a noisy moment hits all of them alike."""
+    """Time each contestant once per round, so that noise affects all of them equally."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(warm_up + rounds):
         for name, run in contestants.items():
@@ -44,15 +44,15 @@ def take_turns(contestants: Mapping[str, Callable[[], Any]], rounds: int = 15, w
 
 
 def missing(*packages: str) -> list[str]:
-    """Which of these cannot be imported; ``make bench-env`` installs the peers."""
+    """Packages that are not installed; ``make bench-env`` installs them."""
     gone = [package for package in packages if importlib.util.find_spec(package) is None]
     if gone:
-        print(f"without {', '.join(gone)}: make bench-env installs the peers.\n", file=sys.stderr)
+        print(f"without {', '.join(gone)}; make bench-env installs the other libraries.\n", file=sys.stderr)
     return gone
 
 
 def peak_bytes(run: Callable[[], Any]) -> int:
-    """The most that torch held at once during a call, beyond what it held before (CPU)."""
+    """Peak memory that torch allocates during a call (CPU)."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -72,7 +72,7 @@ INSIDE = {"_Multiply": "sparse products", "_MultiplyBackward": "sparse products"
 
 
 class Spent(NamedTuple):
-    """Where the time of a call goes: kind -> share; and how many torch operations it is."""
+    """Share of time by kind of operation, and the number of torch operations."""
 
     shares: dict[str, float]
     operations: int
@@ -83,7 +83,7 @@ class Spent(NamedTuple):
 
 
 def profiled(run: Callable[[], Any], rounds: int = 10) -> Spent:
-    """Products, the matrix root and everything else, by torch's profiler; for calls that have run before."""
+    """Time of products, the matrix root and the rest, by torch's profiler; for warmed-up calls."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
@@ -103,12 +103,12 @@ def profiled(run: Callable[[], Any], rounds: int = 10) -> Spent:
 
 
 def peak_rss() -> float:
-    """The most memory this process has had, in GB."""
+    """Peak memory of this process in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def write(name: str, title: str, head: list[str], rows: list[list[str]], raw: Any) -> None:
-    """Print a Markdown table; keep the figures in runs/bench/<name>.json."""
+    """Print a Markdown table and write the results to runs/bench/<name>.json."""
     import torch
 
     print(f"{title}; {torch.get_num_threads()} threads, torch {torch.__version__}\n")

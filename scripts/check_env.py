@@ -1,8 +1,8 @@
-"""Say which torch and dgl are here, whether they load together, and what mends them if not.
+"""Print the installed versions of torch and dgl, whether they load, and if not, how to fix it.
 
     python scripts/check_env.py
 
-Exits with 0 if jbpool can be used, with 1 if not.
+The exit code is 0 if jbpool can be used, else 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def check_cuda() -> int:
-    """PyPI's dgl is built for the CPU alone, whatever torch can do."""
+    """Check that dgl supports the GPU; the one from PyPI is built for the CPU only."""
     import dgl
     import torch
 

@@ -1,4 +1,4 @@
-"""Run commands one after another: what the two scripts that fill the tables share."""
+"""Run commands one after another; shared by the scripts that reproduce the tables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def task_command(task: str, config: str, changes: list[str], out: Path, *more: str) -> list[str]:
-    """The command of a task on a configuration, going on from what its folder has."""
+    """The command that runs a task on a configuration, or resumes it."""
     command = [sys.executable, str(ROOT / "tasks" / f"{task}.py"), "--cfg", f"{config}.yaml", "--resume"]
     return [*command, *(word for change in changes for word in ("--set", change)), *more, "--out", str(out)]
 
 
 def run_in_turn(commands: Mapping[str, list[str]]) -> int:
-    """Run all, whatever fails; name at the end what did. Returns: the exit code."""
+    """Run all commands, list the failed ones at the end, and return the exit code."""
     failed = []
     for name, command in commands.items():
         print(f"== {name}", flush=True)

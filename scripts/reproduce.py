@@ -1,14 +1,14 @@
-"""Run what is missing of the tables of node clustering; stop and start it as you like.
+"""Run what is missing of the tables of node clustering; it can be stopped and restarted at any time.
 
-    python scripts/reproduce.py                                     every method on every set
+    python scripts/reproduce.py                                     every method on every dataset
     python scripts/reproduce.py --datasets cora --methods jb dmon   a part of it
-    python scripts/reproduce.py --methods auto kmeans               clusters without labels, on seven sets
+    python scripts/reproduce.py --methods auto kmeans               clusters without labels, on seven datasets
     python scripts/table.py runs/reproduce                          the tables, at any time
 
-Each method on each set has a folder under runs/reproduce; finished seeds are not run again, a killed run goes on from
-its last checkpoint. The paper's networks run on its four sets: jb in both forms of the square root, 10 seeds each; with
-the learning rate that the paper prints, and the pools also on features that are not row-normalised, 3 seeds; the others
-with 3 seeds, and the pools among them also with one layer. What works on fixed features runs on seven sets.
+Each method on each dataset has a folder under runs/reproduce; finished seeds are not repeated, and an interrupted run
+resumes from its last checkpoint. The networks of the paper run on its four datasets: jb with both forms of the square
+root, 10 seeds each; 3 seeds for the printed learning rate, for the pools on features that are not row-normalised, for
+the other methods, and for the other pools with one layer. Methods on fixed features run on seven datasets.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from in_turn import run_in_turn, task_command
 
 PAPER = ("cora", "citeseer", "pubmed", "dblp")
 DATASETS = (*PAPER, "acm", "amazon-photo", "cora-ml")
-PRINTED = "train.lr=5e-5"       # the learning rate the paper prints; the author's code and the configurations have 1e-4
-RAW = "dataset.normalize=false"     # words as zeros and ones, or tf-idf
-# One layer with a skip connection and no MLP, as in the MinCut paper: what the published rows seem to come from.
+PRINTED = "train.lr=5e-5"       # printed in the paper; the author's code and the configurations use 1e-4
+RAW = "dataset.normalize=false"     # binary words, or tf-idf
+# One layer with a skip connection and no MLP, as in the MinCut paper: probably the network of the published rows.
 ONE_LAYER = ["model.backbone=sage", "model.layers=1", "model.hidden=16", "model.mlp=[]", "train.lr=1e-3"]
-# Bounded heads on fixed features, one setting for all sets.
+# Bounded heads on fixed features, one setting for all datasets.
 FIXED = [
     "dataset.weighting=auto", "model.backbone=sgc", "model.layers=8", "model.delta=0.5", "model.components=128",
     "model.mlp=[]", "method.head=cosine", "train.epochs=200", "train.lr=1e-2", "train.restarts=8",
@@ -42,7 +42,7 @@ METHODS = {
     **{f"{name}-one-layer": [f"method.name={name}", *ONE_LAYER] for name in ("mincut", "dmon", "diffpool")},
     **{name: [f"method.name={name}"] for name in ("sc", "netmf", "gae", "vgae", "deepwalk", "node2vec")},
 }
-# On all seven sets, by the configuration auto.yaml.
+# On all seven datasets, with the configuration auto.yaml.
 ANYWHERE = {
     "auto": ["method.name=auto"],
     "kmeans": ["method.name=kmeans"],

@@ -1,11 +1,11 @@
-"""Run what is missing of the table of graph classification; stop and start it as you like.
+"""Run what is missing of the table of graph classification; it can be stopped and restarted at any time.
 
-    python scripts/reproduce_graphs.py                              every set: all pools side by side on the same folds
-    python scripts/reproduce_graphs.py --sets proteins --folds 0,1  a quick look
+    python scripts/reproduce_graphs.py                              every dataset, all pools on the same folds
+    python scripts/reproduce_graphs.py --sets proteins --folds 0,1  a part of it
     python scripts/table.py runs/reproduce_graphs                   the table, at any time
 
-Each set has two folders under runs/reproduce_graphs, jb with both roots beside none, and the other pools, all on the
-same folds. Finished folds are not run again.
+Each dataset has two folders under runs/reproduce_graphs: jb with both square roots and none, and the other pools, all
+on the same folds. Finished folds are not repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--forms", nargs="+", default=list(FORMS), choices=FORMS)
-    parser.add_argument("--folds", help="which folds, by default all")
+    parser.add_argument("--folds", help="the folds to run (default: all)")
     parser.add_argument("--out", default="runs/reproduce_graphs")
     args = parser.parse_args()
     commands = {}

@@ -1,8 +1,8 @@
-"""The tables of docs/reproduce.md, ours beside the published figures, as Markdown.
+"""The tables of docs/reproduce.md as Markdown: our results and the published ones.
 
     python scripts/table.py runs/reproduce          the paper's Table 2 (ACC and NMI) from run folders
     python scripts/table.py runs/reproduce_graphs   graph classification, from run folders
-    python scripts/table.py runs/reproduce --csv    every seed and fold, as kept in docs/measured.csv
+    python scripts/table.py runs/reproduce --csv    all seeds and folds, as in docs/measured.csv
     python scripts/table.py --times                 Table 3 (seconds per training step), all pools timed in one run
     python scripts/table.py --times --datasets cora dblp
 """
@@ -24,17 +24,17 @@ DATASETS = ("cora", "citeseer", "pubmed", "dblp")
 def load_results(folder: Path) -> list[dict]:
     """Every ``result.json`` below a folder."""
     results = [json.loads(path.read_text()) for path in sorted(folder.glob("*/result.json"))]
-    results = [result for result in results if result["runs"]]      # a run can be interrupted in its first seed
+    results = [result for result in results if result["runs"]]      # interrupted in the first seed
     if not results:
-        sys.exit(f"{folder} holds no run folders; make them with scripts/reproduce.py or scripts/reproduce_graphs.py.")
+        sys.exit(f"{folder} has no run folders; create them with scripts/reproduce.py or scripts/reproduce_graphs.py.")
     return results
 
 
-USUAL = {"epochs": 2000, "restarts": 1}            # of node clustering
+USUAL = {"epochs": 2000, "restarts": 1}            # settings of node clustering that are not named
 
 
 def name_of(result: dict) -> str:
-    """The method, and what is not as usual: square root, objective, network, training, features."""
+    """The method and its non-default settings: square root, objective, network, training, features."""
     config = result["config"]
     words = [result["method"]]
     if result["method"] == "jb" and config["method"]["sqrt"] == "diagonal":
@@ -45,7 +45,7 @@ def name_of(result: dict) -> str:
             words.append(" + ".join(f"{weight:g} {name}" for name, weight in objective.items()))
         if model["backbone"] != "delta" or model["layers"] != 10:
             network = f"{model['layers']} x {model['backbone']}"
-            words.append("one layer" if network == "1 x sage" else network)         # as reproduce.py calls it
+            words.append("one layer" if network == "1 x sage" else network)         # its name in reproduce.py
         if result["method"] == "jb" and train["lr"] == 5e-5:
             words.append("lr 5e-5")
         words += [f"{key} {train[key]}" for key, usual in USUAL.items() if train[key] != usual]
@@ -55,7 +55,7 @@ def name_of(result: dict) -> str:
 
 
 def clustering_table(results: list[dict]) -> str:
-    """Table 2: mean and deviation over seeds, the paper's beside it, and PyAGC's where it has one."""
+    """Table 2: mean and deviation over seeds, the paper's results, and those of PyAGC if available."""
     from jbpool.report.page import score, spread
     from jbpool.report.published import CLUSTERING, PYAGC
 
@@ -80,7 +80,7 @@ def clustering_table(results: list[dict]) -> str:
 
 
 def classification_table(results: list[dict]) -> str:
-    """Test scores in percent, mean and deviation over folds and seeds, their number in brackets."""
+    """Test scores in percent, mean and deviation over folds and seeds, their number in parentheses."""
     from jbpool.report.published import CLASSIFICATION
 
     columns = ["jb", "jb, diagonal", "none", "mincut", "dmon", "diffpool"]
@@ -114,7 +114,7 @@ def every_run(results: list[dict]) -> str:
 
 
 def time_table(datasets: list[str], steps: int) -> str:
-    """Table 3: a step of each pool in turn, again and again, in one process; medians."""
+    """Table 3: median time of a step; the pools take turns in one process."""
     import torch
 
     from jbpool.clustering.task import NODE_CLUSTER
@@ -143,7 +143,7 @@ def time_table(datasets: list[str], steps: int) -> str:
                 optimiser.zero_grad()
                 sum(loss.mean() for loss in losses.values()).backward()
                 optimiser.step()
-                if step >= 3:                                                   # the first steps warm up
+                if step >= 3:                                                   # after the warm-up
                     seconds.append(time.perf_counter() - began)
         for name, (_, _, seconds) in runs.items():
             medians[name][dataset] = statistics.median(seconds)

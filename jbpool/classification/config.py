@@ -1,4 +1,4 @@
-"""The configuration of graph classification: typed sections, a line of documentation for every key."""
+"""The configuration of graph classification: typed sections with a comment for every key."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class ClassifyModelConfig:
     layers: int = number(2, 0, 1000)                # message-passing layers before each pool and after the last
     hidden: int = number(64, 1, MAX_WIDTH)          # their width
     delta: float = number(0.85, 0, 2)               # backbone delta: step size of the smoothing
-    pool: str = "jb"                                # jb, mincut, dmon, diffpool, or none: the same layers without pools
-    compare: list[str] = field(default_factory=list)    # further pools to run on the same folds, side by side
-    levels: int = number(1, 1, 100)                 # pools one after another
-    ratio: float | None = number(None, above=0, high=1)     # K of each level, as a share of the mean training graph
-    num_clusters: list[int] | None = number(None, 1, MAX_WIDTH)     # or K of each level; without both, ratio is 0.5
+    pool: str = "jb"                                # a pool (--list), or none: the same layers without pooling
+    compare: list[str] = field(default_factory=list)    # further pools to run on the same folds
+    levels: int = number(1, 1, 100)                 # number of pools in sequence
+    ratio: float | None = number(None, above=0, high=1)     # K of each level over the mean size of training graphs
+    num_clusters: list[int] | None = number(None, 1, MAX_WIDTH)     # K of each level; without both, ratio is 0.5
     mlp: list[int] = number([], 1, MAX_WIDTH)       # hidden layers between the features and the clusters
     readout: str = "mean+max"                       # mean, sum, max, or several joined by +
-    readout_of: str = "all"                         # all: the readout before each pool counts too; last
+    readout_of: str = "all"                         # all: also before each pool; last: only at the end
     norm: str = "batch"                             # batch, layer, none: after every layer
     dropout: float = number(0.0, 0, below=1)        # in the head and after every layer
     aux_weight: float = number(1.0, 0, 1e6)         # weight of the losses of the pools
@@ -53,11 +53,11 @@ class ClassifyTrainConfig(TrainConfig):
     epochs: int = number(200, 1, MAX_EPOCHS)
     lr: float = number(1e-3, above=0, high=1e3)
     eval_every: int = number(1, 1, MAX_EPOCHS)      # epochs between evaluations of the validation graphs
-    patience: int | None = number(50, 1, MAX_EPOCHS)    # stop after this many epochs without a better validation
+    patience: int | None = number(50, 1, MAX_EPOCHS)    # stop after this many epochs without improvement
     weight_decay: float = number(0.0, 0, 1e6)
     batch_size: int = number(128, 1, 10**6)         # graphs per step, over all processes
-    folds: int = number(10, 2, 1000)                # stratified folds, for sets without an official split
-    class_weight: bool = False                      # weight classes by the inverse of their frequency
+    folds: int = number(10, 2, 1000)                # stratified folds, for datasets without an official split
+    class_weight: bool = False                      # weight classes by their inverse frequency
 
 
 @dataclass
@@ -71,12 +71,12 @@ class ClassifyConfig:
     train: ClassifyTrainConfig = field(default_factory=ClassifyTrainConfig)
 
 
-# Two ways to give the number of clusters: --set of one overrides the other in the file.
+# Two ways to specify the number of clusters: --set of one overrides the other in the file.
 EXCLUSIVE = {"model.ratio": "model.num_clusters", "model.num_clusters": "model.ratio"}
 
 
 def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
-    """Key and problem of every setting that does not exist or does not fit the others."""
+    """Key and problem of every unknown name and of settings that contradict each other."""
     dataset, model = config.dataset, config.model
     yield from graph_problems(dataset.name, dataset.root, dataset.options)
     yield from unknown_choices(
@@ -90,14 +90,14 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
         ]
     )
     if model.num_clusters is not None and model.ratio is not None:
-        yield "model.ratio", "model.ratio and model.num_clusters both say how many clusters: give one of them"
+        yield "model.ratio", "model.ratio and model.num_clusters both set the number of clusters: give only one of them"
     if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):
-        problem = f"model.num_clusters={model.num_clusters} should hold one number, or one for each level"
+        problem = f"model.num_clusters={model.num_clusters} should have one number, or one per level"
         yield "model.num_clusters", problem
 
 
 def num_weights(config: ClassifyConfig) -> int:
-    """Weights of the layers whose size does not depend on the data."""
+    """Number of weights of the layers whose size is independent of the data."""
     model = config.model
     layers = (model.levels + 1) * model.layers * model.hidden**2
     if model.pool == "none":

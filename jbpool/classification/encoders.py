@@ -1,4 +1,4 @@
-"""From node features to vectors of the network's width."""
+"""Encoders of node features."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from torch import Tensor, nn
 
 
 class FeatureEncoder(nn.Module):
-    """Node features, each brought to mean 0 and deviation 1 over the training graphs, to ``hidden`` numbers.
+    """A linear layer on features standardised over the training graphs.
 
-    A label that few training graphs have, or none, must not come in as a huge number elsewhere: columns of zeros and
-    ones are scaled by 10 at most, and a number that is the same in all training graphs does not count.
+    Rare binary features must not be scaled up excessively: columns of zeros and ones are scaled by at most 10. Other
+    columns that are constant in the training graphs are ignored.
+
+    Parameters
+    ----------
+    train_feat : Tensor
+        ``(N, D)``, the features of the training graphs.
+    hidden : int
+        Size of the output.
     """
 
     centre: Tensor
@@ -34,17 +41,25 @@ class FeatureEncoder(nn.Module):
 
 
 class CategoryEncoder(nn.Module):
-    """Columns of categories, such as the atoms of OGB: the sum of an embedding of each, as ``ogb``'s AtomEncoder."""
+    """Sum of the embeddings of categorical columns, like the AtomEncoder of ``ogb``.
+
+    Parameters
+    ----------
+    num_categories : sequence of int
+        Number of categories of each column.
+    hidden : int
+        Size of the output.
+    """
 
     first: Tensor
 
     def __init__(self, num_categories: Sequence[int], hidden: int):
         super().__init__()
         ends = torch.tensor([0, *num_categories]).cumsum(0)
-        self.register_buffer("first", ends[:-1])            # one table for all columns: where each begins
+        self.register_buffer("first", ends[:-1])            # first row of each column in the common table
         self.table = nn.EmbeddingBag(int(ends[-1]), hidden, mode="sum")
         nn.init.xavier_uniform_(self.table.weight)
 
     def forward(self, feat: Tensor) -> Tensor:
-        """``(N, D)`` whole numbers to ``(N, hidden)``."""
+        """``(N, D)`` integers to ``(N, hidden)``."""
         return self.table(feat + self.first)

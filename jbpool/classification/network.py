@@ -16,12 +16,12 @@ from jbpool.nn.cluster_pool import ClusterPool, Pooled
 from jbpool.nn.conv import BACKBONES
 from jbpool.ops.adjacency import complete_size
 
-# name -> reduction of a table of equal graphs, (B, K, D) to (B, D)
+# name -> reduction of graphs of equal size, (B, K, D) to (B, D)
 READOUTS = {"mean": lambda table: table.mean(1), "sum": lambda table: table.sum(1), "max": lambda table: table.amax(1)}
 
 
 class _Layer(nn.Module):
-    """Message passing, normalisation, dropout; where there are edge features, each node adds those of its edges."""
+    """Message passing, normalisation, dropout; edge features, if any, are summed per node and added."""
 
     def __init__(self, conv: nn.Module, hidden: int, edge_feats: int, norm: str, dropout: float):
         super().__init__()
@@ -36,7 +36,7 @@ class _Layer(nn.Module):
 
 
 def read_out(graph: DGLGraph, feat: Tensor, kinds: Sequence[str]) -> Tensor:
-    """Mean, sum or max over the nodes of each graph, side by side: ``(N, D)`` to ``(B, len(kinds) * D)``."""
+    """Concatenated mean, sum or max over the nodes of each graph: ``(N, D)`` to ``(B, len(kinds) * D)``."""
     size = complete_size(graph)
     if size is not None:
         table = feat.view(-1, size, feat.shape[1])                                              # (B, K, D)
@@ -50,13 +50,30 @@ class GraphClassifier(nn.Module):
 
     Parameters
     ----------
-    encoder : node features -> ``(N, hidden)``.
-    pools : one per level; ``None`` leaves the graph as it is, so that a flat network has the same layers.
-    out_feats : classes or tasks.
-    backbone, layers, hidden, delta : the message-passing layers before each pool and after the last.
-    edge_feats : width of ``edge_sum``, for the layers before the first pool.
-    readout : mean, sum or max, or several of them.        read_all : before each pool too, not only at the end.
-    norm, dropout : after every layer.
+    encoder : Module
+        Node features to ``(N, hidden)``.
+    pools : sequence of ClusterPool or None
+        One per level; ``None`` leaves the graph unchanged, so that a flat network has the same layers.
+    out_feats : int
+        Number of classes or tasks.
+    backbone : str, default "gin"
+        Type of the message-passing layers.
+    layers : int, default 2
+        Layers before each pool and after the last.
+    hidden : int, default 64
+        Width of the layers.
+    delta : float, default 0.85
+        Step size of the backbone ``delta``.
+    edge_feats : int, default 0
+        Width of ``edge_sum``, for the layers before the first pool.
+    readout : sequence of str, default ("mean", "max")
+        mean, sum or max.
+    read_all : bool, default True
+        Use the readouts before every pool, not only the last one.
+    norm : str, default "batch"
+        Normalisation after every layer: batch, layer or none.
+    dropout : float, default 0
+        Dropout rate after every layer and in the head.
     """
 
     def __init__(
@@ -94,9 +111,23 @@ class GraphClassifier(nn.Module):
     def forward(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, edge_sum: Tensor | None = None
     ) -> tuple[Tensor, list[Pooled]]:
-        """``edge_sum`` ``(N, edge_feats)``: for each node the sum of the features of its edges.
+        """Classify a batch of graphs.
 
-        Returns: scores ``(B, out_feats)``, and what each pool made.
+        Parameters
+        ----------
+        graph : DGLGraph
+            Batch of graphs.
+        feat : Tensor
+            Node features, as the encoder expects them.
+        edge_weight : Tensor, optional
+            ``(E,)``.
+        edge_sum : Tensor, optional
+            ``(N, edge_feats)``, the sum of the edge features of each node.
+
+        Returns
+        -------
+        (Tensor, list of Pooled)
+            Scores ``(B, out_feats)``, and the output of each pool.
         """
         feat = self.encoder(feat)
         made, read = [], []

@@ -9,16 +9,16 @@ from jbpool.engine.processes import sum_over_processes, world_size
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation over the rows of all processes, so that two with half a batch do what one does with a whole.
+    """Batch normalisation over the rows of all processes: two processes with half a batch equal one with the whole.
 
-    torch has this on GPUs alone.
+    The one of torch works on GPUs only.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, D)`` to ``(N, D)``."""
         if self.training and world_size() > 1:
             return self._over_processes(x)
-        return super().forward(x) if len(x) > 1 or not self.training else x     # one row has no deviation
+        return super().forward(x) if len(x) > 1 or not self.training else x     # a single row has no variance
 
     def _over_processes(self, x: Tensor) -> Tensor:
         assert self.running_mean is not None

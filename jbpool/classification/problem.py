@@ -1,4 +1,4 @@
-"""Graph classification as something to train: mini-batches, the best epoch by the validation graphs."""
+"""Training of graph classification: mini-batches, and the best epoch on the validation graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jbpool.nn.cluster_pool import Pooled
 
 
 class Batch(NamedTuple):
-    """The part of a batch that this process works on, and the number of graphs of the whole."""
+    """The part of a batch that this process handles, and the size of the whole batch."""
 
     graphs: Tensor
     of: int
@@ -31,7 +31,18 @@ class ClassifyProblem(Problem):
 
     Parameters
     ----------
-    data, split : all graphs, and which to train on, choose by and report on.
+    model : GraphClassifier
+        The network to train.
+    data : GraphData
+        All graphs.
+    split : Split
+        Indices of training, validation and test graphs.
+    config : ClassifyConfig
+        The configuration.
+    seed : int
+        Seed of the order of the graphs.
+    device : torch.device
+        Where to train.
     """
 
     model: GraphClassifier
@@ -61,18 +72,18 @@ class ClassifyProblem(Problem):
     # ------------------------------------------------------------ training
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Every training graph once, in batches of nearly equal size, in an order that the seed and epoch decide."""
+        """Every training graph once, in batches of nearly equal size, shuffled by seed and epoch."""
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
         order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
-        self.sums = torch.zeros(2)                                  # of the losses of the epoch: task, pools
-        # Every process needs a graph of every batch.
+        self.sums = torch.zeros(2)                                  # of the losses of this epoch: task, pools
+        # Every process needs at least one graph of every batch.
         count = min(-(-len(order) // self.config.train.batch_size), len(order) // world_size())
         for part in order.tensor_split(max(1, count)):
             yield Batch(part[rank() :: world_size()], len(part))
 
     def loss(self, batch: Batch) -> Tensor:
         label, scores, made = self._forward(batch.graphs)
-        # Sums over the graphs here, over the size of the whole batch; gradients are averaged over processes.
+        # Sums over local graphs divided by the size of the whole batch; gradients are averaged over processes.
         share = world_size() / batch.of
         task = self._task_loss(scores, label).sum() * share
         pools = sum((value.sum() * share for pooled in made for value in pooled.losses.values()), scores.new_zeros(()))
@@ -91,7 +102,7 @@ class ClassifyProblem(Problem):
         return cut.label.to(self.device), scores, made
 
     def _task_loss(self, scores: Tensor, label: Tensor) -> Tensor:
-        """One value per graph, ``(B,)``; unknown labels of a task (NaN) count nothing."""
+        """One value per graph, ``(B,)``; unknown labels of a task (NaN) are ignored."""
         if self.data.metric == "acc":
             return functional.cross_entropy(scores, label, self.class_weight, reduction="none")
         label = label.float().view_as(scores)                                   # (B, T)
@@ -105,7 +116,7 @@ class ClassifyProblem(Problem):
             )
         return torch.where(known, each, 0).sum(1) / known.sum(1).clamp_min(1)
 
-    # ------------------------------------------------------------ judging
+    # ------------------------------------------------------------ evaluation
 
     def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
         if not evaluate:
@@ -147,7 +158,7 @@ class ClassifyProblem(Problem):
         return found
 
     def load_best(self) -> None:
-        """The weights of the best epoch."""
+        """Restore the weights of the best epoch."""
         self.model.load_state_dict(self.best["state"])
 
     # ------------------------------------------------------------ for the training loop

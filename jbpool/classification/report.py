@@ -134,7 +134,7 @@ def _picture(data: GraphData, picture: dict[str, Tensor]) -> str:
     if data.metric == "acc":
         names = data.class_names or [f"class {i}" for i in range(data.num_classes)]
         note += f" Class: {names[int(data.label[index])]}; predicted: {names[int(picture['scores'].argmax())]}."
-    return section(f"Test graph {index}: its clusters, and pooled", f'<div class="pair">{both}</div>', note)
+    return section(f"Test graph {index}: clusters and pooled graph", f'<div class="pair">{both}</div>', note)
 
 
 def _runs(shown: Shown) -> str:

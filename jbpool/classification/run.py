@@ -29,7 +29,7 @@ from jbpool.errors import ConfigError
 from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.pools import make_pool
 
-# What finished.pt and checkpoint.pt hold of this task, for load_state.
+# Content of finished.pt and checkpoint.pt, for load_state.
 FOLD = {"method": str, "seed": int, "fold": int}
 RUN = {"seed": int, "fold": int, "valid": float, "test": float}
 FINISHED = {
@@ -40,7 +40,7 @@ FINISHED = {
 }
 UNFINISHED = {**FOLD, "training": {**TRAINING, "problem": {"best": {"key": list | None, "state": dict | None}}}}
 
-PICTURED = 4            # test graphs in the report, of at most this many nodes:
+PICTURED = 4            # test graphs shown in the report, of at most PICTURED_NODES nodes
 PICTURED_NODES = 120
 
 
@@ -50,7 +50,7 @@ def load_data(config: ClassifyConfig) -> GraphData:
 
 
 def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
-    """K of every level: as configured, else a share of the mean size of the training graphs, level by level."""
+    """K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level."""
     levels, given, ratio = config.model.levels, config.model.num_clusters, config.model.ratio
     if given is not None:
         return given if len(given) == levels else given * levels
@@ -111,18 +111,18 @@ def run(
         raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
     if data.official_split is not None:
         if folds not in (None, [0]):
-            raise ConfigError(f"--folds: {data.name} has an official split and no folds; vary --seeds.")
+            raise ConfigError(f"--folds: {data.name} has an official split and no folds; use --seeds instead.")
         folds = [0]
     elif folds is None:
         folds = range(config.train.folds)
     for fold in folds:
         if not 0 <= fold < config.train.folds:
-            raise ConfigError(f"--folds {fold}: there are train.folds={config.train.folds}, numbered from 0.")
+            raise ConfigError(f"--folds {fold}: train.folds={config.train.folds}, and folds are numbered from 0.")
     out = RunFolder(folder, config.task, data.name, config.model.pool, as_dict(config), data.fingerprint)
     job = _Job(config, data, out, device)
     if resume:
         job.load()
-    barrier()                                               # nobody removes what another is still reading
+    barrier()                                               # no process removes files that another is still reading
     if rank() == 0:
         out.start()
         with usable(folder / "finished.pt"):
@@ -134,21 +134,21 @@ def run(
     except KeyboardInterrupt:
         if rank() == 0:
             out.history += job.curve
-            out.save()                                      # readable as far as it got; --resume does not need it
+            out.save()                                      # results so far; --resume does not need them
         raise
     return out
 
 
 class _Job:
-    """The folds of a run, one after another."""
+    """Runs the folds of all methods and seeds in sequence."""
 
     def __init__(self, config: ClassifyConfig, data: GraphData, out: RunFolder, device: torch.device):
         self.config, self.data, self.out, self.device = config, data, out, device
         self.methods = list(dict.fromkeys([config.model.pool, *config.model.compare]))
-        self.predictions: list[dict[str, Any]] = []         # of the test graphs, one entry per finished fold
+        self.predictions: list[dict[str, Any]] = []         # for the test graphs, one entry per finished fold
         self.best_valid: float | None = None
         self.unfinished: dict[str, Any] = {}
-        self.curve: list[dict[str, Any]] = []               # of the fold that is being trained
+        self.curve: list[dict[str, Any]] = []               # of the current fold
 
     def load(self) -> None:
         state = self.out.finished(FINISHED)
@@ -171,7 +171,7 @@ class _Job:
             self.run_fold(method, seed, fold, forecast)
 
     def finished(self, method: str) -> set[tuple[int, int]]:
-        """Seed and fold of what a method has finished."""
+        """Finished (seed, fold) pairs of a method."""
         runs = self.out.runs if method == self.out.method else self.out.compared.get(method, [])
         return {(run["seed"], run["fold"]) for run in runs}
 
@@ -201,7 +201,7 @@ class _Job:
                 checkpoint=(lambda state: self.out.checkpoint(**where, training=state)) if rank() == 0 else None,
             )  # fmt: skip
         problem.load_best()
-        scores, label = problem.predict(split.test), self.data.label[split.test]       # the one look at the test graphs
+        scores, label = problem.predict(split.test), self.data.label[split.test]       # test graphs are used only here
         found = {
             "seed": seed, "fold": fold, "metric": self.data.metric, "valid": problem.best["valid"],
             "test": score(self.data, scores, label), "epochs": progress.epoch, "best_epoch": progress.best_epoch,
@@ -219,12 +219,12 @@ class _Job:
         if rank() > 0:
             return
         self._keep_best(problem, method, found["valid"], split.test)
-        self.save_predictions()                             # before the fold counts as finished
+        self.save_predictions()                             # before the fold is recorded as finished
         self.out.keep(predictions=self.predictions, best_valid=self.best_valid)
         print(f"{name}: valid {found['valid']:.3f}, test {found['test']:.3f}, {progress.epoch} epochs")
 
     def _keep_best(self, problem: ClassifyProblem, method: str, valid: float, test: Tensor) -> None:
-        """The model of the fold that did best on its validation graphs, and pictures of what it does."""
+        """Save the model with the best validation score, and its clusters of a few test graphs."""
         worse = self.best_valid is not None and (
             valid >= self.best_valid if self.data.metric in LOWER_IS_BETTER else valid <= self.best_valid
         )
@@ -237,7 +237,7 @@ class _Job:
         save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(small[:PICTURED].tolist())})
 
     def save_predictions(self) -> None:
-        """``predictions.npz``: for every fold and test graph its label and scores."""
+        """Write ``predictions.npz``: labels and scores of the test graphs of every fold."""
         ours = [entry for entry in self.predictions if entry["method"] == self.out.method]
         if not ours:
             return

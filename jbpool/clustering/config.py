@@ -1,4 +1,4 @@
-"""The configuration of node clustering: typed sections, a line of documentation for every key."""
+"""The configuration of node clustering: typed sections with a comment for every key."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ class ClusterDatasetConfig(DatasetConfig):
     """The graph."""
 
     name: str = "sbm"
-    weighting: str = "none"                         # sgc: none, idf (for counts), or auto (idf if they are counts)
+    weighting: str = "none"                         # sgc: none, idf, or auto (idf if the features are counts)
 
 
 @dataclass
 class ClusterModelConfig:
-    """The network in front of the clusters."""
+    """The network that computes the features of the pool."""
 
     backbone: str = "delta"                         # delta, gcn, gin, sage, gat, or sgc (smooth once, train the MLP)
     layers: int = number(10, 0, 1000)               # message-passing layers (sgc: smoothing steps)
     hidden: int = number(64, 1, MAX_WIDTH)          # their width
     delta: float = number(0.85, 0, 2)               # step size of the smoothing
-    mlp: list[int] = number([16], 1, MAX_WIDTH)     # hidden layers between the features and the clusters
-    components: int | None = number(None, 1, MAX_WIDTH)     # sgc: principal components to keep; by default all columns
+    mlp: list[int] = number([16], 1, MAX_WIDTH)     # hidden layers of the pool's MLP
+    components: int | None = number(None, 1, MAX_WIDTH)     # sgc: principal components to keep (default: all columns)
 
 
 @dataclass
 class ClusterMethodConfig(PoolOptions):
-    """How clusters are found."""
+    """The clustering method."""
 
-    name: str = "jb"                                # a pool or an embedding: --list has them all
-    num_clusters: int | str | None = None           # by default the number of classes; auto: also a range, 2-12
-    objective: dict[str, float] | None = None       # loss name -> weight, in place of the method's own losses
+    name: str = "jb"                                # a pool, an embedding, or auto: see --list
+    num_clusters: int | str | None = None           # default: number of classes; auto: also a range, 2-12
+    objective: dict[str, float] | None = None       # loss term -> weight, instead of the method's own losses
 
 
 @dataclass
 class ClusterTrainConfig(TrainConfig):
-    """How long and how often to train."""
+    """Training."""
 
-    restarts: int = number(1, 1, 10**6)             # starts per seed; the lowest loss is kept, labels are not used
+    restarts: int = number(1, 1, 10**6)             # starts per seed; the one with the lowest loss is kept
 
 
 @dataclass
@@ -69,7 +69,7 @@ class ClusterConfig:
 
 
 def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
-    """Key and problem of every setting that does not exist or does not fit the others."""
+    """Key and problem of every unknown name and of settings that contradict each other."""
     dataset, method = config.dataset, config.method
     yield from node_problems(dataset.name, dataset.options)
     yield from unknown_choices(
@@ -85,7 +85,7 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     if method.objective is not None and method.name in METHODS and method.name not in POOLS:
         yield "method.objective", f"method.objective is for the pools ({', '.join(POOLS)}), not for {method.name}"
     if method.objective == {}:
-        yield "method.objective", f"method.objective names no loss: choose some of {', '.join(TERMS)}"
+        yield "method.objective", f"method.objective is empty: choose from {', '.join(TERMS)}"
     if method.objective and not all(map(math.isfinite, method.objective.values())):
         yield "method.objective", f"method.objective={method.objective}: weights should be finite numbers"
     terms = method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
@@ -103,7 +103,7 @@ def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:
     elif isinstance(given, str):
         low, high = cluster_range(given)
         if low >= high:
-            yield key, f"{key}={given}: the range should go from a smaller to a larger number"
+            yield key, f"{key}={given}: the range should start with the smaller number"
         if method.name != "auto":
             yield key, f"{key}={given}: only method.name=auto chooses the number; give {method.name} one number"
 
@@ -115,7 +115,7 @@ def cluster_range(given: str) -> tuple[int, int]:
 
 
 def num_weights(config: ClusterConfig) -> int:
-    """Weights of the layers whose size does not depend on the data."""
+    """Number of weights of the layers whose size is independent of the data."""
     given = config.method.num_clusters
     num_clusters = cluster_range(given)[1] if isinstance(given, str) else given or 1
     model, has_layers = config.model, config.model.backbone != "sgc" and config.model.layers > 0

@@ -27,7 +27,7 @@ class ClusterNet(nn.Module):
     in_feats : int
         Size of the node features.
     make_pool : callable
-        Width of the features in front of the pool -> the pool.
+        Size of the input features -> the pool.
     backbone : str, default "delta"
         delta, gcn, gin, sage, gat or sgc.
     layers : int, default 10
@@ -69,9 +69,9 @@ class ClusterNet(nn.Module):
         self.pool = make_pool(in_feats)
 
     def prepare(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """What the forward pass needs of the features, computed once: ``(N, D)``.
+        """The input of the forward pass, computed once: ``(N, D)``.
 
-        In training mode fixed features are measured; afterwards they are applied, on other graphs too.
+        In training mode fixed features are fitted to the graph; in evaluation mode they are applied as fitted.
         """
         if self.features is not None:
             return (self.features.fit if self.training else self.features)(graph, feat, edge_weight)
@@ -80,7 +80,7 @@ class ClusterNet(nn.Module):
     def forward(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """``feat`` as :meth:`prepare` gives it. Returns: ``assign`` ``(N, K)`` and the losses."""
+        """``assign`` ``(N, K)`` and the losses; ``feat`` as returned by :meth:`prepare`."""
         for conv in self.convs:
             feat = conv(graph, feat, edge_weight=edge_weight)
         return self.pool.cluster(graph, feat, edge_weight)

@@ -1,4 +1,4 @@
-"""Another graph's nodes by a trained model."""
+"""Applying a trained model to another graph."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from jbpool.errors import ConfigError
 from jbpool.nn.pools import POOLS
 
 MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int, "made_feat": bool}    # in model.pt
-DESCRIBING = {"dataset.separator", "dataset.header", "dataset.root"}        # how and where to read, not which graph
+DESCRIBING = {"dataset.separator", "dataset.header", "dataset.root"}        # these do not select another graph
 
 
 def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
-    """Assign the nodes of the dataset that ``changes`` name: ``assign.csv`` with id, cluster, confidence.
+    """Cluster the graph that ``changes`` specify, and write ``assign.csv`` with id, cluster, confidence.
 
     No file of the training graph is read.
 
@@ -49,19 +49,19 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
         raise ConfigError(f"{run_dir} has no model.pt: give the folder of a finished run of auto, {', '.join(POOLS)}.")
     other = [change for change in changes if not change.startswith("dataset.")]
     if other:
-        raise ConfigError(f"--set {other[0]}: the model of {run_dir} is as it was trained; only dataset... can change.")
+        raise ConfigError(f"--set {other[0]}: the model of {run_dir} is fixed; only dataset... can be set.")
     path = out / "assign.csv"
     if path.exists():
-        raise ConfigError(f"{path} is there already: choose another --out.")
+        raise ConfigError(f"{path} already exists: choose another --out.")
     stored = load_state(run_dir / "model.pt", MODEL)
     if stored["made_feat"]:
         raise ConfigError(
-            f"the model of {run_dir} was trained without features: those made from the edges are coordinates within "
-            "one graph and mean something else on another. Train on a graph with features, or cluster the new one."
+            f"the model of {run_dir} was trained without features: its inputs, eigenvectors of one graph, are not "
+            "comparable between graphs. Train on a graph with features, or cluster the new one."
         )
     if not {change.partition("=")[0] for change in changes} - DESCRIBING:
         raise ConfigError(
-            "--predict: name the new graph, such as --set dataset.edges=new.csv "
+            "--predict: specify the new graph, such as --set dataset.edges=new.csv "
             "--set dataset.features=new_features.csv; "
             f"the clusters of the training graph are in {run_dir / 'assign.csv'}."
         )
@@ -70,8 +70,8 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
     data = load_data(config)
     if data.feat is None:
         raise ConfigError(
-            f"{data.name} has no features, and the model was trained with {stored['in_feats']} per node: give those of "
-            "the new graph, --set dataset.features=FILE (in a DGL .bin file: ndata 'feat')."
+            f"{data.name} has no features, but the model was trained with {stored['in_feats']} per node: add "
+            "--set dataset.features=FILE (in a DGL .bin file: ndata 'feat')."
         )
     if data.feat.shape[1] != stored["in_feats"]:
         raise ConfigError(

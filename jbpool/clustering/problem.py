@@ -1,4 +1,4 @@
-"""Node clustering as something to train: every start of a seed at once, full batch, no label looked at."""
+"""Training of node clustering: all starts of a seed at once, full batch, without labels."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from torch import Tensor
 from jbpool.clustering.starts import Starts
 from jbpool.engine.fit import Problem, weights_diagnosis
 
-GAIN = 1e-4         # a loss has to fall by this share of itself to count as lower: losses hardly ever stop falling
+GAIN = 1e-4         # relative decrease that counts as an improvement: losses hardly ever stop falling
 
 
 class ClusterProblem(Problem):
-    """Starts on one graph.
+    """Several starts on one graph.
 
     Parameters
     ----------
-    model : R starts.        feat : ``(N, D)`` as ``prepare`` gives it.
-    score : assign ``(N, K)`` -> numbers for the history; given what the start of lowest loss made in the last step.
+    model : Starts
+        R networks.
+    feat : Tensor
+        ``(N, D)``, as returned by ``prepare``.
+    score : callable
+        Assignments ``(N, K)`` of the start with the lowest loss -> scores for the history.
     """
 
     model: Starts
 
     def __init__(self, model: Starts, feat: Tensor, score: Callable[[Tensor], dict[str, float]]):
         self.model, self.feat, self.score = model, feat, score
-        self.best = [float("inf")] * len(model.nets)        # the loss of each start when it last fell
+        self.best = [float("inf")] * len(model.nets)        # loss of each start at its last improvement
 
     def batches(self, epoch: int) -> list[Tensor]:
         return [self.feat]
@@ -69,31 +73,40 @@ class ClusterProblem(Problem):
 
 
 def _falls(value: float, best: float) -> bool:
-    return value < best - GAIN * min(abs(value), abs(best))             # the first time best is infinite
+    return value < best - GAIN * min(abs(value), abs(best))             # best is infinite at first
 
 
 def _total(losses: dict[str, Tensor]) -> Tensor:
-    """The losses of each start added up: ``(R,)``."""
+    """Sum of the losses of each start: ``(R,)``."""
     return torch.stack(list(losses.values())).sum(0)
 
 
 def collapse_warning(
     used_clusters: int, num_clusters: int, *, trained: bool = True, balance: float | None = None
 ) -> str | None:
-    """A sentence if clusters are empty, short for a few, with what to try if most are; else ``None``.
+    """A warning if clusters are empty, with advice if most of them are; else ``None``.
 
-    ``used_clusters`` of ``num_clusters`` hold nodes; ``balance`` is the loss of a run that has no other.
+    Parameters
+    ----------
+    used_clusters : int
+        Number of clusters that are not empty.
+    num_clusters : int
+        Number of clusters K.
+    trained : bool, default True
+        Whether the clusters were trained over epochs.
+    balance : float, optional
+        The loss, if it is the balance term alone.
     """
     cure = "train longer (train.epochs), or try another seed, train.restarts: 5, a lower train.lr, model.backbone: sgc"
     cure = cure if trained else "try another seed or another method"
     if num_clusters > 1 and used_clusters == 1:
-        return f"collapse: one cluster holds every node; {cure}."
+        return f"collapse: one cluster contains all nodes; {cure}."
     if balance is not None and num_clusters > 1:
         for name, value in (("uniform assignments", -1 / num_clusters), ("one cluster", -(num_clusters**-0.5))):
             if abs(balance - value) < 0.01 * abs(value):
                 return f"collapse: the loss {balance:.3f} is that of {name}; {cure}."
     if used_clusters <= num_clusters // 2:
-        return f"collapse: only {used_clusters} of {num_clusters} clusters hold nodes; {cure}, or fewer clusters."
+        return f"collapse: only {used_clusters} of {num_clusters} clusters are used; {cure}, or fewer clusters."
     if used_clusters < num_clusters:
         return f"empty clusters: {num_clusters - used_clusters} of {num_clusters}."
     return None

@@ -1,4 +1,4 @@
-"""Sections of the report about what ``auto`` tried, and why it chose what it chose."""
+"""Sections of the report about the search of ``auto``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jbpool.report.page import number, section, table
 
 
 def search_sections(result: dict[str, Any], run: dict[str, Any]) -> list[str]:
-    """The sections for the run shown; none for other methods."""
+    """The sections for this run; none for other methods."""
     sections = []
     if "num_clusters" in result:
         sections.append(_curve(result["num_clusters"]))
@@ -24,15 +24,15 @@ def _curve(choice: dict[str, Any]) -> str:
     drawing = charts.lines({"saving": (list(savings), list(savings.values()))}, "clusters", "saving by clusters")
     note = f"{ranked[0]} clusters describe the edges in the fewest bits; next: {', '.join(map(str, ranked[1:4]))}."
     if savings[ranked[0]] <= 0:
-        note += " No number saves anything against a single cluster: the graph may have no clusters."
+        note += " No number is better than a single cluster: the graph may have no clusters."
     return section("Number of clusters", drawing, f"Nats per edge saved against one cluster. {note}")
 
 
 def _partitions(run: dict[str, Any]) -> str:
     """Every partition of the chosen settings by how well it explains edges and features."""
-    x_key, x_label = "feature_modularity", "modularity of features; upwards: of edges"
+    x_key, x_label = "feature_modularity", "modularity of features (x) and of edges (y)"
     if run["trials"][0]["feature_modularity"] is None:
-        x_key, x_label = "loss", "loss; upwards: modularity"
+        x_key, x_label = "loss", "loss (x) and modularity (y)"
     series: dict[str, tuple[list[float], list[float]]] = {}
     for trial in sorted(run["trials"], key=lambda trial: not trial["kept"]):
         x, y = series.setdefault("kept for the consensus" if trial["kept"] else "not kept", ([], []))

@@ -19,7 +19,7 @@ from jbpool.errors import ConfigError
 
 
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
-    """K, or the numbers to choose it from: as configured, else the number of classes."""
+    """K, or the candidates to choose it from: as configured, or the number of classes."""
     given, found = config.method.num_clusters, data.num_classes
     if isinstance(given, str):
         low, high = cluster_range(given)
@@ -29,14 +29,14 @@ def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
     elif config.method.cluster_sizes is not None:
         found = len(config.method.cluster_sizes)
     if found is None:
-        raise ConfigError(f"{data.name} has no labels to count: say how many clusters, method.num_clusters=8.")
+        raise ConfigError(f"{data.name} has no labels: set the number of clusters, such as method.num_clusters=8.")
     if found > data.graph.num_nodes():
         raise ConfigError(f"{found} clusters of {data.graph.num_nodes()} nodes: lower method.num_clusters.")
     return found
 
 
 def load_data(config: ClusterConfig) -> NodeData:
-    """The dataset of a configuration; labels that are all -1, unknown, count as none."""
+    """The dataset of a configuration; labels that are all -1 (unknown) are removed."""
     data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
     if data.label is not None and not bool((data.label >= 0).any()):
         return replace(data, label=None, num_classes=None, class_names=None)
@@ -82,7 +82,7 @@ def run(
 
 
 def _choose(candidates: range, data: NodeData, seed: int, out: RunFolder) -> int:
-    """The number of clusters from a range; the curve is kept for the report."""
+    """Choose the number of clusters from a range; the curve is stored for the report."""
     with tqdm(total=len(candidates), desc="number of clusters", leave=False) as bar:
         choice = choose_num_clusters(
             data.graph, data.feat, candidates, data.edge_weight, seed, watch=lambda done, _: bar.update(done - bar.n)

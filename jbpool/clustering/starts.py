@@ -1,7 +1,7 @@
-"""Several starts of a clustering network trained as one.
+"""Several starts of a clustering network, trained as one.
 
-Start r works on the r-th graph of a batch of R copies, which keeps losses and gradients apart; the products of a layer
-become one batched product. On a small graph a step is mostly overhead, so R starts cost little more than one.
+Start r uses the r-th graph of a batch of R copies, which keeps losses and gradients separate; the products of a layer
+become one batched product. On small graphs a step is mostly overhead, so R starts cost little more than one.
 """
 
 from __future__ import annotations
@@ -20,22 +20,29 @@ from jbpool.nn.heads import CosineHead, unit_rows
 from jbpool.ops.adjacency import smooth
 from jbpool.ops.sparse import multiply, sparse_features
 
-# The copies of the graph hold at most this many nodes. Five starts together against one by one, two CPU cores:
-# twice as fast on 1,000 nodes, 1.2 times on Cora, no faster on DBLP (docs/performance.md), and five times the memory.
+# Maximum number of nodes of all copies. Five starts at once, compared with one by one on two CPU cores: twice as fast
+# on 1,000 nodes, 1.2 times on Cora, no faster on DBLP (docs/performance.md), with five times the memory.
 MAX_NODES = 15_000
 
 
 def starts_at_once(restarts: int, num_nodes: int) -> int:
-    """How many starts to train together."""
+    """Number of starts to train together."""
     return max(1, min(restarts, MAX_NODES // max(1, num_nodes)))
 
 
 class Starts(nn.Module):
-    """R networks of one shape on the same graph, each with its own weights.
+    """R networks of the same shape on the same graph, each with its own weights.
 
-    ``DeltaConv`` and dense layers are stacked; with layers of DGL's own the networks take their turns.
+    ``DeltaConv`` and dense layers are stacked; networks with layers of DGL run one after another.
 
-    Parameters: ``nets`` R networks; ``graph`` with N nodes; ``edge_weight`` ``(E,)`` or ``None``.
+    Parameters
+    ----------
+    nets : sequence of ClusterNet
+        R networks.
+    graph : DGLGraph
+        N nodes.
+    edge_weight : Tensor, optional
+        ``(E,)``.
     """
 
     def __init__(self, nets: Sequence[ClusterNet], graph: DGLGraph, edge_weight: Tensor | None = None):
@@ -48,7 +55,7 @@ class Starts(nn.Module):
             self.copied_weight = None if edge_weight is None else edge_weight.repeat(len(nets))
 
     def forward(self, feat: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """``feat`` ``(N, D)`` as ``prepare`` gives it. Returns: ``assign`` ``(R, N, K)``, losses name -> ``(R,)``."""
+        """``assign`` ``(R, N, K)`` and losses name -> ``(R,)`` for ``feat`` ``(N, D)`` as returned by ``prepare``."""
         nets = cast(list[ClusterNet], list(self.nets))
         if not self.stacked:
             assigns, losses = zip(*(net(self.graph, feat, self.edge_weight) for net in nets), strict=True)
@@ -83,7 +90,7 @@ class Starts(nn.Module):
 
 
 def _shared_product(feat: Tensor, weight: Tensor) -> Tensor:
-    """The features all starts begin with, times the weights of each: ``(N, D)`` and ``(R, D, H)`` to ``(R, N, H)``."""
+    """The common input features times the weights of each start: ``(N, D)`` and ``(R, D, H)`` to ``(R, N, H)``."""
     wide = weight.transpose(0, 1).flatten(1)                                        # (D, R * H)
     product = multiply(sparse_features(feat), wide) if feat.layout == torch.sparse_csr else feat @ wide
     return product.view(feat.shape[0], weight.shape[0], weight.shape[2]).transpose(0, 1).contiguous()

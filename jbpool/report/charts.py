@@ -33,7 +33,7 @@ def _nothing(width: int, height: int, label: str) -> str:
 
 def _ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Round numbers that cover a range."""
-    if high - low <= 1e-9 * max(abs(low), abs(high)):               # equal but for rounding
+    if high - low <= 1e-9 * max(abs(low), abs(high)):               # equal up to rounding
         high = low + max(1.0, abs(low))
     step = 10.0 ** math.floor(math.log10((high - low) / count))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= count)
@@ -42,7 +42,7 @@ def _ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def _legend(names: Sequence[str], left: float, width: float) -> tuple[list[str], int]:
-    """A coloured square and a name each, in as many rows as they need; and where the rows end."""
+    """Coloured squares with names, in as many rows as needed, and the y coordinate below them."""
     body, x, y = [], float(left), 8
     for number, name in enumerate(names):
         wide = 26 + 6.2 * len(name)
@@ -116,7 +116,7 @@ def scatter(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x_lab
 
 
 def bars(groups: Mapping[str, Sequence[float]], label: str) -> str:
-    """Bars side by side: name -> heights, each sorted from the largest; the n-th of every group stand together."""
+    """Grouped bars: name -> heights, sorted from the largest; the n-th bars of all groups are next to each other."""
     width, left, bottom = 460, 48, 30
     legend, top = _legend(list(groups), left, width)
     height = 214 + top
@@ -142,7 +142,7 @@ def bars(groups: Mapping[str, Sequence[float]], label: str) -> str:
 
 
 def heat_map(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], label: str) -> str:
-    """Counts in cells, shaded by their share of the row."""
+    """Counts, shaded by their share of the row."""
     cell = max(26, min(56, 400 // max(table.shape[1], 1)))
     left, top = 110, 28
     width, height = left + cell * table.shape[1] + 10, top + cell * table.shape[0] + 10
@@ -187,7 +187,7 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
     side, radius = 360, 130
     count = len(size)
     names = range(count) if names is None else names
-    largest = min(32.0, math.pi * radius / max(count, 1))           # discs of many clusters do not cover each other
+    largest = min(32.0, math.pi * radius / max(count, 1))           # many discs must not overlap
     angle = 2 * np.pi * np.arange(count) / max(count, 1) - np.pi / 2
     x, y = side / 2 + radius * np.cos(angle), side / 2 + radius * np.sin(angle)
     strongest = max(float(weight.max(initial=0)), 1e-12)
@@ -209,7 +209,7 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
 
 
 def network(xy: np.ndarray, edges: np.ndarray, group: np.ndarray, label: str) -> str:
-    """A small graph at given places ``(N, 2)``, edges ``(E, 2)``, nodes coloured by group."""
+    """A small graph at given positions ``(N, 2)``, edges ``(E, 2)``, nodes coloured by group."""
     side, edge = 300, 14
     if len(xy) == 0:
         return _nothing(side, side, label)

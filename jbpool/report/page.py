@@ -1,4 +1,4 @@
-"""The parts that reports share: one self-contained HTML page of sections."""
+"""A self-contained HTML page of sections, shared by the reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,21 @@ pre{font-size:12px;overflow-x:auto;margin:0}
 
 
 def render_page(title: str, lead: str, headline: dict[str, str], notes: Iterable[str], sections: Iterable[str]) -> str:
-    """The whole page; ``headline``: name -> figure, shown large."""
+    """The whole page.
+
+    Parameters
+    ----------
+    title : str
+        Title of the page.
+    lead : str
+        A line below the title.
+    headline : dict of str to str
+        Name -> figure, shown large.
+    notes : iterable of str
+        Warnings.
+    sections : iterable of str
+        HTML of the sections.
+    """
     cells = "".join(f"<div>{escape(value)}<span>{escape(name)}</span></div>" for name, value in headline.items())
     warnings = "".join(f'<section class="warn">{escape(note)}</section>' for note in notes)
     return (
@@ -56,7 +70,7 @@ def spread(mean: float | None, deviation: float | None) -> str:
 
 
 def score(scores: dict[str, Any], key: str) -> str:
-    """The mean of a score and, of several runs, its deviation."""
+    """The mean of a score, with its deviation if there are several runs."""
     return spread(scores["mean"][key], scores["std"][key] if len(scores["runs"]) > 1 else None)
 
 

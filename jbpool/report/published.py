@@ -1,10 +1,10 @@
-"""Published figures: the paper's Tables 2 and 3, and those of others. Method names are those of the configurations."""
+"""Published results: Tables 2 and 3 of the paper, and others. Methods are named as in the configurations."""
 
 from __future__ import annotations
 
 DATASETS = ("cora", "citeseer", "pubmed", "dblp")
 
-# method: "ACC deviation NMI deviation" for each dataset; - where the method has no randomness
+# method: "ACC deviation NMI deviation" for each dataset; - if the method is deterministic
 _ROWS = {
     "sc": ".298 - .028 - | .217 - .014 - | .589 - .182 - | .458 - .023 -",
     "deepwalk": ".229 .020 .064 .024 | .193 .002 .004 .001 | .361 .001 .001 .000 | .266 .001 .001 .000",

@@ -31,7 +31,7 @@ def test_the_task_leaves_a_whole_run_folder(tmp_path):
             accuracy = (stored["scores"][here].argmax(1) == stored["label"][here]).mean()
             assert accuracy == pytest.approx(result["runs"][fold]["test"])
     page = (folder / "report.html").read_text()
-    for words in ("Learning curves", "its clusters, and pooled", "predictions (columns)"):
+    for words in ("Learning curves", "clusters and pooled graph", "predictions (columns)"):
         assert words in page
 
 

@@ -92,12 +92,12 @@ def test_a_second_graph_by_the_same_model(trained, tmp_path):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ([], "is there already"),
+        ([], "already exists"),
         (["--out", "new", "--cfg", "cora"], "--cfg has no effect"),
-        (["--out", "new", "--set", "model.layers=2"], "only dataset... can change"),
+        (["--out", "new", "--set", "model.layers=2"], "only dataset... can be set"),
         (["--out", "new", "--set", "dataset.features=two-labels.csv"], "two-labels.csv"),
         (["--out", "new", "--set", "dataset.name=sbm"], "Did you mean"),
-        (["--out", "new", "--set", "dataset.features=null"], "trained with 3 per node: give those of the new graph"),
+        (["--out", "new", "--set", "dataset.features=null"], "trained with 3 per node: add --set dataset.features"),
     ],
 )
 def test_what_predict_refuses(trained, args, words):
@@ -119,10 +119,10 @@ def test_a_prediction_uses_nothing_of_the_training_graph(tmp_path):
     for kind in ("edges", "features", "labels"):
         (tmp_path / f"one-{kind}.csv").unlink()
     for given, words in [
-        ([], f"name the new graph, such as --set dataset.edges=new.csv --set dataset.features=new_features.csv; the "
+        ([], f"specify the new graph, such as --set dataset.edges=new.csv --set dataset.features=new_features.csv; the "
              f"clusters of the training graph are in {Path('r', 'assign.csv')}"),
-        (["dataset.header=true"], "name the new graph"),
-        (["dataset.edges=two-edges.csv"], "trained with 3 per node: give those of the new graph, --set dataset.feat"),
+        (["dataset.header=true"], "specify the new graph"),
+        (["dataset.edges=two-edges.csv"], "trained with 3 per node: add --set dataset.features"),
         (["dataset.name=file", "dataset.edges=two-edges.csv"], "trained with 3 per node"),
         (["dataset.features=two-features.csv"], "give either edges"),
         (["dataset.name=sbm"], "has 128 features, the model was trained on 3"),

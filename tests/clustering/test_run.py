@@ -149,8 +149,8 @@ def test_patience_stops_early(tmp_path):
         (-0.9, 4, True, None),
         (None, 4, True, None),
         (None, 3, True, "empty clusters: 1 of 4."),
-        (None, 1, True, "one cluster holds every node; train longer"),
-        (None, 1, False, "one cluster holds every node; try another seed or another method"),
+        (None, 1, True, "one cluster contains all nodes; train longer"),
+        (None, 1, False, "one cluster contains all nodes; try another seed or another method"),
         (-0.25, 3, True, "uniform"),
         (-0.5, 3, True, "one cluster"),
         (-0.9, 2, True, "only 2 of 4 clusters"),
@@ -163,7 +163,7 @@ def test_collapse_is_told(balance, used, trained, words):
 
 def test_a_few_empty_clusters_are_mentioned_briefly():
     assert collapse_warning(30, 40) == "empty clusters: 10 of 40."
-    assert "collapse: only 20 of 40 clusters hold nodes; train longer" in collapse_warning(20, 40)
+    assert "collapse: only 20 of 40 clusters are used; train longer" in collapse_warning(20, 40)
 
 
 def test_objectives_combine(tmp_path):

@@ -127,7 +127,7 @@ def test_problems_of_every_kind_are_told_together_with_the_place_of_each(tmp_pat
     ("changes", "words"),
     [
         (["method.name=dmon", "method.cluster_sizes=[0.5, 0.5]"], "which dmon does not have"),
-        (["method.objective={}"], "names no loss"),
+        (["method.objective={}"], "method.objective is empty"),
         (["method.name=sc", "method.objective={cut: 1}"], "not for sc"),
         (["dataset.name=file", "dataset.edges=5"], "dataset.edges=5 should be text or nothing"),
         (["dataset.name=file", "dataset.edges=e.csv", "dataset.header=maybe"], "should be true or false or nothing"),
@@ -189,7 +189,7 @@ def test_every_setting_has_a_line_of_explanation(task):
 def test_two_ways_to_say_k_in_one_file_are_an_error(tmp_path):
     path = tmp_path / "both.yaml"
     path.write_text("task: graph_classify\nmodel: {ratio: 0.5, num_clusters: [3]}\n")
-    with pytest.raises(ConfigError, match="give one of them"):
+    with pytest.raises(ConfigError, match="give only one of them"):
         load_config(GRAPH_CLASSIFY, str(path))
     assert load_config(GRAPH_CLASSIFY, str(path), ["model.ratio=0.25"]).model.num_clusters is None
     assert load_config(GRAPH_CLASSIFY, "proteins", ["model.num_clusters=null"]).model.ratio == 0.25

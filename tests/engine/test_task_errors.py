@@ -57,7 +57,7 @@ OWN = [
     (CLASSIFY, ["--set", "model.backbone=ginn", "--set", "model.readout=mean+maxx"], "Did you mean 'max'"),
     (CLASSIFY, ["--set", "model.norm=bach"], "Did you mean 'batch'"),
     (CLASSIFY, ["--set", "model.ratio=1.5"], "model.ratio=1.5"),
-    (CLASSIFY, ["--set", "model.levels=2", "--set", "model.num_clusters=[3, 2, 1]"], "one for each level"),
+    (CLASSIFY, ["--set", "model.levels=2", "--set", "model.num_clusters=[3, 2, 1]"], "one per level"),
     (CLASSIFY, ["--cfg", "protein"], "Did you mean 'proteins.yaml'"),
     (CLASSIFY, ["--set", "train.lr=1e30"], "train.lr=1e+30 should be above 0 and at most 1000"),
     (CLASSIFY, ["--folds", "7"], "numbered from 0"),

@@ -10,7 +10,7 @@ from jbpool.classification.run import PICTURED
 
 SHOWN = {
     "node_cluster": (5, ("Losses and NMI", "Cluster sizes", "coarsened graph", "in the plane")),
-    "graph_classify": (2 + 2 * PICTURED, ("Learning curves", "its clusters, and pooled", "predictions (columns)")),
+    "graph_classify": (2 + 2 * PICTURED, ("Learning curves", "clusters and pooled graph", "predictions (columns)")),
 }
 
 

@@ -12,7 +12,7 @@ from jbpool.data import NodeData
 from jbpool.ops.adjacency import propagate_normalized
 
 HIDDEN, DIM, LR = 32, 16, 0.01
-EPOCHS = 800        # 200, usual elsewhere, leave VGAE half trained: see docs/reproduce.md
+EPOCHS = 800        # VGAE is not converged after the usual 200: see docs/reproduce.md
 
 
 def gae(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
@@ -26,7 +26,7 @@ def vgae(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
 
 
 class _Encoder(nn.Module):
-    """Two convolutions on ``D^-1/2 (A + I) D^-1/2``; the second has an output for the mean and one for the spread."""
+    """Two convolutions on ``D^-1/2 (A + I) D^-1/2``; the second returns the mean and the log standard deviation."""
 
     def __init__(self, in_feats: int, outputs: int):
         super().__init__()
@@ -41,14 +41,14 @@ class _Encoder(nn.Module):
 
 
 def _train(data: NodeData, seed: int, variational: bool) -> np.ndarray:
-    """As many random pairs as edges stand for the pairs without an edge, drawn anew each epoch: no N x N matrix."""
+    """One random negative pair per edge, resampled every epoch, instead of an N x N matrix."""
     torch.manual_seed(seed)
     source, target = data.graph.edges()
     num_nodes = data.graph.num_nodes()
     graph, weight = data.graph.clone(), data.edge_weight
     graph.add_edges(torch.arange(num_nodes), torch.arange(num_nodes))
     weight = None if weight is None else torch.cat([weight, torch.ones(num_nodes)])
-    assert data.feat is not None                        # of a graph without features they are made from its edges
+    assert data.feat is not None                        # with_features adds them if the graph has none
     encoder = _Encoder(data.feat.shape[1], outputs=2 if variational else 1)
     optimiser = torch.optim.Adam(encoder.parameters(), lr=LR)
     truth = torch.cat([torch.ones(len(source)), torch.zeros(len(source))])

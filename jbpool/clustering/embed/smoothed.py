@@ -1,4 +1,4 @@
-"""The simplest alternative: k-means on the features that bounded heads work on."""
+"""The simplest baseline: k-means on the input features of the bounded heads."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ STEPS, COMPONENTS = 8, 128
 
 def kmeans(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
     """Features smoothed over the graph, centred and reduced, ``(N, C)``."""
-    assert data.feat is not None                        # of a graph without features they are made from its edges
+    assert data.feat is not None                        # with_features adds them if the graph has none
     features = FixedFeatures(data.feat.shape[1], STEPS, 0.5, "auto", COMPONENTS)
     return features.fit(data.graph, data.feat, data.edge_weight, seed).numpy()

@@ -13,7 +13,7 @@ DIM, RANK, WINDOW = 128, 256, 10
 
 
 def adjacency(data: NodeData) -> scipy.sparse.csr_matrix:
-    """A of a loaded graph, float64."""
+    """The adjacency matrix of a graph, float64."""
     source, target = (end.numpy() for end in data.graph.edges())
     weight = np.ones(len(source)) if data.edge_weight is None else data.edge_weight.double().numpy()
     num_nodes = data.graph.num_nodes()
@@ -32,7 +32,7 @@ def _top_eigenvectors(matrix: scipy.sparse.csr_matrix, count: int, seed: int) ->
     """The ``count`` largest eigenvalues, descending, and their vectors ``(N, count)``."""
     num_nodes = matrix.shape[0]
     count = min(count, num_nodes - 1)
-    if num_nodes <= 400:                                # small: the dense solver is exact and quick
+    if num_nodes <= 400:                                # small: the dense solver is exact and fast
         values, vectors = np.linalg.eigh(matrix.toarray())
     else:
         start = np.random.default_rng(seed).standard_normal(num_nodes)
@@ -44,8 +44,7 @@ def _top_eigenvectors(matrix: scipy.sparse.csr_matrix, count: int, seed: int) ->
 def sc(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
     """Spectral clustering (Shi and Malik, 2000): the K leading eigenvectors of the random walk ``D^-1 A``.
 
-    These give the figures of the paper; rows scaled to unit length (Ng, Jordan, Weiss) give others, see
-    docs/reproduce.md.
+    This reproduces the figures of the paper; rows of unit length (Ng, Jordan, Weiss) do not, see docs/reproduce.md.
     """
     normalized, degree = _normalized(adjacency(data))
     _, vectors = _top_eigenvectors(normalized, num_clusters, seed)
@@ -55,7 +54,7 @@ def sc(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
 def netmf(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
     """NetMF for large windows (Qiu et al., WSDM 2018): factorises the matrix that DeepWalk implicitly factorises.
 
-    That matrix is approximated by RANK eigenpairs; its rows are made in blocks, of which the positive logarithms stay.
+    The matrix is approximated by RANK eigenpairs and computed in blocks of rows; only positive logarithms are stored.
     """
     A = adjacency(data)
     normalized, degree = _normalized(A)

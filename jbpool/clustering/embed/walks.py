@@ -14,12 +14,12 @@ from tqdm import trange
 from jbpool.data import NodeData
 
 DIM, WALK_LENGTH, WINDOW = 128, 40, 5
-NEGATIVES, POOL = 5, 64                     # negatives per pair, and the shared pool they are averaged over
-EPOCHS, BATCH, LR = 10, 64, 0.01            # walks from every node so often; walks per step
+NEGATIVES, POOL = 5, 64                     # negatives per pair, and the size of the shared sample
+EPOCHS, BATCH, LR = 10, 64, 0.01            # walks per node; walks per step
 
 
 def deepwalk(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
-    """DeepWalk (Perozzi et al., KDD 2014): random walks, along heavy edges more often."""
+    """DeepWalk (Perozzi et al., KDD 2014): random walks that follow edges by their weight."""
 
     def walk(graph: dgl.DGLGraph, nodes: Tensor, prob: str | None) -> Tensor:
         return dgl.sampling.random_walk(graph, nodes, length=WALK_LENGTH - 1, prob=prob)[0]
@@ -28,7 +28,7 @@ def deepwalk(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
 
 
 def node2vec(data: NodeData, num_clusters: int, seed: int, p: float = 1.0, q: float = 0.5) -> np.ndarray:
-    """node2vec (Grover and Leskovec, KDD 2016): walks that return with weight 1/p and go outwards with 1/q."""
+    """node2vec (Grover and Leskovec, KDD 2016): walks that return with weight 1/p and move outwards with 1/q."""
 
     def walk(graph: dgl.DGLGraph, nodes: Tensor, prob: str | None) -> Tensor:
         return dgl.sampling.node2vec_random_walk(graph, nodes, p=p, q=q, walk_length=WALK_LENGTH - 1, prob=prob)
@@ -48,10 +48,10 @@ def _skip_gram(data: NodeData, walk: Callable, seed: int, name: str) -> np.ndarr
     nn.init.uniform_(node.weight, -0.5 / DIM, 0.5 / DIM)
     nn.init.zeros_(context.weight)
     optimiser = torch.optim.Adam([*node.parameters(), *context.parameters()], lr=LR, fused=True)
-    starts = (graph.in_degrees() > 0).nonzero().squeeze(1)             # a walk needs an edge to go along
+    starts = (graph.in_degrees() > 0).nonzero().squeeze(1)             # a walk needs an edge
     for _ in trange(EPOCHS, desc=name, leave=False):
         for nodes in starts[torch.randperm(len(starts))].split(BATCH):
-            walks = walk(graph, nodes, prob)                                # (W, L), -1 past a dead end
+            walks = walk(graph, nodes, prob)                                # (W, L), -1 after a dead end
             other = torch.randint(num_nodes, (POOL,))                       # the same negatives for the whole step
             loss = skip_gram_loss(walks, node.weight, context.weight, other)
             optimiser.zero_grad()
@@ -61,9 +61,18 @@ def _skip_gram(data: NodeData, walk: Callable, seed: int, name: str) -> np.ndarr
 
 
 def skip_gram_loss(walks: Tensor, node: Tensor, context: Tensor, other: Tensor) -> Tensor:
-    """The mean over all pairs of places of a walk within the window, both ways; all pairs of a walk in one product.
+    """Mean loss over all pairs of nodes within the window of a walk; one product for all pairs of a walk.
 
-    Parameters: ``walks`` ``(W, L)``, -1 past a dead end; ``node``, ``context`` ``(N, D)``; ``other`` negatives.
+    Parameters
+    ----------
+    walks : Tensor
+        ``(W, L)``, -1 after a dead end.
+    node : Tensor
+        ``(N, D)``, node vectors.
+    context : Tensor
+        ``(N, D)``, context vectors.
+    other : Tensor
+        ``(POOL,)``, negative nodes.
     """
     place = torch.arange(walks.shape[1])
     distance = (place[:, None] - place).abs()
