@@ -1,9 +1,13 @@
-"""``report.html`` of a graph-classification run, made from its folder and the data."""
+"""``report.html`` of a graph-classification run, made from its folder and the data.
+
+A new chart is a function in :mod:`jbpool.report.charts` and a line in ``SECTIONS``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import networkx
 import numpy as np
@@ -12,6 +16,7 @@ from torch import Tensor
 from torchmetrics.functional.classification import binary_roc
 
 from jbpool.atomic import write_text
+from jbpool.classification.scores import CLASS_SCORES
 from jbpool.data import GraphData
 from jbpool.engine.run_folder import read_results
 from jbpool.engine.state import load_state
@@ -22,46 +27,52 @@ from jbpool.report.published import CLASSIFICATION
 
 METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
 PICTURES = {"pictures": [{"graph": Tensor, "cluster": Tensor, "adj": Tensor, "scores": Tensor}]}   # in pictures.pt
-RUN_KEYS = ("seed", "fold", "valid", "test", "test_balanced", "epochs", "best_epoch", "seconds", "seconds_per_step")
+RUN_KEYS = ("seed", "fold", "valid", "test", *CLASS_SCORES, "epochs", "best_epoch", "seconds", "seconds_per_step")
+
+
+class Shown(NamedTuple):
+    """What the sections of a page are made from."""
+
+    result: dict[str, Any]                  # result.json
+    history: list[dict[str, str]]           # the rows of history.csv
+    data: GraphData
+    predictions: dict[str, Tensor]          # predictions.npz
+    pictures: list[dict[str, Tensor]]       # pictures.pt
 
 
 def write_report(folder: Path, data: GraphData) -> Path:
-    """Write ``report.html`` into a run folder; ``data`` is what was classified."""
+    """Write ``report.html`` into a run folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The run folder.
+    data : GraphData
+        The graphs of the run.
+    """
     result, history = read_results(folder)
     with np.load(folder / "predictions.npz", allow_pickle=False) as stored:
         predictions = {key: torch.from_numpy(stored[key]) for key in stored}
     pictures = load_state(folder / "pictures.pt", PICTURES)["pictures"]
     path = folder / "report.html"
-    write_text(path, page(result, data, history, predictions, pictures))
+    write_text(path, page(Shown(result, history, data, predictions, pictures)))
     return path
 
 
-def page(
-    result: dict[str, Any],
-    data: GraphData,
-    history: list[dict[str, str]],
-    predictions: dict[str, torch.Tensor],
-    pictures: list[dict[str, torch.Tensor]],
-) -> str:
+def page(shown: Shown) -> str:
     """The page as text."""
-    parts = [_scores(result), _curves(result, history)]
-    if data.metric == "acc":
-        parts.append(_confusion(data, predictions))
-    elif data.metric == "rocauc" and data.num_classes == 1:
-        parts.append(_roc(predictions))
-    parts += [_picture(data, picture) for picture in pictures]
-    parts += [_runs(result), settings(result)]
+    result, data = shown.result, shown.data
     lead = f"{len(data):,} graphs of {len(data.feat) / len(data):.0f} nodes on average; runs: {len(result['runs'])}."
     headline = {
         f"{METRICS[data.metric]} on test graphs": number(result["mean"]["test"]),
         "on validation graphs": number(result["mean"]["valid"]),
     }
     title = f"{result['dataset']} classified with {result['method']}"
-    return render_page(title, lead, headline, result["notes"], parts)
+    return render_page(title, lead, headline, result["notes"], [make(shown) for make in SECTIONS])
 
 
-def _scores(result: dict[str, Any]) -> str:
-    rows = []
+def _scores(shown: Shown) -> str:
+    result, rows = shown.result, []
     for method, scores in {result["method"]: result, **result["compared"]}.items():
         rows.append((method, score(scores, "test"), score(scores, "valid"), str(len(scores["runs"]))))
     for source, (mean, deviation) in CLASSIFICATION.get(result["dataset"], {}).items():
@@ -70,38 +81,43 @@ def _scores(result: dict[str, Any]) -> str:
     return section("Scores", table(("pool", "test", "validation", "runs"), rows), note)
 
 
-def _curves(result: dict[str, Any], history: list[dict[str, str]]) -> str:
+def _curves(shown: Shown) -> str:
+    result, series = shown.result, {}
     first = result["runs"][0]
-    series = {}
     for method in (result["method"], *result["compared"]):
         where = (method, str(first["seed"]), str(first["fold"]))
-        rows = [row for row in history if (row["method"], row["seed"], row["fold"]) == where]
+        rows = [row for row in shown.history if (row["method"], row["seed"], row["fold"]) == where]
         epochs = [float(row["epoch"]) for row in rows]
         if len(result["compared"]) < 2:
             series[f"{method}, training loss"] = (epochs, [float(row["loss"]) for row in rows])
         series[method] = (epochs, [float(row["valid"]) for row in rows])
-    note = f"Seed {first['seed']}, fold {first['fold']}; by the name of the pool its score on validation graphs."
+    note = f"Seed {first['seed']}, fold {first['fold']}. Curves named after a pool alone are validation scores."
     return section("Learning curves", charts.lines(series, "epoch", "learning curves"), note)
 
 
-def _confusion(data: GraphData, predictions: dict[str, torch.Tensor]) -> str:
-    counts = contingency(predictions["label"], predictions["scores"].argmax(1)).numpy()
-    names = list(data.class_names or [f"class {i}" for i in range(counts.shape[0])])
+def _confusion(shown: Shown) -> str:
+    if shown.data.metric != "acc":
+        return ""
+    counts = contingency(shown.predictions["label"], shown.predictions["scores"].argmax(1)).numpy()
+    names = list(shown.data.class_names or [f"class {i}" for i in range(counts.shape[0])])
     drawing = charts.heat_map(counts, names, names[: counts.shape[1]], "confusion matrix")
     return section("Classes (rows) and predictions (columns)", drawing, "Test graphs of all folds and seeds.")
 
 
-def _roc(predictions: dict[str, torch.Tensor]) -> str:
+def _roc(shown: Shown) -> str:
+    predictions = shown.predictions
+    if shown.data.metric != "rocauc" or shown.data.num_classes > 1:
+        return ""
     false, true, _ = binary_roc(predictions["scores"].flatten().sigmoid(), predictions["label"].flatten().long())
     some = np.unique(np.linspace(0, len(false) - 1, 400).astype(int))
     series = {
         "test graphs": (false[some].tolist(), true[some].tolist()),
         "chance": ([0.0, 1.0], [0.0, 1.0]),
     }
-    return section("ROC curve", charts.lines(series, "share of negatives taken for positive", "ROC curve"))
+    return section("ROC curve", charts.lines(series, "false positive rate", "ROC curve"))
 
 
-def _picture(data: GraphData, picture: dict[str, torch.Tensor]) -> str:
+def _picture(data: GraphData, picture: dict[str, Tensor]) -> str:
     index, cluster = int(picture["graph"]), picture["cluster"].numpy()
     graph = data.batch([index]).graph
     edges = torch.stack(graph.edges(), dim=1).numpy()
@@ -121,10 +137,23 @@ def _picture(data: GraphData, picture: dict[str, torch.Tensor]) -> str:
     return section(f"Test graph {index}: its clusters, and pooled", f'<div class="pair">{both}</div>', note)
 
 
-def _runs(result: dict[str, Any]) -> str:
+def _runs(shown: Shown) -> str:
+    result = shown.result
     rows = [
         [method, *(number(run.get(key)) for key in RUN_KEYS)]
         for method, scores in {result["method"]: result, **result["compared"]}.items()
         for run in scores["runs"]
     ]
     return section("Runs", table(("pool", *(key.replace("_", " ") for key in RUN_KEYS)), rows), wide=True)
+
+
+# In the order of the page: Shown -> a section as HTML, or "" if it does not apply.
+SECTIONS: list[Callable[[Shown], str]] = [
+    _scores,
+    _curves,
+    _confusion,
+    _roc,
+    lambda shown: "".join(_picture(shown.data, picture) for picture in shown.pictures),
+    _runs,
+    lambda shown: settings(shown.result),
+]

@@ -17,7 +17,7 @@ from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
 from jbpool.classification.network import GraphClassifier
 from jbpool.classification.problem import ClassifyProblem
-from jbpool.classification.scores import LOWER_IS_BETTER, balanced_accuracy, score
+from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER, score
 from jbpool.data import GraphData, load_graphs
 from jbpool.engine.fit import TRAINING, Progress, fit
 from jbpool.engine.forecast import Forecast, count
@@ -208,7 +208,7 @@ class _Job:
             "seconds": progress.seconds, "seconds_per_step": progress.seconds_per_step,
         }  # fmt: skip
         if self.data.metric == "acc":
-            found["test_balanced"] = balanced_accuracy(self.data, scores, label)
+            found |= {name: function(scores, label) for name, function in CLASS_SCORES.items()}
         if method == self.out.method:
             self.out.runs.append(found)
         else:

@@ -1,14 +1,15 @@
-"""Scores of a clustering: against known classes, and against the graph alone.
+"""Scores of a clustering, with and without labels.
 
-ACC, NMI and ARI compare with labels. Modularity, conductance, used clusters and size balance need none.
-The scores against labels come from the table of counts alone, in float64 and Python's integers: above 65,536 nodes the
-number of node pairs does not fit into 32 bits, and torchmetrics' ARI overflows.
+A new score is a function here and a line in ``LABEL_SCORES`` or ``GRAPH_SCORES``; it then appears in result.json, in
+history.csv and in the report. Scores against labels are computed from the table of counts alone, in float64 and Python
+integers: above 65,536 nodes the number of node pairs exceeds 32 bits, and the ARI of torchmetrics overflows.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from dgl import DGLGraph
@@ -74,33 +75,85 @@ def adjusted_rand_index(table: Tensor) -> float:
     return above / below if below else 1.0                      # 0 / 0: both put all nodes together, or none
 
 
+# Scores against labels: name in result.json -> function of the counts of :func:`confusion`.
+LABEL_SCORES: dict[str, Callable[[Tensor], float]] = {
+    "acc": accuracy,
+    "nmi": normalized_mutual_information,
+    "ari": adjusted_rand_index,
+}
+
+
 def label_scores(cluster: Tensor, label: Tensor) -> dict[str, float]:
-    """``acc``, ``nmi`` and ``ari`` of hard clusters against classes; nothing if no node has a label.
+    """``LABEL_SCORES`` of hard clusters against classes; empty if no node has a label.
 
     Parameters
     ----------
     cluster : Tensor
         ``(N,)``, the cluster of each node.
     label : Tensor
-        ``(N,)``, its class, or -1 where it is unknown: such nodes do not count.
+        ``(N,)``, the class of each node; nodes of class -1 (unknown) are ignored.
     """
     table = confusion(cluster.cpu(), label.cpu())
-    if not table.numel():
-        return {}
-    return {
-        "acc": accuracy(table),
-        "nmi": normalized_mutual_information(table),
-        "ari": adjusted_rand_index(table),
-    }
+    return {name: score(table) for name, score in LABEL_SCORES.items()} if table.numel() else {}
+
+
+class ClusterSums(NamedTuple):
+    """Sums over the clusters, float64; both directions of an edge count."""
+
+    inside: Tensor      # (K,)  weight of the edges that stay in the cluster
+    volume: Tensor      # (K,)  weight of all edges of its nodes
+    share: Tensor       # (K,)  share of the nodes; 0 if the cluster is empty
+    total: Tensor       # ()    weight of all edges
+
+
+def modularity(sums: ClusterSums) -> float:
+    """Weight inside the clusters minus its expectation for random edges of the same degrees, in [-1/2, 1]."""
+    total = sums.total.clamp_min(torch.finfo(torch.float64).tiny)
+    return (sums.inside.sum() / total - (sums.volume / total).square().sum()).item()
+
+
+def conductance(sums: ClusterSums) -> float:
+    """Mean over clusters with edges of the share of their edge weight that leaves them; lower is better."""
+    with_edges = sums.volume > 0
+    cut = 1 - sums.inside[with_edges] / sums.volume[with_edges]
+    return cut.mean().item() if len(cut) else 0.0
+
+
+def used_clusters(sums: ClusterSums) -> int:
+    """Number of clusters that are not empty."""
+    return int((sums.share > 0).sum())
+
+
+def size_balance(sums: ClusterSums) -> float:
+    """Entropy of the cluster sizes over log K: 1 for equal sizes, 0 for a single cluster."""
+    num_clusters = len(sums.share)
+    return torch.special.entr(sums.share).sum().item() / math.log(num_clusters) if num_clusters > 1 else 1.0
+
+
+# Scores without labels: name in result.json -> function of the sums per cluster.
+GRAPH_SCORES: dict[str, Callable[[ClusterSums], float]] = {
+    "modularity": modularity,
+    "conductance": conductance,
+    "used_clusters": used_clusters,
+    "size_balance": size_balance,
+}
 
 
 def graph_scores(
     graph: DGLGraph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
 ) -> dict[str, float]:
-    """What needs no labels.
+    """``GRAPH_SCORES`` of hard clusters, which need no labels.
 
-    ``modularity`` in [-1/2, 1]; ``conductance``, the mean over used clusters of the share of their edge weight that
-    leaves them (lower is better); ``used_clusters``; ``size_balance``, the entropy of the sizes over log K (1: equal).
+    Parameters
+    ----------
+    graph : DGLGraph
+        Both directions of every edge.
+    cluster : Tensor
+        ``(N,)``, the cluster of each node.
+    num_clusters : int
+        K, including empty clusters.
+    edge_weight : Tensor, optional
+        ``(E,)``. Default: all ones.
     """
     cluster = cluster.cpu()
     source, target = (end.cpu().long() for end in graph.edges())
@@ -109,17 +162,9 @@ def graph_scores(
     volume = torch.zeros(num_clusters, dtype=torch.float64).index_add_(0, cluster[source], weight)
     stays = cluster[source] == cluster[target]
     inside = torch.zeros(num_clusters, dtype=torch.float64).index_add_(0, cluster[source[stays]], weight[stays])
-    total = weight.sum().clamp_min(torch.finfo(torch.float64).tiny)
     share = cluster.bincount(minlength=num_clusters).double() / len(cluster)
-    entropy = torch.special.entr(share).sum()
-    with_edges = volume > 0
-    cut = 1 - inside[with_edges] / volume[with_edges]
-    return {
-        "modularity": (inside.sum() / total - (volume / total).square().sum()).item(),
-        "conductance": cut.mean().item() if len(cut) else 0.0,
-        "used_clusters": int((share > 0).sum()),
-        "size_balance": entropy.item() / math.log(num_clusters) if num_clusters > 1 else 1.0,
-    }
+    sums = ClusterSums(inside, volume, share, weight.sum())
+    return {name: score(sums) for name, score in GRAPH_SCORES.items()}
 
 
 def best_run(runs: list[dict[str, Any]]) -> dict[str, Any]:

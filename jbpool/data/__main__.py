@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlparse
 
-from jbpool.data import citation, npz, ogb_mol, tu
+from jbpool.data import NODE_SETS, OTHER_GRAPHS, citation, npz, ogb_mol, tu
 from jbpool.data.sources import data_roots, find
 from jbpool.data.synthetic import SIMULATED
 from jbpool.output import end_with_reader
@@ -42,6 +42,10 @@ def rows() -> list[tuple[str, str, str, str]]:
     table.append(("motifs", "any number of small graphs", "generated", "-"))
     table.append(("npz", "your own file of the graph2gauss layout", "-", "docs/data.md"))
     table.append(("file", "your own", "-", "docs/data.md"))
+    listed = {row[0] for row in table}
+    for name, loader in (NODE_SETS | OTHER_GRAPHS).items():
+        if name not in listed:
+            table.append((name, (loader.__doc__ or "").partition("\n")[0], "-", "-"))
     return table
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jbpool.data import DataError, load_graphs, load_nodes
+from jbpool.data import NODE_SETS, OTHER_GRAPHS, DataError, load_graphs, load_nodes
+from jbpool.data.__main__ import rows
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,15 @@ def test_the_list_of_datasets(tmp_path):
     assert "data/TU/NCI1.zip" in lines["NCI1"]
     assert "41,127 graphs" in lines["ogbg-molhiv"]
     assert "data roots, in order" in result.stdout
+
+
+def test_the_list_has_every_dataset(monkeypatch):
+    """Also one that has no line of its own."""
+
+    def ring():
+        """Nodes in a ring."""
+
+    monkeypatch.setitem(NODE_SETS, "ring", ring)
+    table = {row[0]: row for row in rows()}
+    assert table.keys() >= NODE_SETS.keys() | OTHER_GRAPHS.keys()
+    assert table["ring"][1] == "Nodes in a ring."

@@ -1,4 +1,7 @@
-"""Methods that embed nodes and leave the clusters to k-means: ``embed(data, num_clusters, seed) -> (N, d)``."""
+"""Methods that embed the nodes, ``embed(data, num_clusters, seed) -> (N, d)``; k-means then finds the clusters.
+
+A new method is a function in one of these modules and a line in ``EMBEDDINGS``.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jbpool.clustering.embed.autoencoder import gae, vgae
-from jbpool.clustering.embed.smoothed import kmeans
-from jbpool.clustering.embed.spectral import netmf, sc
-from jbpool.clustering.embed.walks import deepwalk, node2vec
+from jbpool.clustering.embed import autoencoder, smoothed, spectral, walks
 from jbpool.data import NodeData
 
 EMBEDDINGS: dict[str, Callable[[NodeData, int, int], np.ndarray]] = {
-    "sc": sc,
-    "deepwalk": deepwalk,
-    "node2vec": node2vec,
-    "netmf": netmf,
-    "gae": gae,
-    "vgae": vgae,
-    "kmeans": kmeans,
+    "sc": spectral.sc,
+    "deepwalk": walks.deepwalk,
+    "node2vec": walks.node2vec,
+    "netmf": spectral.netmf,
+    "gae": autoencoder.gae,
+    "vgae": autoencoder.vgae,
+    "kmeans": smoothed.kmeans,
 }
