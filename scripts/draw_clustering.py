@@ -68,9 +68,9 @@ def main() -> None:
         assign, losses = pool.cluster(data.graph, rows)
         linear[0].append(losses["balance"].item())
         linear[1].append(nmi(assign.argmax(1)))
-    heads, bounded = trained_heads(rows, num_clusters, args.starts, 0.2, torch.Generator().manual_seed(0))
-    found = [nmi(cluster) for cluster in hard_clusters(heads, rows)]
-    series = {"MLP, linear head": linear, "bounded head": (bounded.tolist(), found)}
+    heads, bounded = trained_heads(rows, num_clusters, args.starts, (0.2,), torch.Generator().manual_seed(0))
+    scored = [nmi(cluster) for cluster in hard_clusters(heads, rows)]
+    series = {"MLP, linear head": linear, "bounded head": (bounded.tolist(), scored)}
     save("heads.svg", charts.scatter(series, "balance loss; upwards: NMI with the classes", "loss against NMI"))
 
     auto.SHARE = 1                                          # run every setting on all the data
@@ -78,11 +78,10 @@ def main() -> None:
     scores: dict[str, tuple[list[float], list[float]]] = {}
     generator = torch.Generator().manual_seed(0)
     settings = [auto.Setting(**setting) for setting in tried.settings]
-    for setting, view in auto._rows_of(settings, data.graph, feat, num_clusters, None, 0, {}):
-        heads, _ = trained_heads(view, num_clusters, 4, setting.temperature, generator)
-        mean = sum(map(nmi, hard_clusters(heads, view))) / 4
-        x, y = scores.setdefault(f"view {setting.weighting}", ([], []))
-        x.append(setting.evidence or 0.0)
+    for found in auto._partitions(settings, data.graph, feat, num_clusters, None, 0, 4, generator, {}):
+        mean = sum(map(nmi, found.clusters)) / 4
+        x, y = scores.setdefault(f"view {found.setting.weighting}", ([], []))
+        x.append(found.setting.evidence or 0.0)
         y.append(mean)
     save("evidence.svg", charts.scatter(scores, "held-out evidence; upwards: NMI with the classes", "evidence and NMI"))
 

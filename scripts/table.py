@@ -1,6 +1,6 @@
 """The tables of docs/reproduce.md as Markdown: our results and the published ones.
 
-    python scripts/table.py runs/reproduce          the paper's Table 2 (ACC and NMI) from run folders
+    python scripts/table.py runs/reproduce          the paper's Table 2 and clusters without labels, from run folders
     python scripts/table.py runs/reproduce_graphs   graph classification, from run folders
     python scripts/table.py runs/reproduce --csv    all seeds and folds, as in docs/measured.csv
     python scripts/table.py --times                 Table 3 (seconds per training step), all pools timed in one run
@@ -19,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 DATASETS = ("cora", "citeseer", "pubmed", "dblp")
+FIXED_SETS = (*DATASETS, "acm", "amazon-photo", "cora-ml")
 
 
 def load_results(folder: Path) -> list[dict]:
@@ -30,6 +31,12 @@ def load_results(folder: Path) -> list[dict]:
     return results
 
 
+def is_fixed(result: dict) -> bool:
+    """Whether a run clustered fixed features instead of training a network of the paper."""
+    bounded = result["config"]["method"].get("head") == "cosine"
+    return result["task"] == "node_cluster" and (result["method"] in ("auto", "kmeans") or bounded)
+
+
 USUAL = {"epochs": 2000, "restarts": 1}            # settings of node clustering that are not named
 
 
@@ -37,6 +44,8 @@ def name_of(result: dict) -> str:
     """The method and its non-default settings: square root, objective, network, training, features."""
     config = result["config"]
     words = [result["method"]]
+    if is_fixed(result):
+        return ", ".join(words + (["bounded head"] if config["method"]["head"] == "cosine" else []))
     if result["method"] == "jb" and config["method"]["sqrt"] == "diagonal":
         words.append("diagonal")
     if result["task"] == "node_cluster":
@@ -75,6 +84,26 @@ def clustering_table(results: list[dict]) -> str:
             for key, published, other in (("acc", paper[0:2], others[0]), ("nmi", paper[2:4], others[1])):
                 ours = "-" if mine is None else score(mine, key)
                 cells += [ours, spread(*published) + ("" if other is None else f"; PyAGC {other:.3f}")]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def fixed_table(results: list[dict]) -> str:
+    """ACC / NMI, mean and deviation over seeds, and seconds per seed, one column per dataset."""
+    rows: dict[str, dict[str, dict]] = {}
+    for result in results:
+        rows.setdefault(name_of(result), {})[result["dataset"]] = result
+    columns = [name for name in FIXED_SETS if any(name in row for row in rows.values())]
+    lines = ["| method | seeds |" + "".join(f" {name} |" for name in columns), "|---|---|" + "---|" * len(columns)]
+    for method, row in rows.items():
+        cells = [method, "/".join(str(len(row[name]["runs"])) if name in row else "-" for name in columns)]
+        for name in columns:
+            if name not in row:
+                cells.append("-")
+                continue
+            mean, std = row[name]["mean"], row[name]["std"]
+            scores = " / ".join(f"{mean[key]:.3f} ± {std[key]:.3f}" for key in ("acc", "nmi"))
+            cells.append(f"{scores}, {mean['seconds']:.0f} s")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -173,10 +202,14 @@ def main() -> None:
     if args.csv:
         print(every_run(results))
         return
-    for task, make in (("node_cluster", clustering_table), ("graph_classify", classification_table)):
-        some = [result for result in results if result["task"] == task]
-        if some:
-            print(make(some))
+    tables: dict = {clustering_table: [], fixed_table: [], classification_table: []}
+    for result in results:
+        if result["task"] == "graph_classify":
+            tables[classification_table].append(result)
+        else:
+            paper = result["dataset"] in DATASETS and not is_fixed(result)
+            tables[clustering_table if paper else fixed_table].append(result)
+    print("\n\n".join(make(some) for make, some in tables.items() if some))
 
 
 if __name__ == "__main__":

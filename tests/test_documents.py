@@ -44,22 +44,28 @@ def test_the_pool_of_the_contributing_guide_works():
     pooled.loss.backward()
 
 
-def test_the_five_lines_for_a_graph_of_one_s_own(tmp_path, monkeypatch):
+def test_the_three_lines_for_a_graph_of_one_s_own(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     (lines,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), flags=re.DOTALL)
-    assert len(lines.strip().splitlines()) == 5
+    assert len(lines.strip().splitlines()) == 3
     (tmp_path / "mine.yaml").write_text(lines)
     graph = random_graph(60, 200)
     edges = zip(*(end.tolist() for end in graph.edges()), strict=True)
     (tmp_path / "edges.csv").write_text("\n".join(f"n{a},n{b}" for a, b in edges))
-    config = load_config(NODE_CLUSTER, "mine.yaml", ["train.epochs=20"])
+    config = load_config(NODE_CLUSTER, "mine.yaml")
     out = run(config, load_data(config), tmp_path / "run", torch.device("cpu"))
     assert out.runs[0]["used_clusters"] > 1
     features = "\n".join(f"n{i},{i},1" for i in range(60))
     (tmp_path / "features.csv").write_text(features)
     (tmp_path / "labels.csv").write_text("\n".join(f"n{i},{i % 2}" for i in range(60)))
     exec(python_blocks("docs/data.md")[0], {})
+
+
+def test_the_estimator_of_the_clustering_page_runs(capsys):
+    (code,) = python_blocks("docs/clustering.md")
+    exec(code, {})
+    assert len(capsys.readouterr().out.splitlines()) == 77          # characters of Les Miserables
 
 
 DOCUMENTS = sorted(p.relative_to(ROOT).as_posix() for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))

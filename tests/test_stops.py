@@ -108,7 +108,7 @@ def test_stopped_at_any_file_a_run_can_be_continued(command, stop, unbroken, tmp
     [
         "jbpool.data._call",
         "jbpool.engine.fit.mean_gradients",
-        "jbpool.{task}.run.save_state",
+        "jbpool.engine.run_folder.save_state",
         "jbpool.{task}.report.render_page",
         "jbpool.cli._print_scores",
     ],

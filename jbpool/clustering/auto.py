@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -119,12 +120,13 @@ def find_clusters(
     trials: list[Trial] = []
     found: list[tuple[Tensor, Tensor]] = []                             # prototypes (K, C), cluster (N,)
     chosen = [setting for setting in settings if setting.chosen]
-    for setting, rows in _rows_of(chosen, graph, feat, num_clusters, edge_weight, seed, views):
-        heads, losses = trained_heads(rows, num_clusters, starts, setting.temperature, generator)
-        for start, cluster in enumerate(hard_clusters(heads, rows)):
+    for setting, clusters, losses, prototypes in _partitions(
+        chosen, graph, feat, num_clusters, edge_weight, seed, starts, generator, views
+    ):
+        for start, cluster in enumerate(clusters):
             where = setting.weighting, setting.steps, setting.temperature, start
             trials.append(Trial(*where, losses[start].item(), *evidence.scores(cluster)))
-            found.append((unit_rows(heads.prototypes[start].detach()), cluster))
+            found.append((prototypes[start], cluster))
         progress.advance()
     ranked = sorted(range(len(trials)), key=lambda i: -trials[i].score)
     least = (1 - TOLERANCE) * trials[ranked[0]].score
@@ -167,9 +169,8 @@ def _choose_settings(
         part = hold_out(graph, feat, edge_weight, generator)
         held = Evidence(part.held_graph, weighted_rows(part.held_feat, settings[0].weighting), part.held_weight)
         seen = part.graph, part.feat, num_clusters, part.edge_weight, split
-        for setting, rows in _rows_of(settings, *seen, views={}):
-            heads, _ = trained_heads(rows, num_clusters, TRIAL_STARTS, setting.temperature, generator)
-            scores = [held.score(cluster) for cluster in hard_clusters(heads, rows)]
+        for setting, clusters, _, _ in _partitions(settings, *seen, TRIAL_STARTS, generator, views={}):
+            scores = [held.score(cluster) for cluster in clusters]
             setting.evidence = (setting.evidence or 0.0) + sum(scores) / len(scores) / SPLITS
             progress.advance()
     ranked = sorted(settings, key=lambda setting: -(setting.evidence or 0.0))
@@ -177,29 +178,41 @@ def _choose_settings(
         setting.chosen = False
 
 
-def _rows_of(
+class _Partitions(NamedTuple):
+    """What a setting found from R starts."""
+
+    setting: Setting
+    clusters: Tensor                # (R, N)
+    losses: Tensor                  # (R,)
+    prototypes: Tensor              # (R, K, C) unit vectors
+
+
+def _partitions(
     settings: list[Setting],
     graph: DGLGraph,
     feat: Tensor | None,
     num_clusters: int,
     edge_weight: Tensor | None,
     seed: int,
+    starts: int,
+    generator: torch.Generator,
     views: dict[tuple[str, int], FixedFeatures],
-) -> Iterator[tuple[Setting, Tensor]]:
-    """Every setting with the rows its heads work on, ``(N, C)``; settings of the same view follow each other."""
-    last, rows = None, torch.empty(0)
-    for setting in settings:
-        name = (setting.weighting, setting.steps)
-        if name != last:
-            last = name
-            if feat is None or setting.weighting == EDGES:
-                rows = StructuralModes(graph, num_clusters, edge_weight, seed).features(num_clusters)
-                if feat is None and not bool(rows.any()):
-                    raise DataError("the graph has neither features nor enough edges to find clusters in.")
-            else:
-                views[name] = FixedFeatures(feat.shape[1], setting.steps, 0.5, setting.weighting, COMPONENTS)
-                rows = views[name].fit(graph, feat, edge_weight, seed)
-        yield setting, rows
+) -> Iterator[_Partitions]:
+    """The partitions of every setting; ``views`` collects the views. Settings of a view are trained as one."""
+    for (weighting, steps), group in groupby(settings, key=lambda setting: (setting.weighting, setting.steps)):
+        if feat is None or weighting == EDGES:
+            rows = StructuralModes(graph, num_clusters, edge_weight, seed).features(num_clusters)
+            if feat is None and not bool(rows.any()):
+                raise DataError("the graph has neither features nor enough edges to find clusters in.")
+        else:
+            views[weighting, steps] = FixedFeatures(feat.shape[1], steps, 0.5, weighting, COMPONENTS)
+            rows = views[weighting, steps].fit(graph, feat, edge_weight, seed)
+        same_view = list(group)
+        temperatures = [setting.temperature for setting in same_view]
+        heads, losses = trained_heads(rows, num_clusters, starts, temperatures, generator)
+        parts = (part.split(starts) for part in (hard_clusters(heads, rows), losses, unit_rows(heads.prototypes)))
+        for setting, *found in zip(same_view, *parts, strict=True):
+            yield _Partitions(setting, *found)
 
 
 def _widened(prototypes: Tensor, width: int) -> Tensor:

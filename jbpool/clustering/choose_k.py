@@ -68,7 +68,7 @@ def choose_num_clusters(
     for done, num_clusters in enumerate(candidates, 1):
         if modes is not None:
             rows = modes.features(num_clusters)
-        heads, _ = trained_heads(rows, num_clusters, STARTS, TEMPERATURE, generator)
+        heads, _ = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
         savings[num_clusters] = max(evidence.saving(cluster) for cluster in hard_clusters(heads, rows))
         watch(done, len(candidates))
     return Choice(max(savings, key=lambda k: savings[k]), savings)

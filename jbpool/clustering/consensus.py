@@ -89,10 +89,10 @@ class Consensus(nn.Module):
         gram = members.T.double() @ members.double() - len(members) * torch.outer(self.centre, self.centre).double()
         self.axes = torch.linalg.eigh(gram)[1].flip(1)[:, : self.axes.shape[1]].float()         # leading ones first
         rows = self._rows(members)
-        heads, losses = trained_heads(rows, num_clusters, STARTS, TEMPERATURE, generator)
+        heads, losses = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
         found = heads.clusters(rows)                                                            # (R, N)
         best = max(range(STARTS), key=lambda start: score(found[start]))
-        self.last, cluster = unit_rows(heads.prototypes[best].detach()), found[best]
+        self.last, cluster = unit_rows(heads.prototypes[best]), found[best]
         onehot = one_hot(cluster, num_clusters).float()
         self.shares = onehot.T @ members / onehot.sum(0).clamp_min(1)[:, None]
         return cluster, self._agreement(members, cluster), losses[best].item()

@@ -7,12 +7,10 @@ nodes: one pass over the blocks gives the Gram matrices, a second one the gradie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
+from torch import Tensor
 
 from jbpool.nn.heads import spread_rows, unit_rows
 from jbpool.ops.matrix_sqrt import matrix_inverse_sqrt
@@ -24,73 +22,67 @@ TRAIN_NODES = 5000      # trained_heads: nodes that heads are trained on; they a
 EPOCHS = 60             # trained_heads: steps of the optimiser
 
 
-class Heads(nn.Module):
+class Heads:
     """R bounded heads with K clusters each.
 
     Parameters
     ----------
     prototypes : Tensor
         ``(R, K, D)``, the initial prototypes; see :func:`spread_nodes`.
-    temperature : float, default 0.2
-        Logits lie in ``[-1 / temperature, 1 / temperature]``.
+    temperature : float or Tensor, default 0.2
+        One for all heads, or ``(R,)``. Logits lie in ``[-1 / temperature, 1 / temperature]``.
     """
 
-    def __init__(self, prototypes: Tensor, temperature: float = 0.2):
-        super().__init__()
-        self.prototypes = nn.Parameter(prototypes.clone())
-        self.temperature = temperature
+    def __init__(self, prototypes: Tensor, temperature: float | Tensor = 0.2):
+        self.prototypes = prototypes.clone()
+        self.temperature = torch.as_tensor(temperature, dtype=prototypes.dtype).expand(len(prototypes))[:, None, None]
 
-    def forward(self, feat: Tensor) -> Tensor:
+    def losses(self, feat: Tensor) -> Tensor:
         """The balance loss of every head on unit rows: ``(N, D)`` to ``(R,)``."""
-        weight = unit_rows(self.prototypes) / self.temperature              # (R, K, D)
-        return _Balance.apply(weight, feat)
+        return self._pass(feat, with_gradient=False)[0]
 
-    @torch.no_grad()
-    def assign(self, feat: Tensor, head: int) -> Tensor:
-        """Soft assignments of one head: ``(N, D)`` to ``(N, K)``."""
-        weight = unit_rows(self.prototypes[head])[None] / self.temperature  # (1, K, D)
-        return torch.cat([_soft(block, weight)[0].T for block in _row_blocks(feat, weight)])
+    def gradient(self, feat: Tensor) -> tuple[Tensor, Tensor]:
+        """The losses ``(R,)``, and the gradient of each with respect to its prototypes, ``(R, K, D)``."""
+        losses, grad = self._pass(feat, with_gradient=True)
+        unit = unit_rows(self.prototypes)
+        along = (grad * unit).sum(-1, keepdim=True)                                 # the length has no influence
+        return losses, (grad - along * unit) / self.prototypes.norm(dim=-1, keepdim=True).clamp_min(1e-12)
 
-    @torch.no_grad()
-    def clusters(self, feat: Tensor) -> Tensor:
-        """The cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
-        weight = unit_rows(self.prototypes)                                 # (R, K, D)
-        return torch.cat([_soft(block, weight).argmax(1) for block in _row_blocks(feat, weight)], dim=1)
-
-
-class _Balance(Function):
-    """``-Tr(sqrt(S^T S)) / sqrt(N K)`` of every head, with ``dL/dS = -S (S^T S)^(-1/2) / sqrt(N K)``."""
-
-    @staticmethod
-    def forward(ctx, weight, feat):                                                 # (R, K, D), (N, D)
+    def _pass(self, feat: Tensor, with_gradient: bool) -> tuple[Tensor, Tensor]:
+        """``-Tr(sqrt(S^T S)) / sqrt(N K)``, and its gradient by ``dL/dS = -S (S^T S)^(-1/2) / sqrt(N K)``."""
+        weight = unit_rows(self.prototypes) / self.temperature                      # (R, K, D)
         num_heads, num_clusters, _ = weight.shape
-        keep = feat.shape[0] * num_heads * num_clusters <= KEPT and ctx.needs_input_grad[0]
+        keep = with_gradient and feat.shape[0] * num_heads * num_clusters <= KEPT
         gram = torch.zeros(num_heads, num_clusters, num_clusters, dtype=torch.float64, device=feat.device)
-        kept = []
-        for block in _row_blocks(feat, weight):
+        blocks, kept = _row_blocks(feat, weight), []
+        for block in blocks:
             soft = _soft(block, weight)                                             # (R, K, n)
             wide = soft.double()
             gram += wide @ wide.mT
             if keep:
                 kept.append(soft)
-        root = matrix_inverse_sqrt(gram)                                                   # (R, K, K)
+        root = matrix_inverse_sqrt(gram)                                            # (R, K, K)
         best = (feat.shape[0] * num_clusters) ** 0.5
-        if ctx.needs_input_grad[0]:
+        grad = torch.zeros_like(weight)
+        if with_gradient:
             slope = (-root / best).to(feat.dtype)
-            grad = torch.zeros_like(weight).flatten(0, 1)                           # (R * K, D)
-            for number, block in enumerate(_row_blocks(feat, weight)):
+            for number, block in enumerate(blocks):
                 soft = kept[number] if keep else _soft(block, weight)
                 pull = slope @ soft                                                 # (R, K, n)  dL/dS
                 pull -= (soft * pull).sum(1, keepdim=True)
-                grad.addmm_(pull.mul_(soft).flatten(0, 1), block)                   # through the softmax
-            ctx.save_for_backward(grad.view_as(weight))
-        return -((gram * root).sum((-2, -1)) / best).to(feat.dtype)                 # (R,)
+                grad.view(-1, feat.shape[1]).addmm_(pull.mul_(soft).flatten(0, 1), block)   # through the softmax
+        losses = -((gram * root).sum((-2, -1)) / best).to(feat.dtype)
+        return losses, grad / self.temperature
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):                                                        # (R,)
-        (slope,) = ctx.saved_tensors
-        return grad[:, None, None] * slope, None
+    def assign(self, feat: Tensor, head: int) -> Tensor:
+        """Soft assignments of one head: ``(N, D)`` to ``(N, K)``."""
+        weight = unit_rows(self.prototypes[head : head + 1]) / self.temperature[head : head + 1]
+        return torch.cat([_soft(block, weight)[0].T for block in _row_blocks(feat, weight)])
+
+    def clusters(self, feat: Tensor) -> Tensor:
+        """The cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
+        weight = unit_rows(self.prototypes)                                         # (R, K, D)
+        return torch.cat([_soft(block, weight).argmax(1) for block in _row_blocks(feat, weight)], dim=1)
 
 
 def _row_blocks(feat: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
@@ -157,37 +149,29 @@ def lloyd(feat: Tensor, prototypes: Tensor, steps: int = 10) -> Tensor:
     return prototypes
 
 
-def train_heads(
-    heads: Heads,
-    feat: Tensor,
-    steps: int,
-    lr: float = 1e-2,
-    watch: Callable[[int, Tensor], None] = lambda step, losses: None,
-) -> Tensor:
+def train_heads(heads: Heads, feat: Tensor, steps: int, lr: float = 1e-2) -> Tensor:
     """Minimise the loss of every head; they do not influence each other. Returns: the final losses ``(R,)``."""
-    optimiser = torch.optim.Adam(heads.parameters(), lr=lr, fused=True)
-    for step in range(steps):
-        losses = heads(feat)
-        optimiser.zero_grad(set_to_none=True)
-        losses.sum().backward()
+    optimiser = torch.optim.Adam([heads.prototypes], lr=lr, fused=True)
+    for _ in range(steps):
+        _, heads.prototypes.grad = heads.gradient(feat)
         optimiser.step()
-        watch(step, losses.detach())
-    with torch.no_grad():
-        return heads(feat)
+    return heads.losses(feat)
 
 
 def trained_heads(
-    rows: Tensor, num_clusters: int, starts: int, temperature: float, generator: torch.Generator
+    rows: Tensor, num_clusters: int, starts: int, temperatures: Sequence[float], generator: torch.Generator
 ) -> tuple[Heads, Tensor]:
     """Heads from several starts: k-means++ nodes, a few k-means steps, then the balance loss.
+
+    All temperatures are trained at once: heads 0 to ``starts - 1`` have the first one, and so on.
 
     Parameters
     ----------
     rows : Tensor
         ``(N, D)`` unit rows; rows of zeros take no part. Of many rows a sample is used.
     num_clusters, starts : int
-        K and R.
-    temperature : float
+        K, and the starts of every temperature.
+    temperatures : sequence of float
         Of the heads.
     generator : torch.Generator
         Decides sample and starts.
@@ -195,14 +179,15 @@ def trained_heads(
     Returns
     -------
     tuple
-        The heads, and their losses ``(R,)``.
+        The R = starts x temperatures heads, and their losses ``(R,)``.
     """
     present = (rows != 0).any(1)
     if bool(present.any()) and not bool(present.all()):
         rows = rows[present]
     if len(rows) > TRAIN_NODES:
         rows = rows[torch.randperm(len(rows), generator=generator)[:TRAIN_NODES]]
-    heads = Heads(lloyd(rows, spread_nodes(rows, num_clusters, starts, generator)), temperature)
+    temperature = torch.tensor(temperatures).repeat_interleave(starts)
+    heads = Heads(lloyd(rows, spread_nodes(rows, num_clusters, len(temperature), generator)), temperature)
     return heads, train_heads(heads, rows, EPOCHS)
 
 

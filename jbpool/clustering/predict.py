@@ -46,7 +46,8 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
         Where to compute.
     """
     if not (run_dir / "model.pt").is_file():
-        raise ConfigError(f"{run_dir} has no model.pt: give the folder of a finished run of auto, {', '.join(POOLS)}.")
+        methods = ", ".join(("auto", *POOLS))
+        raise ConfigError(f"{run_dir} has no model.pt: give a finished run of {methods}, on a graph with features.")
     other = [change for change in changes if not change.startswith("dataset.")]
     if other:
         raise ConfigError(f"--set {other[0]}: the model of {run_dir} is fixed; only dataset... can be set.")

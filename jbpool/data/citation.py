@@ -18,8 +18,9 @@ import torch
 from jbpool.checks import check_flag
 from jbpool.data.arrays import csr_from_arrays, read_arrays
 from jbpool.data.cache import Arrays, cached
-from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor, undirected
+from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
 from jbpool.data.sources import Source, Wheel, fetch
+from jbpool.data.structure import undirected
 from jbpool.data.unpickle import load_pickle
 from jbpool.errors import DataError
 

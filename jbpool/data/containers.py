@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from jbpool.errors import DataError
+from jbpool.ops.sparse import csr
 
 MAX_DEGREE_BUCKET = 15
 UNLABELLED = -1
@@ -229,14 +229,6 @@ def _ranges(first: Tensor, length: Tensor) -> Tensor:
     return torch.arange(int(length.sum())) + (first - start).repeat_interleave(length)
 
 
-def undirected(source: np.ndarray, target: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Both directions of every edge, once each, sorted, without self loops."""
-    keep = source != target
-    source, target = source[keep].astype(np.int64), target[keep].astype(np.int64)
-    code = np.unique(np.concatenate([source * num_nodes + target, target * num_nodes + source]))
-    return code // num_nodes, code % num_nodes
-
-
 def row_normalized(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
     """Scale the rows to an absolute sum of one; rows of zeros stay."""
     total = np.asarray(abs(matrix).sum(1), dtype=np.float64).ravel()
@@ -246,15 +238,9 @@ def row_normalized(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
 def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
     """A scipy matrix as a float32 torch tensor in CSR layout."""
     matrix.sum_duplicates()             # also sorts the columns of each row
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(np.int64)),
-            torch.from_numpy(matrix.indices.astype(np.int64)),
-            torch.from_numpy(matrix.data.astype(np.float32)),
-            size=matrix.shape,
-            check_invariants=True,
-        )
+    matrix.check_format(full_check=True)
+    pointers, columns, values = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
+    return csr(pointers, columns, values.float(), matrix.shape)
 
 
 def degree_features(sizes: Tensor, num_edges: Tensor, source: Tensor) -> Tensor:

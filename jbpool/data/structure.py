@@ -46,6 +46,12 @@ def symmetric_adjacency(
     return matrix
 
 
+def undirected(one: np.ndarray, other: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both directions of every edge, once each, sorted, without self loops."""
+    edges = symmetric_adjacency(one, other, None, num_nodes).tocoo()
+    return edges.row.astype(np.int64), edges.col.astype(np.int64)
+
+
 def node_data(
     name: str,
     adjacency: scipy.sparse.csr_matrix,

@@ -15,7 +15,8 @@ import torch
 
 from jbpool.checks import check_cluster_sizes, check_count, check_fraction, memory_problem
 from jbpool.data.citation import PUBLISHED
-from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor, undirected
+from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor
+from jbpool.data.structure import undirected
 from jbpool.errors import DataError
 
 # Words per paper, measured on the real datasets.

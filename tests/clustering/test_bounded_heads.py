@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import normalize
 
 from jbpool.clustering import heads as heads_module
-from jbpool.clustering.heads import Heads, spread_nodes, train_heads
+from jbpool.clustering.heads import Heads, hard_clusters, spread_nodes, train_heads, trained_heads
 
 
 def naive_losses(feat, prototypes, temperature):
@@ -34,13 +34,27 @@ def test_loss_and_gradient_equal_autograd_on_the_whole_matrix(groups, monkeypatc
     feat = normalize(groups[0].double()).repeat(3, 1)                              # more rows than the smallest block
     prototypes = torch.randn(4, 5, 16, dtype=torch.float64)
     heads = Heads(prototypes, temperature)
-    weights = torch.rand(4, dtype=torch.float64)
-    (heads(feat) * weights).sum().backward()
+    losses, grad = heads.gradient(feat)
     naive = prototypes.clone().requires_grad_()
     expected = naive_losses(feat, naive, temperature)
-    (expected * weights).sum().backward()
-    assert torch.allclose(heads(feat), expected, rtol=1e-10)
-    assert torch.allclose(heads.prototypes.grad, naive.grad, rtol=1e-8, atol=1e-12)
+    expected.sum().backward()
+    assert torch.allclose(losses, expected, rtol=1e-10)
+    assert torch.allclose(heads.losses(feat), expected, rtol=1e-10)
+    assert torch.allclose(grad, naive.grad, rtol=1e-8, atol=1e-12)
+
+
+def test_every_head_has_its_own_temperature(groups):
+    feat = groups[0]
+    prototypes = torch.randn(2, 5, 16)
+    both = Heads(prototypes, torch.tensor([0.1, 0.5]))
+    for head, temperature in enumerate((0.1, 0.5)):
+        alone = Heads(prototypes[head : head + 1], temperature)
+        assert torch.allclose(both.gradient(feat)[1][head], alone.gradient(feat)[1][0], atol=1e-6)
+        assert torch.allclose(both.assign(feat, head), alone.assign(feat, 0))
+    heads, losses = trained_heads(feat, 5, 3, (0.1, 0.5), torch.Generator().manual_seed(0))
+    assert losses.shape == (6,)
+    assert losses[:3].max() < losses[3:].min()              # a lower temperature allows a lower loss
+    assert hard_clusters(heads, feat).shape == (6, 300)
 
 
 def test_assignments_and_clusters_fit_the_loss(groups):
@@ -52,7 +66,7 @@ def test_assignments_and_clusters_fit_the_loss(groups):
         assert torch.allclose(assign, expected, atol=1e-6)
         assert torch.equal(heads.clusters(feat)[head], assign.argmax(1))
         loss = -torch.linalg.svdvals(assign).sum().item() / 1500**0.5
-        assert heads(feat)[head].item() == pytest.approx(loss, rel=1e-5)
+        assert heads.losses(feat)[head].item() == pytest.approx(loss, rel=1e-5)
 
 
 def test_heads_do_not_influence_each_other(groups):
@@ -73,7 +87,7 @@ def test_the_lowest_loss_finds_well_separated_groups(groups):
     assert len(found.unique()) == 5
     # A partition that ignores the groups cannot be as confident: that is what the bound is for.
     shuffled = Heads(torch.randn(4, 5, 16))
-    assert shuffled(feat).min() > losses.min() + 0.1
+    assert shuffled.losses(feat).min() > losses.min() + 0.1
 
 
 def test_spread_nodes_are_distinct_nodes_far_apart_and_follow_the_generator(groups):

@@ -50,7 +50,7 @@ def test_a_csv_of_one_s_own(tmp_path):
     assert [row[0] for row in rows] == ids.tolist()
     assert [int(row[1]) for row in rows] == cluster.tolist()
     refused = call(CLUSTER.command, "--predict", "r", cwd=tmp_path, check=False)        # coordinates of one graph only
-    assert "was trained without features" in refused.err
+    assert "has no model.pt: give a finished run of auto" in refused.err
 
     with open(tmp_path / "one-edges.csv", "a") as file:
         file.write("x1,y2\n")
@@ -149,4 +149,13 @@ def test_a_run_without_a_model(tmp_path):
     changes = settings(*CLUSTER.changes, "method.name=sc")
     call(CLUSTER.command, *changes, "--out", "r", cwd=tmp_path)
     refused = call(CLUSTER.command, "--predict", "r", cwd=tmp_path, check=False)
-    assert (refused.code, "r has no model.pt: give the folder of a finished run of jb" in refused.err) == (2, True)
+    assert (refused.code, "r has no model.pt: give a finished run of auto, jb" in refused.err) == (2, True)
+
+
+def test_a_pool_that_was_trained_without_features(tmp_path):
+    write_graph(tmp_path, "one")
+    changes = ["dataset.edges=one-edges.csv", "dataset.header=true", "method.num_clusters=2"]
+    pool = ["method.name=jb", "train.epochs=2", "train.restarts=1", "model.backbone=sgc"]
+    call(CLUSTER.command, "--cfg", "file", *settings(*changes, *pool), "--out", "r", cwd=tmp_path)
+    refused = call(CLUSTER.command, "--predict", "r", *settings(*TWO), cwd=tmp_path, check=False)
+    assert (refused.code, "was trained without features" in refused.err) == (2, True)

@@ -271,3 +271,9 @@ def test_an_archive_takes_no_memory_before_it_is_refused(tmp_path):
     command = [sys.executable, "-c", BOMB, str(tmp_path)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert int(result.stdout) < 50                      # MB, for 240 MB of text
+
+
+def test_a_damaged_gzip_file(tmp_path):
+    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(PLAIN.encode() * 100)[:-20])
+    with pytest.raises(DataError, match=r"e\.csv\.gz"):
+        load_nodes("file", edges=tmp_path / "e.csv.gz")

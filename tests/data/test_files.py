@@ -3,13 +3,12 @@
 import gzip
 from dataclasses import replace
 
-import dgl
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
 
-from jbpool.data import DataError, load_graphs, load_nodes
+from jbpool.data import DataError, load_nodes
 
 PLAIN = "0,1\n1,2\n2,0\n2,3\n"
 
@@ -185,12 +184,6 @@ def test_malformed_edge_lists_are_refused_with_the_line(tmp_path, content, words
         load_nodes("file", edges=write(tmp_path / "e.csv", content))
 
 
-def test_a_damaged_gzip_file(tmp_path):
-    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(PLAIN.encode() * 100)[:-20])
-    with pytest.raises(DataError, match=r"e\.csv\.gz"):
-        load_nodes("file", edges=tmp_path / "e.csv.gz")
-
-
 def test_features_by_row(tmp_path):
     edges = write(tmp_path / "e.csv", PLAIN)
     values = np.arange(10.0).reshape(5, 2)                      # a fifth node without edges
@@ -285,51 +278,6 @@ def test_bad_feature_tables(tmp_path, features, words):
 def test_bad_labels(tmp_path, labels, words):
     with pytest.raises(DataError, match=words):
         load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN), labels=write(tmp_path / "y.csv", labels))
-
-
-def test_a_saved_dgl_graph(tmp_path):
-    graph = dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=4)
-    dgl.save_graphs(str(tmp_path / "plain.bin"), [graph])
-    assert set(edges_of(load_nodes("file", graph=tmp_path / "plain.bin"))) == both((0, 1), (1, 2))
-    graph.ndata["feat"], graph.ndata["label"] = torch.rand(4, 3), torch.tensor([0, 1, 1, 2])
-    graph.edata["weight"] = torch.tensor([1.0, 1.0, 0.5])
-    dgl.save_graphs(str(tmp_path / "full.bin"), [graph])
-    data = load_nodes("file", graph=tmp_path / "full.bin")
-    assert edges_of(data)[2, 1] == 0.5
-    assert torch.equal(data.feat, graph.ndata["feat"])
-    assert data.label.tolist() == [0, 1, 1, 2]
-    (tmp_path / "bad.bin").write_bytes(b"\x00" * 64)
-    with pytest.raises(DataError, match="not a file of dgl"):
-        load_nodes("file", graph=tmp_path / "bad.bin")
-
-
-def test_saved_graphs_with_classes(tmp_path):
-    graphs = [dgl.add_reverse_edges(dgl.rand_graph(n, n)) for n in (3, 5, 4)]
-    path = str(tmp_path / "g.bin")
-    dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
-    data = load_graphs("file", graphs=path)
-    assert len(data) == 3
-    assert data.label.tolist() == [1, 0, 1]
-    expected = dgl.to_simple(dgl.remove_self_loop(graphs[1]), return_counts=None)
-    assert set(zip(*(end.tolist() for end in data.batch([1]).graph.edges()), strict=True)) == set(
-        zip(*(end.tolist() for end in expected.edges()), strict=True)
-    )
-    dgl.save_graphs(path, graphs, {"label": torch.tensor([4, 0, 4])})
-    assert load_graphs("file", graphs=path).num_classes == 2        # classes without gaps
-    for graph in graphs:
-        graph.edata["feat"] = torch.rand(graph.num_edges(), 2)
-    dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
-    with pytest.warns(UserWarning, match="edata 'feat' is not used"):
-        load_graphs("file", graphs=path)
-    for graph in graphs:
-        del graph.edata["feat"]
-    dgl.save_graphs(path, graphs)
-    with pytest.raises(DataError, match=r"dgl\.save_graphs"):
-        load_graphs("file", graphs=path)
-    graphs[0].ndata["feat"] = torch.rand(3, 2)
-    dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
-    with pytest.raises(DataError, match="graph 1 has no ndata 'feat'"):
-        load_graphs("file", graphs=path)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from jbpool.data.__main__ import rows
         (load_nodes, "PROTEINS", "Choose one of: cora"),
         (load_nodes, None, "Choose one of: cora"),
         (load_graphs, "PROTEIN", "Did you mean 'PROTEINS'"),
-        (load_graphs, "proteins", "Did you mean 'PROTEINS'.*case-sensitive"),
+        (load_graphs, "proteins", "Did you mean 'PROTEINS'"),
         (load_graphs, "motif", "Did you mean 'motifs'"),
         (load_graphs, "ogbg-molhv", "Did you mean 'ogbg-molhiv'"),
         (load_graphs, "../../etc", "Choose one of"),

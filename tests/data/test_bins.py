@@ -1,0 +1,62 @@
+"""Graphs saved by ``dgl.save_graphs``: one to cluster, or many to classify."""
+
+import dgl
+import pytest
+import torch
+
+from jbpool.data import DataError, load_graphs, load_nodes
+
+
+def edges_of(data):
+    source, target = (end.tolist() for end in data.graph.edges())
+    weight = [None] * len(source) if data.edge_weight is None else data.edge_weight.tolist()
+    return {(u, v): w for u, v, w in zip(source, target, weight, strict=True)}
+
+
+def both(*pairs):
+    return {edge for u, v in pairs for edge in ((u, v), (v, u))}
+
+
+def test_a_saved_dgl_graph(tmp_path):
+    graph = dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=4)
+    dgl.save_graphs(str(tmp_path / "plain.bin"), [graph])
+    assert set(edges_of(load_nodes("file", graph=tmp_path / "plain.bin"))) == both((0, 1), (1, 2))
+    graph.ndata["feat"], graph.ndata["label"] = torch.rand(4, 3), torch.tensor([0, 1, 1, 2])
+    graph.edata["weight"] = torch.tensor([1.0, 1.0, 0.5])
+    dgl.save_graphs(str(tmp_path / "full.bin"), [graph])
+    data = load_nodes("file", graph=tmp_path / "full.bin")
+    assert edges_of(data)[2, 1] == 0.5
+    assert torch.equal(data.feat, graph.ndata["feat"])
+    assert data.label.tolist() == [0, 1, 1, 2]
+    (tmp_path / "bad.bin").write_bytes(b"\x00" * 64)
+    with pytest.raises(DataError, match="not a file of dgl"):
+        load_nodes("file", graph=tmp_path / "bad.bin")
+
+
+def test_saved_graphs_with_classes(tmp_path):
+    graphs = [dgl.add_reverse_edges(dgl.rand_graph(n, n)) for n in (3, 5, 4)]
+    path = str(tmp_path / "g.bin")
+    dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
+    data = load_graphs("file", graphs=path)
+    assert len(data) == 3
+    assert data.label.tolist() == [1, 0, 1]
+    expected = dgl.to_simple(dgl.remove_self_loop(graphs[1]), return_counts=None)
+    assert set(zip(*(end.tolist() for end in data.batch([1]).graph.edges()), strict=True)) == set(
+        zip(*(end.tolist() for end in expected.edges()), strict=True)
+    )
+    dgl.save_graphs(path, graphs, {"label": torch.tensor([4, 0, 4])})
+    assert load_graphs("file", graphs=path).num_classes == 2        # classes without gaps
+    for graph in graphs:
+        graph.edata["feat"] = torch.rand(graph.num_edges(), 2)
+    dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
+    with pytest.warns(UserWarning, match="edata 'feat' is not used"):
+        load_graphs("file", graphs=path)
+    for graph in graphs:
+        del graph.edata["feat"]
+    dgl.save_graphs(path, graphs)
+    with pytest.raises(DataError, match=r"dgl\.save_graphs"):
+        load_graphs("file", graphs=path)
+    graphs[0].ndata["feat"] = torch.rand(3, 2)
+    dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
+    with pytest.raises(DataError, match="graph 1 has no ndata 'feat'"):
+        load_graphs("file", graphs=path)
