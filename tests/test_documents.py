@@ -22,8 +22,16 @@ def python_blocks(document):
     return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), flags=re.DOTALL)
 
 
-def test_readme_example_trains():
-    (code,) = python_blocks("README.md")
+def test_readme_estimator_runs(capsys):
+    code, _ = python_blocks("README.md")
+    exec(code, {})
+    found = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert found.keys() == {str(node) for node in range(34)}            # members of the karate club
+    assert set(found.values()) == {"0", "1"}
+
+
+def test_readme_layer_trains():
+    _, code = python_blocks("README.md")
     assert len([line for line in code.splitlines() if line.strip()]) <= 12
     space = {}
     exec(code, space)
