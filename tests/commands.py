@@ -1,4 +1,4 @@
-"""Both tasks as tests start them: in this process, or in a new one where that is the point."""
+"""Helpers to run both tasks, in this process or in a new one."""
 
 import contextlib
 import io
@@ -30,7 +30,7 @@ TIMED = ("seconds", "seconds_per_step")
 
 @dataclass(frozen=True)
 class Case:
-    """A task with settings that take a second."""
+    """A task with settings for a run of about a second."""
 
     task: Task
     command: Callable                   # of jbpool.cli
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
 
 
 def call(command: Callable, *args, cwd: Path, check: bool = True) -> Outcome:
-    """A command of ``jbpool.cli`` in this process, with a working directory and a cache of its own."""
+    """A command of ``jbpool.cli`` in this process, with its own working directory and cache."""
     out, err = io.StringIO(), io.StringIO()
     before = Path.cwd()
     with contextlib.ExitStack() as stack:
@@ -98,7 +98,7 @@ def environment(cwd: Path) -> dict[str, str]:
 
 
 def launch(case: Case, *args, cwd: Path, processes: int = 1, **options) -> subprocess.Popen:
-    """The script of a task in a process of its own, or in several."""
+    """The script of a task in one or several new processes."""
     start = [sys.executable]
     if processes > 1:
         start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
@@ -109,7 +109,7 @@ def launch(case: Case, *args, cwd: Path, processes: int = 1, **options) -> subpr
 
 
 def wait_for(path: Path, process: subprocess.Popen, seconds: float = 90) -> None:
-    """Until a running process has written a file."""
+    """Wait until a running process has written a file."""
     deadline = time.monotonic() + seconds
     while not path.exists():
         if process.poll() is not None:

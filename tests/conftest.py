@@ -1,4 +1,4 @@
-"""Fixtures: odd graphs, pools, a batch, a fixed random seed."""
+"""Fixtures: unusual graphs, pools, a batch, a fixed random seed."""
 
 import dgl
 import pytest
@@ -24,5 +24,5 @@ def make_pool(request):
 
 @pytest.fixture
 def batch():
-    """One graph of each odd kind."""
+    """One graph of each unusual kind."""
     return dgl.batch([make() for make in ZOO.values()])

@@ -65,7 +65,7 @@ def forbidden(edge: Import) -> bool:
 
 
 def cycles(edges: list[Import]) -> list[str]:
-    """Modules that import one another, in a circle. A package's own ``__init__`` may import what lies in it."""
+    """Modules with circular imports. The ``__init__`` of a package may import its own modules."""
     graph: dict[str, set[str]] = {}
     for edge in edges:
         if not edge.target.startswith(f"{edge.source}.") and edge.source != edge.target:
@@ -117,7 +117,7 @@ def test_no_cycles():
 
 
 def test_modules_are_imported_by_statements():
-    """import_module hides an edge from everyone, this test included; the lazy public names are the exception."""
+    """import_module hides an import from readers and from this test; only the lazy public names use it."""
     found = []
     for module, path in MODULES.items():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -144,7 +144,7 @@ def test_no_file_exceeds_300_lines():
 
 
 def test_names_of_modules():
-    """None shadows the standard library, none is a drawer for everything."""
+    """No module shadows the standard library, and none is a catch-all such as utils."""
     for path in OWN:
         name = path.parent.name if path.name == "__init__.py" else path.stem
         assert name not in {"utils", "util", "helpers", "common", "misc"}, path
@@ -162,7 +162,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_the_layer_loads_only_the_layer():
-    """Whatever dgl itself imports is not ours to avoid."""
+    """Modules that dgl imports itself are excluded."""
     added = loaded_by("import jbpool; from jbpool import JBPool, objectives, value_checks") - loaded_by("import dgl")
     assert "jbpool" in added
     assert added & {"pandas", "sklearn", "ogb", "torchmetrics", "tqdm", "yaml", "networkx", "filelock"} == set()

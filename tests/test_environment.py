@@ -1,4 +1,4 @@
-"""A dgl that does not load: one sentence with the cure, from the first use of jbpool and from the script."""
+"""If dgl cannot be loaded, jbpool and check_env.py print one line with the command that fixes it."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def run(code_or_script, fake_dgl=None, tmp_path=None):
-    """Run Python with a ``dgl`` of our own in front of the real one."""
+    """Run Python with a fake ``dgl`` that shadows the real one."""
     path = [str(ROOT)]
     if fake_dgl is not None:
         (tmp_path / "dgl").mkdir()

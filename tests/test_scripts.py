@@ -1,4 +1,4 @@
-"""The scripts that make tables, on folders made up here."""
+"""The scripts that print tables, on generated run folders."""
 
 import json
 import runpy

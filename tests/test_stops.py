@@ -1,4 +1,4 @@
-"""Runs that are stopped: Ctrl-C and full or read-only disks in every phase leave whole files and one line of advice."""
+"""Stopped runs: Ctrl-C and full or read-only disks in every phase leave complete files and print one line of advice."""
 
 import errno
 import json
@@ -45,7 +45,7 @@ def messages(capsys) -> list[str]:
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
-    """command -> the folder of a run that nobody stopped, and the files it replaced, in order."""
+    """command -> the folder of an uninterrupted run, and the files it wrote, in order."""
 
     def run(command):
         folder, replaced, replace = tmp_path_factory.mktemp("unbroken") / "run", [], os.replace
@@ -59,7 +59,7 @@ def unbroken(tmp_path_factory):
 
 
 def stop_at(patch, number: int, error: BaseException) -> None:
-    """Raise an error instead of the given replacement of a file, the first being 0."""
+    """Raise an error instead of the n-th replacement of a file, counted from 0."""
     calls, replace = iter(range(10**6)), os.replace
 
     def stopping(part, target):
@@ -152,7 +152,7 @@ def test_ctrl_c_in_a_comparison_reports_what_is_finished(command, tmp_path, monk
 
 @pytest.fixture
 def read_only(tmp_path):
-    """A folder that cannot be written, with a run folder inside if asked for before."""
+    """A read-only folder, optionally with a run folder inside."""
     folder = tmp_path / "read_only"
     folder.mkdir()
     if os.geteuid() == 0:                                       # permissions do not bind root

@@ -1,4 +1,4 @@
-"""The wheel: everything is in it, and both tasks run from it with no checkout in sight."""
+"""The wheel is complete, and both tasks run from it without a checkout."""
 
 import os
 import shutil

@@ -166,7 +166,7 @@ class ClassifyProblem(Problem):
     def diagnosis(self) -> str:
         cause = weights_diagnosis(self.model)
         if self.data.feat.is_floating_point() and not bool(self.data.feat.isfinite().all()):
-            cause = "the node features hold NaN or infinity: clean the data"
+            cause = "the node features contain NaN or infinity: clean the data"
         task, pools = self.sums.tolist()
         return f"(task={task:g}, pools={pools:g}); {cause}"
 

@@ -62,7 +62,7 @@ class ClusterProblem(Problem):
     def diagnosis(self) -> str:
         named = ", ".join(f"{name}={value.sum().item():g}" for name, value in self.losses.items())
         values = self.feat.values() if self.feat.layout == torch.sparse_csr else self.feat
-        cause = "the node features hold NaN or infinity: clean the data"
+        cause = "the node features contain NaN or infinity: clean the data"
         return f"({named}); {weights_diagnosis(self.model) if bool(values.isfinite().all()) else cause}"
 
     def state(self) -> dict[str, Any]:

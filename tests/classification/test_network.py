@@ -115,7 +115,7 @@ def test_features_are_scaled_by_the_training_graphs():
 
 
 def test_what_training_graphs_do_not_show_stays_small():
-    """A label none of them has, one that few have, a number that never changes: nowhere more than 10."""
+    """A label that is absent, a rare one, a constant number: never scaled beyond 10."""
     train = torch.zeros(10_000, 4)
     train[0, 1] = 1
     train[:, 2] = 7.5

@@ -1,4 +1,4 @@
-"""Graph classification as something to train: losses, weights of classes, the best epoch."""
+"""Training of graph classification: losses, class weights, the best epoch."""
 
 from dataclasses import replace
 
@@ -89,7 +89,7 @@ def test_a_loss_that_is_no_number_stops_before_the_step(broken):
         with torch.no_grad():
             problem.model.head[0].weight[0, 0] = float("inf")
     before = {name: parameter.clone() for name, parameter in problem.model.named_parameters()}
-    words = {"features": "features hold NaN", "weights": "weights have grown out of bounds"}[broken]
+    words = {"features": "features contain NaN", "weights": "weights have grown out of bounds"}[broken]
     with pytest.raises(TrainingError, match=rf"epoch 1 \(task=.*{words}"):
         fit(problem, problem.config.train)
     if broken == "weights":                             # the very first batch shows it

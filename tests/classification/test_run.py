@@ -1,4 +1,4 @@
-"""Graph classification: the run folder, the same folds for every method, no look at test labels, the real sets."""
+"""Graph classification: run folder, the same folds for every method, no use of test labels, real datasets."""
 
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ def test_the_task_leaves_a_whole_run_folder(tmp_path):
 
 
 def test_pooling_beats_the_flat_network_on_motifs(tmp_path):
-    """The default, one fold of it: the class lies in the coarse graph."""
+    """One fold of the default: the class depends on the coarse graph."""
     out = run(load_config(GRAPH_CLASSIFY), tmp_path / "r", folds=[0])
     assert out.runs[0]["test"] > out.compared["none"][0]["test"] + 0.2
 
@@ -70,7 +70,7 @@ def test_test_labels_have_no_say(tmp_path, monkeypatch):
 
 
 def test_a_run_stopped_while_it_writes(tmp_path, monkeypatch):
-    """Killed just before a fold counts as finished, it is run again, and every file is there in the end."""
+    """A fold that was killed just before it was recorded is repeated, and all files are complete."""
     config = load_config(GRAPH_CLASSIFY, None, [*SMALL, "model.compare=[]"])
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "keep", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))

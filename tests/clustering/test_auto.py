@@ -1,4 +1,4 @@
-"""Clusters without labels: what is found, what is told about it, and how it carries over to other graphs."""
+"""Clusters without labels: the result, its description, and its application to other graphs."""
 
 import networkx
 import numpy as np

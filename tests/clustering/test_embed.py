@@ -1,4 +1,4 @@
-"""Embeddings against naive versions of themselves, and on a graph that only its weights divide."""
+"""Embeddings against naive versions, and on a graph whose clusters differ only in edge weights."""
 
 import dgl
 import pytest
@@ -29,7 +29,7 @@ def test_skip_gram_loss_against_a_loop_over_pairs():
 
 @pytest.mark.parametrize("method", EMBEDDINGS)
 def test_edge_weights_count(method):
-    """A complete graph whose two halves are held together by heavy edges."""
+    """A complete graph with heavy edges inside its two halves."""
     one, other = torch.cartesian_prod(torch.arange(40), torch.arange(40)).T
     one, other = one[one != other], other[one != other]
     half = torch.arange(40) // 20

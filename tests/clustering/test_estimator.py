@@ -1,4 +1,4 @@
-"""JBClustering as scikit-learn users know estimators, and every form of input."""
+"""JBClustering follows the conventions of scikit-learn and accepts every form of input."""
 
 import dgl
 import networkx

@@ -1,4 +1,4 @@
-"""A graph of one's own, from CSV files, and other graphs by the model that it trained."""
+"""A graph from CSV files, and other graphs clustered by its trained model."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from jbpool.errors import ConfigError
 
 
 def write_graph(folder, name, groups="xy", size=30, seed=0):
-    """Two groups of people: a CSV of friendships, one of what they read, one of their groups."""
+    """Two groups of people: CSV files of friendships, features and groups."""
     rng = np.random.default_rng(seed)
     lines, features, labels = ["person,friend"], ["id,a,b,c"], ["id,group"]
     for column, group in enumerate(groups):
@@ -61,7 +61,7 @@ def test_a_csv_of_one_s_own(tmp_path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder with two graphs in files, and in r the run of the first."""
+    """A folder with the files of two graphs, and the run of the first in r."""
     cwd = tmp_path_factory.mktemp("predict")
     write_graph(cwd, "one")
     write_graph(cwd, "two", groups="uv", size=20, seed=1)
@@ -110,7 +110,7 @@ def test_what_predict_refuses(trained, args, words):
 
 
 def test_a_prediction_uses_nothing_of_the_training_graph(tmp_path):
-    """Also where the new graph has node ids of the training graph."""
+    """Also if the new graph has the same node ids as the training graph."""
     write_graph(tmp_path, "one")
     write_graph(tmp_path, "two", size=20, seed=1)
     files = ["dataset.edges=one-edges.csv", "dataset.features=one-features.csv", "dataset.labels=one-labels.csv"]
@@ -145,7 +145,7 @@ def test_another_number_of_features(trained, tmp_path, monkeypatch):
 
 
 def test_a_run_without_a_model(tmp_path):
-    """Embeddings leave no model behind."""
+    """Embedding methods have no model."""
     changes = settings(*CLUSTER.changes, "method.name=sc")
     call(CLUSTER.command, *changes, "--out", "r", cwd=tmp_path)
     refused = call(CLUSTER.command, "--predict", "r", cwd=tmp_path, check=False)

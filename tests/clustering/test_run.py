@@ -1,4 +1,4 @@
-"""Node clustering: every method and backbone, restarts, what stops training, collapse, objectives."""
+"""Node clustering: every method and backbone, restarts, early stopping, collapse, objectives."""
 
 from functools import partial
 
@@ -130,13 +130,13 @@ def test_a_loss_that_is_no_number_stops_before_the_step(pool):
     feat[3, 1] = float("nan")
     model = ClusterNet(4, lambda width: make_pool(pool, width, 2), layers=1, hidden=8)
     before = [parameter.clone() for parameter in model.parameters()]
-    with pytest.raises(TrainingError, match=r"epoch 1 .*features hold NaN"):
+    with pytest.raises(TrainingError, match=r"epoch 1 .*features contain NaN"):
         fit(ClusterProblem(Starts([model], graph), feat, lambda assign: {}), load_config(NODE_CLUSTER).train)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
 def test_patience_stops_early(tmp_path):
-    """At the usual learning rate too: a loss that falls by less and less has stopped."""
+    """Also at the usual learning rate: a loss that decreases ever more slowly counts as converged."""
     changes = [*SMALL, "train.epochs=5000", "train.patience=20"]
     out = run(load_config(NODE_CLUSTER, None, changes), tmp_path / "r")
     assert out.runs[0]["epochs"] < 2500

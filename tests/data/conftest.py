@@ -1,4 +1,4 @@
-"""A cache of its own for every test, and the real files where they are."""
+"""A separate cache for every test, and the real files if available."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """An empty cache, no data roots but those a test names, and no patience with the network."""
+    """An empty cache, no data roots except those of the test, and short network timeouts."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("JBPOOL_DATA", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The citation graphs: the paper's counts on the real files, and refusals on files made up here."""
+"""The citation graphs: the paper's counts on the real files, and errors on generated files."""
 
 import pickle
 
@@ -54,7 +54,7 @@ def test_neighbours_share_a_class_more_often_than_chance(shared):
 
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
-    """Six papers in the Planetoid form: three to train on, two to test, and one (number 4) that has nothing."""
+    """Six papers in the Planetoid format: three for training, two for testing, and one (number 4) without data."""
     monkeypatch.setitem(citation.PUBLISHED, "cora", Published(6, 8, 4, (3, 3)))
     folder = tmp_path / "data" / "planetoid"
     folder.mkdir(parents=True)
@@ -119,7 +119,7 @@ def test_a_bad_line_is_named(tiny):
 
 
 def test_cora_from_the_linqs_files(tmp_path, monkeypatch):
-    """The last mirror has Cora in another form; it leads to the same graph."""
+    """The last mirror has Cora in another format, which gives the same graph."""
     monkeypatch.setitem(citation.PUBLISHED, "cora", Published(3, 4, 2, (1, 2)))
     monkeypatch.setattr(citation, "PLANETOID", "ftp://nowhere/")
     folder = tmp_path / "data" / "linqs"

@@ -1,4 +1,4 @@
-"""Damaged and oversized files: one error that names the file, before memory or the interpreter is lost."""
+"""Damaged and oversized files: an error that names the file, before memory runs out or the process crashes."""
 
 import gzip
 import os
@@ -227,7 +227,7 @@ class TestSavedGraphs:
         return tmp_path / "g.bin"
 
     def test_a_child_that_dies_is_an_error_here(self, path):
-        """2^62 graphs, says the header: DGL's reader ends its process with an uncaught C++ exception."""
+        """A header with 2^62 graphs: DGL's reader crashes with an uncaught C++ exception."""
         content = bytearray(path.read_bytes())
         content[24:32] = struct.pack("<Q", 1 << 62)
         path.write_bytes(content)
@@ -247,7 +247,7 @@ class TestSavedGraphs:
             load_nodes("file", graph=path)
 
     def test_a_folder_with_modules_of_common_names(self, path, tmp_path):
-        """The child does not import what lies in the current folder."""
+        """The child process imports nothing from the current folder."""
         (tmp_path / "random.py").write_text("raise SystemExit('imported!')")
         assert load_nodes("file", graph=path).graph.num_nodes() == 3
 

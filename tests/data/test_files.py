@@ -1,4 +1,4 @@
-"""The user's own graph: edge lists of every dress, features, labels, DGL files, and what is refused."""
+"""The user's own graph: edge lists in all formats, features, labels, DGL files, and errors."""
 
 import gzip
 from dataclasses import replace
@@ -137,7 +137,7 @@ def test_a_header_of_any_words_over_text_ids_and_numbers(tmp_path):
 
 
 def test_a_header_of_numbers_over_features(tmp_path):
-    """What ``DataFrame.to_csv`` writes: numbered columns, with a name or nothing over the index."""
+    """Output of ``DataFrame.to_csv``: numbered columns, and an index with or without a name."""
     edges = write(tmp_path / "e.csv", "a,b\nb,c\n")
     for corner in ("id", ""):
         features = write(tmp_path / "x.csv", f"{corner},0,1\na,5,6\nb,7,8\nc,9,10\n")

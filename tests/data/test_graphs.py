@@ -168,7 +168,7 @@ def test_classes_too_small_to_fold():
 
 
 def write_ogb(folder):
-    """Three molecules in OGB's folder form."""
+    """Three molecules in the folder layout of OGB."""
     raw, split = folder / "ogbg_molhiv" / "raw", folder / "ogbg_molhiv" / "split" / "scaffold"
     raw.mkdir(parents=True)
     split.mkdir(parents=True)
@@ -187,7 +187,7 @@ def write_ogb(folder):
 
 @pytest.fixture
 def no_terminal(monkeypatch):
-    """Asking a question is an error."""
+    """A prompt is an error."""
     monkeypatch.setattr("builtins.input", lambda *args: pytest.fail("a prompt"))
 
 

@@ -62,7 +62,7 @@ def test_the_list_of_datasets(tmp_path):
 
 
 def test_the_list_has_every_dataset(monkeypatch):
-    """Also one that has no line of its own."""
+    """Also one without its own row in the list."""
 
     def ring():
         """Nodes in a ring."""

@@ -1,4 +1,4 @@
-"""Files from outside are data: pickles that ask for code, archives that reach out or blow up, caches gone bad."""
+"""Untrusted files: pickles that run code, archives with path traversal or zip bombs, damaged caches."""
 
 import pickle
 import stat

@@ -1,4 +1,4 @@
-"""Finding and fetching files, against a server of our own that misbehaves on demand."""
+"""Finding and downloading files, with a local server that misbehaves on demand."""
 
 import hashlib
 import multiprocessing
@@ -123,7 +123,7 @@ def test_more_bytes_than_expected_are_refused(server, cache, page):
 
 
 def test_a_file_that_is_not_the_one_is_not_kept_and_the_next_mirror_is_asked(server, cache):
-    """Where no hash is known, the check looks at the content: a page of words with status 200 is no archive."""
+    """Without a hash the content is checked: an HTML page with status 200 is not an archive."""
 
     def check(path):
         if path.read_bytes() != CONTENT:

@@ -1,4 +1,4 @@
-"""Generated data: the counts asked for, the same for the same seed, and of use."""
+"""Generated data: correct counts, reproducible by seed, and informative."""
 
 import hashlib
 
@@ -55,7 +55,7 @@ def test_feature_noise_hides_the_clusters():
 
 
 def test_same_seed_same_data():
-    """The fingerprints were written down once; other machines and later versions must reproduce them."""
+    """Recorded fingerprints, which other machines and later versions must reproduce."""
     data = load_nodes("sbm", num_nodes=200, seed=5)
     assert fingerprint(*data.graph.edges(), data.label) == FINGERPRINTS["sbm"]
     assert fingerprint(data.feat.col_indices()) == FINGERPRINTS["words"]
@@ -76,7 +76,7 @@ def test_simulated_citation_graphs_have_the_published_counts(name):
 
 
 def test_smoothing_helps_on_a_simulated_graph():
-    """Edges and words point to the same clusters: words smoothed over the graph say more than words alone."""
+    """Edges and words share the same clusters: words smoothed over the graph are more informative than words alone."""
     data = load_nodes("cora-sim")
     feat = data.feat.to_dense()
     scores = []

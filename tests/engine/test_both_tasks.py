@@ -1,4 +1,4 @@
-"""What both tasks promise: whole run folders, --resume, Ctrl-C. Their errors are in test_task_errors.py."""
+"""Common behaviour of both tasks: complete run folders, --resume, Ctrl-C. Errors are in test_task_errors.py."""
 
 import shutil
 import statistics
@@ -80,7 +80,7 @@ def test_seeds_repeat_to_the_bit(case, finished, tmp_path):
 
 
 def interrupt(monkeypatch, checkpoints):
-    """Ctrl-C right after so many checkpoints; every evaluation writes one."""
+    """Ctrl-C after the given number of checkpoints; every evaluation writes one."""
     monkeypatch.setattr("jbpool.engine.fit.CHECKPOINT_SECONDS", -1)
     real, written = RunFolder.checkpoint, []
 

@@ -1,4 +1,4 @@
-"""Configurations: every file loads, the traps of YAML are closed, all problems are told at once."""
+"""Configurations: every file loads, YAML pitfalls are avoided, all errors are reported together."""
 
 import dataclasses
 import inspect
@@ -176,7 +176,7 @@ def test_changes_reach_lists_numbers_and_options():
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_every_setting_has_a_line_of_explanation(task):
-    """In the class that declares it or the one that it extends."""
+    """In the class that declares the field or in its base class."""
     for section in dataclasses.fields(task.schema):
         kind = typing.get_type_hints(task.schema)[section.name]
         for setting in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():

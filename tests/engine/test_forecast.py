@@ -1,4 +1,4 @@
-"""How long a run will take, said once, by a clock that the test controls."""
+"""The expected duration is printed once; the tests control the clock."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from jbpool.engine.forecast import Forecast, duration
 
 
 def forecast(seconds_per_epoch: float, trainings: int, epochs: int, resumed: int = 0, stops_early: bool = False):
-    """What is said while the given trainings run."""
+    """The messages printed during the given trainings."""
     said, now = [], [100.0]
     made = Forecast(trainings, "3 starts", "shorter: less", say=said.append, clock=lambda: now[0])
     for training in range(trainings):

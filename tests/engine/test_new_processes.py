@@ -1,4 +1,4 @@
-"""What only a process of its own can show: signals, torchrun, imports of --help."""
+"""Tests that need a new process: signals, torchrun, imports of --help."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ SHORT = {"node_cluster": (), "graph_classify": ("model.compare=[]", "train.epoch
 
 @pytest.mark.parametrize("name", CASES)
 def test_kill_and_resume_equals_an_unbroken_run(name, tmp_path):
-    """Killed at whatever point it is; test_both_tasks.py stops runs at every checkpoint."""
+    """Killed at an arbitrary point; test_both_tasks.py stops runs at every checkpoint."""
     case, quiet = CASES[name], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     arguments = case.arguments(*LONG[name])
     with launch(case, *arguments, "--out", "broken", cwd=tmp_path, **quiet) as process:
@@ -70,7 +70,7 @@ def test_ctrl_c_leaves_a_readable_folder(name, tmp_path):
 
 
 def test_two_processes_do_what_one_does(tmp_path):
-    """Batch normalisation, pools, an uneven last batch: the same weights but for rounding."""
+    """Batch normalisation, pools, an uneven last batch: the same weights up to rounding."""
     arguments = CLASSIFY.arguments("model.compare=[]", "model.dropout=0", "train.epochs=4", "train.batch_size=7")
     with launch(CLASSIFY, *arguments, "--out", "of2", cwd=tmp_path, processes=2) as process:
         alone = call(CLASSIFY.command, *arguments, "--out", "of1", cwd=tmp_path).out

@@ -1,4 +1,4 @@
-"""Operations between processes: two of them over gloo, then one that is left alone, then a single one."""
+"""Operations between processes: with two over gloo, after one of them has died, and with a single one."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def test_values_are_gathered_by_rank(seen, mine):
 
 @pytest.mark.parametrize("mine", [0, 1])
 def test_gradients_are_averaged(seen, mine):
-    """Also of a parameter that one process did not use; frozen ones stay without."""
+    """Also of a parameter that one process did not use; frozen parameters have no gradient."""
     shared, sometimes, frozen = seen[mine]["gradients"]
     assert shared == [[2.0, 2.0], [2.0, 2.0]]
     assert sometimes == [[2.0, 2.0], [2.0, 2.0]]

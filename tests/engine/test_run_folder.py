@@ -1,4 +1,4 @@
-"""State files with other content: checked when they are loaded, told with path and cure."""
+"""State files with wrong content are detected when they are loaded; the error names the path and the fix."""
 
 import csv
 import shutil
@@ -40,7 +40,7 @@ def run(command, *more) -> int:
 
 @pytest.fixture(scope="module", params=COMMANDS.values(), ids=COMMANDS)
 def stopped(request, tmp_path_factory):
-    """A command and the folder of a run that was interrupted in its second part: all kinds of files are there."""
+    """A command and the folder of a run that was interrupted in its second part, with all kinds of files."""
     folder, command = tmp_path_factory.mktemp("stopped") / "run", request.param
     with pytest.MonkeyPatch.context() as patch:
         steps, step = iter(range(10**6)), fit.mean_gradients
@@ -143,7 +143,7 @@ def test_predict_refuses_files_of_other_content(name, tmp_path, capsys):
 
 
 def test_ids_are_written_as_they_were_given(tmp_path):
-    """A prefix against formulas of spreadsheets would break joins by id; see docs/node_cluster.md."""
+    """A prefix that protects spreadsheets against formulas would break joins by id; see docs/node_cluster.md."""
     ids = ["=1+1", "+a", "-3", "@b", "\tc", "d\re", 'f,"g"', "h\ni"]
     write_assign_csv(tmp_path / "a.csv", np.array(ids, dtype=object), torch.zeros(8).long(), torch.ones(8))
     with open(tmp_path / "a.csv", newline="") as file:

@@ -1,4 +1,4 @@
-"""Numbers that cannot be used are refused when a configuration is read."""
+"""Numbers out of range are rejected when a configuration is read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""YAML that is broken, odd or hostile: always a ConfigError of one line with the place, never a traceback."""
+"""Invalid, unusual or malicious YAML: always a one-line ConfigError with the position, never a traceback."""
 
 import random
 import re

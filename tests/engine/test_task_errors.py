@@ -1,4 +1,4 @@
-"""Errors of both tasks: all at once, in plain lines, and a traceback only for bugs."""
+"""Errors of both tasks: reported together, one line each, and a traceback only for bugs."""
 
 import pytest
 from commands import CASES, CLASSIFY, CLUSTER, call, settings

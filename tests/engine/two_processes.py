@@ -52,7 +52,7 @@ def main(out: Path):
         barrier()
         (out / f"{rank()}.json").write_text(json.dumps(seen))
         if rank() == 1:
-            os._exit(1)                                     # as if killed: nobody is told
+            os._exit(1)                                     # as if killed: without a message
         for name, call in {
             "barrier": barrier,
             "mean": lambda: mean_over_processes(torch.ones(())),

@@ -1,4 +1,4 @@
-"""The reports in a real browser, where there is one."""
+"""The reports in a real browser, if one is installed."""
 
 import shutil
 import subprocess

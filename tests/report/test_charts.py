@@ -1,4 +1,4 @@
-"""Charts as XML: hostile names stay text, every number is finite, everything lies inside the picture."""
+"""Charts as XML: names are escaped, all numbers are finite, everything is inside the picture."""
 
 import math
 import re
@@ -14,7 +14,7 @@ NUMBERS = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height",
 
 
 def parse(svg):
-    """The drawing as a tree; fails where it is not well-formed or holds a number that is none."""
+    """The drawing as a tree; fails if it is not well-formed or contains NaN or infinity."""
     root = ElementTree.fromstring(svg)
     assert root.tag == "svg"
     for node in root.iter():
@@ -182,7 +182,7 @@ def test_sizes_are_areas():
 
 
 def test_many_curves_do_not_run_into_their_legend():
-    """The legend takes as many rows as it needs, and the curves begin below it."""
+    """The legend uses as many rows as needed, and the curves start below it."""
     series = {f"a long name of method {i}": ([0, 1], [0, 1]) for i in range(30)}
     root = parse(charts.lines(series, "epoch", ""))
     squares = [float(node.attrib["y"]) + float(node.attrib["height"]) for node in root.iter("rect")]

@@ -1,4 +1,4 @@
-"""Pages without a browser: names of users stay text, and odd runs have a report too."""
+"""Pages without a browser: user-defined names are escaped, and unusual runs have a report too."""
 
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,7 +13,7 @@ VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
 class Page(HTMLParser):
-    """Tags and text of a page; fails where tags do not match."""
+    """Tags and text of a page; fails if tags do not match."""
 
     def __init__(self, page):
         super().__init__(convert_charrefs=True)
