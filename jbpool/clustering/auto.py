@@ -3,7 +3,8 @@
 A setting is a view of the features (weighting, smoothing steps) and the temperature of bounded heads.
 
 1. Every setting clusters the data without a part of the edges and feature columns. Its evidence is how well the
-   clusters explain what was held out; the best third of the settings is chosen.
+   clusters explain what was held out; the best third of the settings is chosen. Edges (or features) that no setting
+   explains better than chance do not count.
 2. The chosen settings cluster all the data from several starts; the partitions that explain edges and features best are
    kept, at most a third and none far below the best.
 3. The consensus of the kept partitions is the result.
@@ -17,15 +18,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.clustering.consensus import COMPONENTS, Consensus
-from jbpool.clustering.evidence import Evidence, hold_out
-from jbpool.clustering.features import FixedFeatures, are_counts, weighted_rows
+from jbpool.clustering.consensus import Consensus
+from jbpool.clustering.evidence import Evidence, above_chance, hold_out
+from jbpool.clustering.features import COMPONENTS, FixedFeatures, are_counts, weighted_rows
 from jbpool.clustering.heads import hard_clusters, trained_heads
 from jbpool.clustering.structure import StructuralModes
 from jbpool.errors import DataError
@@ -40,7 +42,7 @@ TRIAL_STARTS = 2                    # starts of a setting in each split
 STARTS = 8                          # starts of a chosen setting
 SHARE = 3                           # one in so many settings is chosen, and of their partitions kept at most
 TOLERANCE = 0.05                    # kept partitions score at most this much less than the best
-MIN_EDGES = 200                     # undirected edges, below which too few would be held out
+ABOVE_CHANCE = 4.0                  # deviations above shuffled nodes; the best of some forty partitions is tested
 
 
 @dataclass
@@ -78,6 +80,8 @@ class Found(NamedTuple):
     score: float                    # of the clusters: modularity over edges times modularity over features
     settings: list[dict[str, Any]]
     trials: list[dict[str, Any]]
+    used_edges: bool                # whether held-out edges, or features, were explained better than by chance;
+    used_features: bool             # what is not does not count
     model: Consensus | None         # None if it rests on the edges alone: then it applies to no other graph
 
 
@@ -109,13 +113,18 @@ def find_clusters(
     watch : callable, optional
         Called with the number of settings clustered so far and their total.
     """
+    if num_clusters == 1:
+        one = torch.zeros(graph.num_nodes(), dtype=torch.long)
+        return Found(one, torch.ones(len(one)), -1.0, 0.0, [], [], True, feat is not None, None)
     generator = torch.Generator().manual_seed(seed)
     settings = _grid(feat)
     progress = _Progress(watch, SPLITS * len(settings) + len(settings) // SHARE + 1)
-    if feat is not None and graph.num_edges() >= 2 * MIN_EDGES:
-        _choose_settings(settings, graph, feat, num_clusters, edge_weight, generator, progress)
     weighting = settings[0].weighting                                   # of the features that partitions should explain
     evidence = Evidence(graph, None if feat is None else weighted_rows(feat, weighting), edge_weight)
+    if feat is not None:
+        evidence.use_edges, evidence.use_features = _choose_settings(
+            settings, graph, feat, num_clusters, edge_weight, generator, progress
+        )
     views: dict[tuple[str, int], FixedFeatures] = {}
     trials: list[Trial] = []
     found: list[tuple[Tensor, Tensor]] = []                             # prototypes (K, C), cluster (N,)
@@ -128,18 +137,24 @@ def find_clusters(
             trials.append(Trial(*where, losses[start].item(), *evidence.scores(cluster)))
             found.append((prototypes[start], cluster))
         progress.advance()
+    if not trials:
+        raise DataError("neither the features nor the edges of the graph tell its nodes apart.")
     ranked = sorted(range(len(trials)), key=lambda i: -trials[i].score)
     least = (1 - TOLERANCE) * trials[ranked[0]].score
     best = [i for i in ranked[: max(1, len(trials) // SHARE)] if trials[i].score >= least]
     for i in best:
         trials[i].kept = True
     model = Consensus(num_clusters, [(trials[i].weighting, trials[i].steps) for i in best], views)
-    model.prototypes = torch.stack([_widened(found[i][0], model.prototypes.shape[2]) for i in best])
+    # What was learned on the eigenvectors of edges applies to no other graph and is not kept.
+    model.prototypes = torch.stack(
+        [model.prototypes[0] if trials[i].weighting == EDGES else found[i][0] for i in best]
+    )
     cluster, confidence, loss = model.fit([found[i][1] for i in best], evidence.score, generator)
     progress.advance()
     return Found(
         cluster, confidence, loss, evidence.score(cluster), [asdict(setting) for setting in settings],
-        [asdict(trial) for trial in trials], model if len(model.views) else None,
+        [asdict(trial) for trial in trials], evidence.use_edges, evidence.use_features,
+        model if len(model.views) else None,
     )  # fmt: skip
 
 
@@ -161,21 +176,41 @@ def _choose_settings(
     edge_weight: Tensor | None,
     generator: torch.Generator,
     progress: _Progress,
-) -> None:
-    """Step 1: note the evidence of every setting, and which are chosen."""
-    for setting in settings:
-        setting.evidence = 0.0
+) -> tuple[bool, bool]:
+    """Step 1: note the evidence of every setting, and which are chosen.
+
+    Returns: whether edges, and whether features, are explained better than by chance; what is not has no weight.
+    """
+    found: dict[int, list[tuple[float, float]]] = {}                    # number of the setting -> its scores
+    shuffle = torch.Generator().manual_seed(generator.initial_seed())
+    edges = features = 0.0                                              # deviations above chance, mean over splits
     for split in range(SPLITS):
         part = hold_out(graph, feat, edge_weight, generator)
         held = Evidence(part.held_graph, weighted_rows(part.held_feat, settings[0].weighting), part.held_weight)
         seen = part.graph, part.feat, num_clusters, part.edge_weight, split
+        partitions: list[tuple[float, float, Tensor]] = []
         for setting, clusters, _, _ in _partitions(settings, *seen, TRIAL_STARTS, generator, views={}):
-            scores = [held.score(cluster) for cluster in clusters]
-            setting.evidence = (setting.evidence or 0.0) + sum(scores) / len(scores) / SPLITS
+            scored = [(held.modularity(cluster), held.feature_modularity(cluster), cluster) for cluster in clusters]
+            found.setdefault(settings.index(setting), []).extend(score[:2] for score in scored)
+            partitions += scored
             progress.advance()
+        if partitions:
+            by_edges, by_features = (max(partitions, key=itemgetter(key))[2] for key in (0, 1))
+            edges += above_chance(held.modularity, by_edges, shuffle) / SPLITS
+            features += above_chance(held.feature_modularity, by_features, shuffle) / SPLITS
+    use_edges, use_features = edges > ABOVE_CHANCE, features > ABOVE_CHANCE
+    if not use_edges and not use_features:
+        use_edges = use_features = True                                 # nothing to go by: as if both were informative
+    for number, setting in enumerate(settings):
+        scores = [
+            (max(by_edges, 0.0) if use_edges else 1.0) * (max(by_features, 0.0) if use_features else 1.0)
+            for by_edges, by_features in found.get(number, ())
+        ]
+        setting.evidence = sum(scores) / len(scores) if scores else 0.0
     ranked = sorted(settings, key=lambda setting: -(setting.evidence or 0.0))
     for setting in ranked[len(settings) // SHARE :]:
         setting.chosen = False
+    return use_edges, use_features
 
 
 class _Partitions(NamedTuple):
@@ -202,22 +237,17 @@ def _partitions(
     for (weighting, steps), group in groupby(settings, key=lambda setting: (setting.weighting, setting.steps)):
         if feat is None or weighting == EDGES:
             rows = StructuralModes(graph, num_clusters, edge_weight, seed).features(num_clusters)
-            if feat is None and not bool(rows.any()):
-                raise DataError("the graph has neither features nor enough edges to find clusters in.")
         else:
             views[weighting, steps] = FixedFeatures(feat.shape[1], steps, 0.5, weighting, COMPONENTS)
             rows = views[weighting, steps].fit(graph, feat, edge_weight, seed)
+        if not bool(rows.any()):                                        # constant features, no edges: nothing to see
+            continue
         same_view = list(group)
         temperatures = [setting.temperature for setting in same_view]
         heads, losses = trained_heads(rows, num_clusters, starts, temperatures, generator)
         parts = (part.split(starts) for part in (hard_clusters(heads, rows), losses, unit_rows(heads.prototypes)))
         for setting, *found in zip(same_view, *parts, strict=True):
             yield _Partitions(setting, *found)
-
-
-def _widened(prototypes: Tensor, width: int) -> Tensor:
-    """``(K, C)`` to ``(K, width)``: prototypes on the eigenvectors of edges, which no other graph has, are not kept."""
-    return prototypes if prototypes.shape[1] == width else prototypes.new_zeros(len(prototypes), width)
 
 
 class _Progress:

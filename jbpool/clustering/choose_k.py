@@ -9,11 +9,11 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.clustering.consensus import COMPONENTS
 from jbpool.clustering.evidence import Evidence
-from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.features import COMPONENTS, FixedFeatures
 from jbpool.clustering.heads import hard_clusters, trained_heads
 from jbpool.clustering.structure import StructuralModes
+from jbpool.errors import DataError
 
 STEPS = 6               # smoothing steps of the one view that all numbers are compared on
 STARTS = 5
@@ -66,8 +66,13 @@ def choose_num_clusters(
     if feat is not None:
         rows = FixedFeatures(feat.shape[1], STEPS, 0.5, "auto", COMPONENTS).fit(graph, feat, edge_weight, seed)
     for done, num_clusters in enumerate(candidates, 1):
+        if num_clusters == 1:
+            savings[1] = 0.0
+            continue
         if modes is not None:
             rows = modes.features(num_clusters)
+        if not bool(rows.any()):
+            raise DataError("neither the features nor the edges of the graph tell its nodes apart.")
         heads, _ = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
         savings[num_clusters] = max(evidence.saving(cluster) for cluster in hard_clusters(heads, rows))
         watch(done, len(candidates))

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from jbpool.checks import unknown_choices
+from jbpool.clustering.auto import STARTS as AUTO_STARTS
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.clustering.features import WEIGHTINGS
 from jbpool.clustering.network import NETWORKS
 from jbpool.data import node_problems
-from jbpool.engine.schema import MAX_WIDTH, number
+from jbpool.engine.schema import MAX_WIDTH, as_dict, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.nn.pools import POOLS, PoolOptions
 from jbpool.nn.terms import TERMS
@@ -54,7 +55,7 @@ class ClusterMethodConfig(PoolOptions):
 class ClusterTrainConfig(TrainConfig):
     """Training."""
 
-    restarts: int = number(1, 1, 10**6)             # starts per seed; the one with the lowest loss is kept
+    restarts: int | None = number(None, 1, 10**6)      # starts per seed, without labels the best is kept; 1, auto: 8
 
 
 @dataclass
@@ -121,3 +122,17 @@ def num_weights(config: ClusterConfig) -> int:
     model, has_layers = config.model, config.model.backbone != "sgc" and config.model.layers > 0
     widths = [*([model.hidden] if has_layers else []), *model.mlp, num_clusters]
     return has_layers * (model.layers - 1) * model.hidden**2 + sum(one * other for one, other in pairwise(widths))
+
+
+def num_starts(config: ClusterConfig) -> int:
+    """Starts of a seed, or of every chosen setting of ``auto``."""
+    return config.train.restarts or (AUTO_STARTS if config.method.name == "auto" else 1)
+
+
+def unused_by_auto(config: ClusterConfig) -> list[str]:
+    """Settings that differ from their defaults, but that ``auto`` does not read."""
+    plain, default = as_dict(config), as_dict(ClusterConfig())
+    sections = {"model": plain["model"], "method": plain["method"], "train": plain["train"]}
+    used = {"method.name", "method.num_clusters", "train.seeds", "train.restarts"}
+    changed = [f"{name}.{key}" for name, part in sections.items() for key in part if part[key] != default[name][key]]
+    return [key for key in changed if key not in used] + ["dataset.weighting"] * (config.dataset.weighting != "none")

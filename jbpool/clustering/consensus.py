@@ -9,11 +9,10 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from jbpool.clustering.features import WEIGHTINGS, FixedFeatures
+from jbpool.clustering.features import COMPONENTS, WEIGHTINGS, FixedFeatures
 from jbpool.clustering.heads import trained_heads
 from jbpool.nn.heads import unit_rows
 
-COMPONENTS = 128                    # of the views
 STARTS = 6
 TEMPERATURE = 0.2
 COMPONENTS_PER_CLUSTER = 4
@@ -89,6 +88,9 @@ class Consensus(nn.Module):
         gram = members.T.double() @ members.double() - len(members) * torch.outer(self.centre, self.centre).double()
         self.axes = torch.linalg.eigh(gram)[1].flip(1)[:, : self.axes.shape[1]].float()         # leading ones first
         rows = self._rows(members)
+        if not bool(rows.any()):                                    # every member has one cluster
+            self.shares[0] = members[0]
+            return clusters[0], torch.ones(len(members)), -(num_clusters**-0.5)
         heads, losses = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
         found = heads.clusters(rows)                                                            # (R, N)
         best = max(range(STARTS), key=lambda start: score(found[start]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,9 @@ class JBClustering(ClusterMixin, BaseEstimator):
     confidence_ : ndarray of shape (N,)
         How far the partitions behind the consensus agree on the node, from 0 to 1.
     loss_ : float
-        Balance loss of the last head, between -1 and 0.
+        Balance loss of the last head, between -1 and -1/K.
     n_clusters_ : int
-        Number of clusters used.
+        Number of clusters that was asked for, or chosen from the range; some may be empty.
     node_ids_ : ndarray of shape (N,)
         Node that each entry of ``labels_`` belongs to: the nodes of a networkx graph or edge list, else 0 .. N-1.
     settings_, trials_ : list of dict
@@ -103,6 +104,9 @@ class JBClustering(ClusterMixin, BaseEstimator):
             found = find_clusters(
                 data.graph, data.feat, self.n_clusters_, data.edge_weight, seed, starts=self.n_init, watch=watch
             )
+        empty = self.n_clusters_ - len(found.cluster.unique())
+        if empty:
+            warnings.warn(f"{empty} of {self.n_clusters_} clusters are empty: fewer may suit this graph.", stacklevel=2)
         self.labels_ = found.cluster.numpy()
         self.confidence_ = found.confidence.numpy()
         self.loss_, self.model_ = found.loss, found.model
@@ -126,7 +130,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         if not hasattr(self, "labels_"):
             raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
         if self.model_ is None:
-            raise DataError("fitted on a graph without features: what is learned from its edges applies to it alone.")
+            raise DataError("the clusters were found in the edges, not in features, so they apply to that graph alone.")
         data = as_node_data(adjacency, features)
         if data.feat is None or data.feat.shape[1] != self.n_features_in_:
             got = "no" if data.feat is None else data.feat.shape[1]

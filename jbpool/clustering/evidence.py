@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Callable
 from typing import NamedTuple
 
 import dgl
@@ -13,6 +15,8 @@ from torch import Tensor
 from jbpool.ops.sparse import Sparse, csr, multiply, sparse_features
 
 HELD_EDGES = 0.1
+ENOUGH_EDGES = 100      # to judge a partition by
+SHUFFLES = 20           # of the nodes, to tell what chance does
 HELD_COLUMNS = 0.2
 
 
@@ -36,6 +40,7 @@ class Evidence:
         self.num_nodes = graph.num_nodes()
         self.degree = self.weight.new_zeros(self.num_nodes).index_add_(0, self.source, self.weight)
         self.feat = feat
+        self.use_edges, self.use_features = True, feat is not None      # see informative
 
     def _edge_shares(self, cluster: Tensor) -> tuple[float, float]:
         """The share of edge weight inside clusters, and what it would be by chance."""
@@ -54,8 +59,8 @@ class Evidence:
     def feature_modularity(self, cluster: Tensor) -> float:
         """Modularity of the clusters in the graph of feature similarities ``X X^T``, which is not formed.
 
-        Where features have negative values, similarities are no edge weights; there the share of the variance
-        that the cluster means explain takes its place.
+        Where features have negative values, similarities are no edge weights; there it is the variance of the cluster
+        means. 0 if all features are zero.
         """
         assert self.feat is not None
         onehot = torch.nn.functional.one_hot(cluster).to(torch.float32)                         # (N, K)
@@ -68,18 +73,24 @@ class Evidence:
             negative = bool((self.feat < 0).any())
         total = sums.sum(0)                                                                     # (D,)
         mass = total @ total
+        if not negative and mass == 0:
+            return 0.0
         if not negative:
             return float(sums.square().sum() / mass - (sums @ total / mass).square().sum())
         count = onehot.sum(0).double().clamp_min(1)                                             # (K,)
         return float((sums.square().sum(1) / count).sum() / self.num_nodes - mass / self.num_nodes**2)
 
     def scores(self, cluster: Tensor) -> tuple[float, float | None, float]:
-        """Modularity over the edges, over the features, and their product: high only where both agree."""
+        """Modularity over the edges, over the features, and their product: high only where both agree.
+
+        Edges or features that are marked as uninformative do not count.
+        """
         by_edges = self.modularity(cluster)
-        if self.feat is None:
-            return by_edges, None, max(by_edges, 0.0)
-        by_features = self.feature_modularity(cluster)
-        return by_edges, by_features, max(by_edges, 0.0) * max(by_features, 0.0)
+        by_features = None if self.feat is None else self.feature_modularity(cluster)
+        score = max(by_edges, 0.0) if self.use_edges else 1.0
+        if by_features is not None and self.use_features:
+            score *= max(by_features, 0.0)
+        return by_edges, by_features, score
 
     def score(self, cluster: Tensor) -> float:
         """The product of :meth:`scores`."""
@@ -103,11 +114,18 @@ class Evidence:
         # which sizes (compositions of N into K parts), which nodes (multinomial), and one more rate
         cost = math.lgamma(n) - math.lgamma(count) - math.lgamma(n - count + 1) + math.log(n)
         cost += math.lgamma(n + 1) - float(torch.lgamma(used + 1).sum()) + math.log(edges)
-        return (gain - cost) / edges
+        return (gain - cost + math.log(n) + math.log(edges)) / edges        # one cluster costs as much as the last two
 
 
 def _xlogy(x: float, y: float) -> float:
     return x * math.log(y) if x > 0 else 0.0
+
+
+def above_chance(value: Callable[[Tensor], float], cluster: Tensor, generator: torch.Generator) -> float:
+    """By how many deviations a score of a partition exceeds that of the same partition on shuffled nodes."""
+    null = [value(cluster[torch.randperm(len(cluster), generator=generator)]) for _ in range(SHUFFLES)]
+    deviation = statistics.stdev(null)
+    return (value(cluster) - statistics.fmean(null)) / deviation if deviation > 0 else 0.0
 
 
 class Split(NamedTuple):
@@ -124,6 +142,8 @@ class Split(NamedTuple):
 def hold_out(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, generator: torch.Generator) -> Split:
     """Hold out a tenth of the edges, both directions together, and a fifth of the feature columns.
 
+    Of few edges more are held out, up to half, so that there are enough to judge by.
+
     Parameters
     ----------
     graph : DGLGraph
@@ -138,7 +158,8 @@ def hold_out(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, generato
     source, target = (end.long() for end in graph.edges())
     pair = torch.minimum(source, target) * graph.num_nodes() + torch.maximum(source, target)
     pairs, which = pair.unique(return_inverse=True)
-    held = (torch.rand(len(pairs), generator=generator) < HELD_EDGES)[which]                # (E,)
+    share = max(HELD_EDGES, min(0.5, ENOUGH_EDGES / max(len(pairs), 1)))
+    held = (torch.rand(len(pairs), generator=generator) < share)[which]                     # (E,)
     columns = torch.randperm(feat.shape[1], generator=generator)
     count = max(1, round(HELD_COLUMNS * len(columns)))
 

@@ -13,12 +13,14 @@ from typing import cast
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from jbpool.checks import lookup
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.adjacency import smooth
 from jbpool.ops.sparse import Sparse, csr, multiply, sparse_features
 
+COMPONENTS = 128            # principal components that auto and k-means work on
 OVERSAMPLING = 16           # extra directions of the randomised reduction
 ITERATIONS = 2              # its power iterations
 
@@ -101,7 +103,8 @@ class FixedFeatures(nn.Module):
             axes = torch.linalg.qr(back)[0]
         scores = product(axes).double()
         _, rotation = torch.linalg.eigh(scores.T @ scores)                                  # ascending
-        return axes @ rotation.flip(1)[:, : self.out_feats].to(axes.dtype)
+        axes = axes @ rotation.flip(1)[:, : self.out_feats].to(axes.dtype)
+        return pad(axes, (0, self.out_feats - axes.shape[1]))           # a graph of fewer nodes has fewer axes
 
 
 def weighted_rows(feat: Tensor, weighting: str) -> Tensor:
@@ -171,8 +174,13 @@ def are_counts(feat: Tensor) -> bool:
         row, values = feat.nonzero()[:, 0], feat[feat != 0]
     if len(values) in (0, feat.numel()) or bool((values < 0).any()):        # without any zero: measurements, as a rule
         return False
+    if bool((values == values.round()).all()):
+        return True
+    several = (row.bincount(minlength=feat.shape[0]) > 1)[row]              # a single value is a multiple of itself
+    if not bool(several.any()):
+        return False
     smallest = values.new_full((feat.shape[0],), torch.inf).scatter_reduce_(0, row, values, "amin")
-    ratio = values / smallest[row]
+    ratio = (values / smallest[row])[several]
     return bool(((ratio - ratio.round()).abs() < 1e-3 * ratio).double().mean() > 0.99)
 
 

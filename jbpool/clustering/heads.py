@@ -74,11 +74,6 @@ class Heads:
         losses = -((gram * root).sum((-2, -1)) / best).to(feat.dtype)
         return losses, grad / self.temperature
 
-    def assign(self, feat: Tensor, head: int) -> Tensor:
-        """Soft assignments of one head: ``(N, D)`` to ``(N, K)``."""
-        weight = unit_rows(self.prototypes[head : head + 1]) / self.temperature[head : head + 1]
-        return torch.cat([_soft(block, weight)[0].T for block in _row_blocks(feat, weight)])
-
     def clusters(self, feat: Tensor) -> Tensor:
         """The cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
         weight = unit_rows(self.prototypes)                                         # (R, K, D)

@@ -44,11 +44,13 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
         matrix, weighted, features = _from_dgl(adjacency, features)
     elif _is_networkx(adjacency):
         matrix, weighted, ids = _from_networkx(adjacency)
+    elif isinstance(adjacency, pd.DataFrame) and adjacency.shape[0] == adjacency.shape[1] > 3:
+        matrix, weighted, ids = *_from_matrix(_array(adjacency)), adjacency.index.to_numpy()
     elif isinstance(adjacency, pd.DataFrame):
         matrix, weighted, ids = _from_edges(adjacency, features)
     else:
         if isinstance(adjacency, Tensor):
-            adjacency = adjacency.detach().cpu().numpy()
+            adjacency = adjacency.detach().cpu().to_dense().numpy()
         if not scipy.sparse.issparse(adjacency):
             adjacency = _array(adjacency)
         if scipy.sparse.issparse(adjacency) or adjacency.shape[0] == adjacency.shape[1]:
@@ -124,7 +126,10 @@ def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarra
         return symmetric_adjacency(ends[:, 0], ends[:, 1], None, len(ids)), False, ids
     if any(weight is None for weight in given):
         raise DataError("some edges of the networkx graph have a 'weight', others have none: set it for all or none.")
-    weight = np.array(given, dtype=np.float64)
+    try:
+        weight = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("the edge attribute 'weight' must be one number per edge.") from None
     _check_weights(weight, "the edge attribute 'weight'")
     return symmetric_adjacency(ends[:, 0], ends[:, 1], weight, len(ids)), True, ids
 
@@ -144,12 +149,9 @@ def _from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_ma
         _check_weights(weight, "the third column of the edge list")
     ids = pd.Index(pd.unique(np.concatenate([one, other])))
     if isinstance(features, pd.DataFrame):
-        missing = ids.difference(features.index)
-        if len(missing):
-            raise DataError(f"features have no row for node {missing[0]!r}: their index must hold all node ids.")
-        ids = features.index
-    elif pd.api.types.is_numeric_dtype(ids.dtype):
-        count = int(ids.max()) + 1 if features is None else len(features)
+        ids = _index_of(features, ids)
+    elif features is not None and pd.api.types.is_numeric_dtype(ids.dtype):
+        count = np.shape(features)[0]
         if ids.min() < 0 or not (ids == ids.astype(np.int64)).all() or ids.max() >= count:
             raise DataError(f"node ids {ids.min():g} to {ids.max():g}: expected whole numbers from 0 to {count - 1}.")
         matrix = symmetric_adjacency(one.astype(np.int64), other.astype(np.int64), weight, count)
@@ -157,9 +159,20 @@ def _from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_ma
     elif features is not None:
         raise DataError("node ids are not numbers: pass features as a DataFrame whose index holds the node ids.")
     else:
-        ids = ids.sort_values()
+        mixed = ids.inferred_type == "mixed-integer"                    # numbers and text have no order
+        ids = pd.Index(sorted(ids, key=str), dtype=object) if mixed else ids.sort_values()
     matrix = symmetric_adjacency(ids.get_indexer(one), ids.get_indexer(other), weight, len(ids))
     return matrix, weight is not None, ids.to_numpy()
+
+
+def _index_of(features: pd.DataFrame, nodes: pd.Index) -> pd.Index:
+    """The index of a table of features, which has to hold every node once."""
+    if not features.index.is_unique:
+        raise DataError("the index of features holds a node twice: give one row per node.")
+    missing = nodes.difference(features.index, sort=False)
+    if len(missing):
+        raise DataError(f"features have no row for node {missing[0]!r}: their index must hold all node ids.")
+    return features.index
 
 
 def _check_weights(weight: np.ndarray, what: str) -> None:
@@ -173,19 +186,30 @@ def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor |
     if features is None:
         return None
     if isinstance(features, pd.DataFrame):
-        features = features.reindex(ids) if ids is not None else features
-        features = features.to_numpy()
+        if ids is not None:
+            _index_of(features, pd.Index(ids))
+            features = features.loc[ids]
+        features = features.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     if isinstance(features, Tensor):
-        features = features.detach().cpu()
+        features = features.detach().cpu().float()
+        if features.layout == torch.sparse_coo:
+            features = features.to_dense()
         if features.layout == torch.sparse_csr:
             parts = features.values(), features.col_indices(), features.crow_indices()
             features = scipy.sparse.csr_matrix(tuple(part.numpy() for part in parts), features.shape)
     sparse = scipy.sparse.issparse(features)
-    values = features if sparse else np.asarray(features)
+    try:
+        values = features if sparse else np.asarray(features)
+    except ValueError:
+        raise DataError("features have rows of different lengths: give a table of numbers.") from None
     if values.ndim != 2 or values.shape[0] != num_nodes or values.shape[1] < 1 or values.dtype.kind not in "biuf":
         raise DataError(f"features are {values.dtype} of shape {values.shape}: give {num_nodes} rows of numbers.")
     if not np.isfinite(values.data if sparse else values).all():
         raise DataError("features hold NaN or infinity: fill the gaps first, e.g. with np.nan_to_num(features).")
+    # The scale of features has no influence; numbers that float32 cannot hold must not become infinite or zero.
+    largest = abs(values).max() or 1.0
+    if not 1e-6 < largest < 1e6:
+        values = values.astype(np.float64) / largest
     if sparse:
         return to_csr_tensor(scipy.sparse.csr_matrix(values))
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

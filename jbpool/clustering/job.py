@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from jbpool.clustering.config import ClusterConfig
+from jbpool.clustering.config import ClusterConfig, num_starts
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.clustering.methods import SeedResult, embed, search
 from jbpool.clustering.problem import collapse_warning
@@ -15,6 +17,7 @@ from jbpool.clustering.scores import best_run, graph_scores, label_scores
 from jbpool.clustering.structure import with_features
 from jbpool.clustering.training import UNFINISHED, Training
 from jbpool.data import NodeData
+from jbpool.engine.forecast import Forecast, count
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.state import save_state
 
@@ -65,6 +68,8 @@ class Job:
     def run(self) -> None:
         left = [seed for seed in self.config.train.seeds if seed not in self.clusters]
         self.training.forecast_for(left)
+        shorter = "shorter: fewer --seeds or train.restarts"
+        self.forecast = Forecast(len(left), count(len(left), "seed"), shorter, unit="settings")
         for seed in left:
             self.finish(seed, self.find(seed))
 
@@ -72,7 +77,7 @@ class Job:
         """The clusters of a seed by the method of the configuration."""
         name, self.training.curve = self.config.method.name, []
         if name == "auto":
-            return search(self.data, self.num_clusters, seed, self.config.train.restarts)
+            return search(self.data, self.num_clusters, seed, num_starts(self.config), self.forecast)
         if name in EMBEDDINGS:
             return embed(name, self.data, self.num_clusters, seed)
         return self.training.train(seed)
@@ -86,17 +91,25 @@ class Job:
         self.training.curve = []
         used = int(scores["used_clusters"])
         warning = collapse_warning(used, self.num_clusters, trained=result.trained, balance=result.balance)
-        if warning is not None:
-            self.out.notes.append(f"seed {seed}: {warning}")
-            tqdm.write(f"seed {seed}: {warning}")
-        if result.model is not None and best_run(self.out.runs)["seed"] == seed:
-            in_feats = 0 if self.data.feat is None else self.data.feat.shape[1]
-            plain = {"in_feats": in_feats, "num_clusters": self.num_clusters, "made_feat": self.made_feat}
-            save_state(self.out.path / "model.pt", {**result.model, **plain})
+        for note in (warning, result.note):
+            if note is not None:
+                self.out.notes.append(f"seed {seed}: {note}")
+                tqdm.write(f"seed {seed}: {note}")
+        if best_run(self.out.runs)["seed"] == seed:
+            self.save_model(result.model)
         self.keep()
         shown = scores | {"loss": result.told["loss"]}
         keys = [key for key in ("acc", "nmi", "ari", "modularity", "loss") if key in shown]
         print(f"seed {seed}: " + ", ".join(f"{key} {shown[key]:.3f}" for key in keys))
+
+    def save_model(self, model: dict[str, Any] | None) -> None:
+        """The model of the best seed, or none if it left none."""
+        if model is None:
+            (self.out.path / "model.pt").unlink(missing_ok=True)
+        else:
+            in_feats = 0 if self.data.feat is None else self.data.feat.shape[1]
+            plain = {"in_feats": in_feats, "num_clusters": self.num_clusters, "made_feat": self.made_feat}
+            save_state(self.out.path / "model.pt", {**model, **plain})
 
     @property
     def labelled(self) -> dict[str, int]:

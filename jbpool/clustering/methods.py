@@ -14,6 +14,7 @@ from tqdm import tqdm
 from jbpool.clustering.auto import find_clusters
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.data import NodeData
+from jbpool.engine.forecast import Forecast
 
 
 class SeedResult(NamedTuple):
@@ -26,16 +27,19 @@ class SeedResult(NamedTuple):
     history: tuple[dict[str, Any], ...] = ()
     trained: bool = False                   # by epochs, so that a collapse may be cured by more of them
     balance: float | None = None            # the loss, if it is the balance term alone
+    note: str | None = None                 # what a user should know
 
 
-def search(data: NodeData, num_clusters: int, seed: int, starts: int) -> SeedResult:
+def search(data: NodeData, num_clusters: int, seed: int, starts: int, forecast: Forecast) -> SeedResult:
     """``auto``: settings, partitions and their consensus, chosen without labels."""
     began = time.perf_counter()
+    forecast.begin(0)
     with tqdm(desc=f"seed {seed}", leave=False) as bar:
 
         def watch(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
+            forecast.after(done, total, stops_early=False)
 
         found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, watch)
     told = {
@@ -43,7 +47,12 @@ def search(data: NodeData, num_clusters: int, seed: int, starts: int) -> SeedRes
         "settings": found.settings, "trials": found.trials,
     }  # fmt: skip
     model = None if found.model is None else {"state": found.model.state_dict(), "members": found.model.members}
-    return SeedResult(found.cluster, found.confidence, told, model)
+    note = None
+    if not found.used_edges:
+        note = "held-out edges are explained no better than by chance: the clusters come from the features alone."
+    elif data.feat is not None and not found.used_features:
+        note = "held-out features are explained no better than by chance: the clusters come from the edges alone."
+    return SeedResult(found.cluster, found.confidence, told, model, note=note)
 
 
 def embed(name: str, data: NodeData, num_clusters: int, seed: int) -> SeedResult:

@@ -60,6 +60,9 @@ def _settings(run: dict[str, Any]) -> str:
         )  # fmt: skip
     head = ("view", "smoothing steps", "temperature", "held-out evidence", "modularity", "of features", "kept")
     kept = sum(trial["kept"] for trial in run["trials"])
+    if all(setting["evidence"] is None for setting in run["settings"]):
+        note = f"The result is the consensus of the {kept} partitions with the highest modularity. No label was used."
+        return section("What was tried", table(head, rows), note, wide=True)
     note = (
         "Evidence: modularity of held-out edges times modularity of held-out features, for clusters that have seen "
         f"neither. The best third of the settings clustered all the data; the result is the consensus of the {kept} "

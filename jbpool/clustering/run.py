@@ -9,7 +9,7 @@ import torch
 from tqdm import tqdm
 
 from jbpool.clustering.choose_k import choose_num_clusters
-from jbpool.clustering.config import ClusterConfig, cluster_range
+from jbpool.clustering.config import ClusterConfig, cluster_range, unused_by_auto
 from jbpool.clustering.job import Job
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.run_folder import RunFolder
@@ -23,7 +23,9 @@ def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
     given, found = config.method.num_clusters, data.num_classes
     if isinstance(given, str):
         low, high = cluster_range(given)
-        return range(low, min(high, data.graph.num_nodes()) + 1)
+        if high > data.graph.num_nodes():
+            raise ConfigError(f"method.num_clusters={given}: the graph has only {data.graph.num_nodes()} nodes.")
+        return range(low, high + 1)
     if given is not None:
         found = given
     elif config.method.cluster_sizes is not None:
@@ -64,7 +66,7 @@ def run(
     num_clusters = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint)
     if isinstance(num_clusters, range):
-        num_clusters = _choose(num_clusters, data, config.train.seeds[0], out)
+        num_clusters = _choose(num_clusters, data, config.train.seeds[0], out, resume)
     job = Job(config, data, num_clusters, out, device)
     if resume:
         job.load()
@@ -72,6 +74,8 @@ def run(
     if job.clusters:
         with usable(folder / "finished.pt"):
             job.save_clusters()
+    if config.method.name == "auto" and unused_by_auto(config):
+        print(f"auto chooses for itself and does not read: {', '.join(unused_by_auto(config))}")
     print(f"{data.summary}\n{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}, into {folder}")
     try:
         job.run()
@@ -81,8 +85,11 @@ def run(
     return out
 
 
-def _choose(candidates: range, data: NodeData, seed: int, out: RunFolder) -> int:
-    """Choose the number of clusters from a range; the curve is stored for the report."""
+def _choose(candidates: range, data: NodeData, seed: int, out: RunFolder, resume: bool) -> int:
+    """Choose the number of clusters from a range; the curve is kept for the report."""
+    if resume and out.kept_details():
+        out.details = out.kept_details()
+        return out.details["num_clusters"]["chosen"]
     with tqdm(total=len(candidates), desc="number of clusters", leave=False) as bar:
         choice = choose_num_clusters(
             data.graph, data.feat, candidates, data.edge_weight, seed, watch=lambda done, _: bar.update(done - bar.n)

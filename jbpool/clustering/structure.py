@@ -24,6 +24,7 @@ from jbpool.ops.sparse import csr
 MODES_PER_CLUSTER = 3
 DECAY = 8               # how steeply the weight of modes falls after the first K - 1
 SMALL = 0.1             # components below this share of N / K nodes are left out
+ENOUGH = 0.3            # of the nodes have to be in large components; else small ones count, too
 DENSE = 400             # nodes up to which the operator is a dense matrix
 LARGE = 20_000          # nodes from which modes are approximated at a bounded cost
 
@@ -78,6 +79,8 @@ def _nodes_of_large_components(adjacency: scipy.sparse.csr_matrix, num_clusters:
     size = np.bincount(component)
     large = size >= max(2, SMALL * len(component) / num_clusters)
     large[size.argmax()] = size.max() > 1
+    if large[component].mean() < ENOUGH:                    # a graph of small components: they are all there is
+        large = size > 1
     return np.flatnonzero(large[component])
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from jbpool.clustering.config import ClusterConfig
+from jbpool.clustering.config import ClusterConfig, num_starts
 from jbpool.clustering.methods import SeedResult
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem
@@ -84,7 +84,7 @@ class Training:
     def train(self, seed: int) -> SeedResult:
         """All restarts of a seed; the one with the lowest loss counts, labels are not used."""
         best: dict[str, Any] | None = None
-        restarts, first = self.config.train.restarts, 0
+        restarts, first = num_starts(self.config), 0
         together = starts_at_once(restarts, self.data.graph.num_nodes())
         if self.unfinished.get("seed") == seed:
             first, best = self.unfinished["first"], self.unfinished["best"]
@@ -109,11 +109,11 @@ class Training:
 
     def forecast_for(self, seeds: Sequence[int]) -> None:
         """Prepare to estimate how long the trainings of these seeds will take."""
-        train = self.config.train
-        together = starts_at_once(train.restarts, self.data.graph.num_nodes())
-        per_seed = -(-train.restarts // together)
+        restarts = num_starts(self.config)
+        together = starts_at_once(restarts, self.data.graph.num_nodes())
+        per_seed = -(-restarts // together)
         done = self.unfinished.get("first", 0) // together
-        what = f"{count(len(seeds), 'seed')} x {count(train.restarts, 'start')}"
+        what = f"{count(len(seeds), 'seed')} x {count(restarts, 'start')}"
         shorter = "shorter: fewer train.epochs, train.restarts or --seeds, or train.patience to stop early"
         self.forecast = Forecast(len(seeds) * per_seed - done, what, shorter)
 
@@ -137,8 +137,8 @@ class Training:
             resume, self.unfinished = self.unfinished["training"], {}
 
         name = f"seed {seed}"
-        if self.config.train.restarts > 1:
-            name += f" starts {starts[0] + 1}-{starts[-1] + 1} of {self.config.train.restarts}"
+        if num_starts(self.config) > 1:
+            name += f" starts {starts[0] + 1}-{starts[-1] + 1} of {num_starts(self.config)}"
         with tqdm(total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5) as bar:
 
             def curve(progress: Progress) -> list[dict[str, Any]]:

@@ -30,6 +30,8 @@ class Forecast:
         Returns the time in seconds. Default: ``time.monotonic``.
     told : bool, default False
         Whether the estimate has been printed.
+    unit : str, default "epochs"
+        What is counted within a training.
     """
 
     trainings: int
@@ -38,6 +40,7 @@ class Forecast:
     say: Callable[[str], object] = tqdm.write
     clock: Callable[[], float] = time.monotonic
     told: bool = False
+    unit: str = "epochs"
 
     def begin(self, epoch: int) -> None:
         """A training starts, or resumes after ``epoch`` epochs."""
@@ -53,7 +56,7 @@ class Forecast:
         left = seconds / (epoch - self.first) * (epochs - epoch + self.trainings * epochs)
         if seconds + left > WORTH_SAYING:
             about = "up to" if stops_early else "about"
-            self.say(f"{about} {duration(seconds + left)} for {self.what} x {epochs} epochs; {self.shorter}")
+            self.say(f"{about} {duration(seconds + left)} for {self.what} x {epochs} {self.unit}; {self.shorter}")
 
 
 def duration(seconds: float) -> str:

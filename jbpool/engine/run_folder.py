@@ -117,6 +117,10 @@ class RunFolder:
             self.compared = state["compared"]
         return state
 
+    def kept_details(self) -> dict[str, Any]:
+        """What a run that is resumed had decided for all runs; empty if it had not finished any."""
+        return self._state("finished.pt", {"details": dict}).get("details", {})
+
     def unfinished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
         """What :meth:`checkpoint` last saved; empty if there is none. ``expected``: as for ``load_state``."""
         return self._state("checkpoint.pt", expected)
@@ -142,7 +146,10 @@ class RunFolder:
 
     def keep(self, **state: Any) -> None:
         """Save the finished runs, with further state of the task, and write the readable files."""
-        own = {"runs": self.runs, "history": self.history, "notes": self.notes, "compared": self.compared}
+        own = {
+            "runs": self.runs, "history": self.history, "notes": self.notes, "compared": self.compared,
+            "details": self.details,
+        }  # fmt: skip
         save_state(self.path / "finished.pt", {"config": self.config, "fingerprint": self.fingerprint, **own, **state})
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
         self.save()

@@ -1,5 +1,6 @@
 """Clusters without labels: the result, its description, and its application to other graphs."""
 
+import dgl
 import networkx
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from jbpool.clustering.auto import EDGE_TEMPERATURES, SHARE, STEPS, TEMPERATURES, find_clusters
 from jbpool.clustering.choose_k import choose_num_clusters
 from jbpool.clustering.consensus import Consensus
+from jbpool.clustering.evidence import Evidence
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
 from jbpool.errors import DataError
@@ -95,15 +97,11 @@ def test_a_graph_without_features(data):
     result = find_clusters(data.graph, None, 4, seed=0)
     assert label_scores(result.cluster, data.label)["nmi"] > 0.8
     assert result.model is None
-    with pytest.raises(DataError, match="neither features nor enough edges"):
+    with pytest.raises(DataError, match="neither the features nor the edges"):
         find_clusters(load_nodes("sbm", num_nodes=50, avg_degree=0.0).graph, None, 4)
 
 
 def test_les_miserables_and_unequal_blocks():
-    import dgl
-
-    from jbpool.clustering.evidence import Evidence
-
     graph = networkx.les_miserables_graph()
     drawn = dgl.from_networkx(networkx.convert_node_labels_to_integers(graph).to_directed(), edge_attrs=["weight"])
     weight = drawn.edata["weight"].float()
@@ -125,3 +123,79 @@ def test_the_number_of_clusters_is_found(planted, with_features):
     assert choice.num_clusters == planted
     assert choice.ranked[0] == planted
     assert set(choice.savings) == set(range(2, 10))
+
+
+# ---------------------------------------------------------------- features and edges that disagree, or say nothing
+
+
+def blocks(inside, between, size=60, seed=1):
+    rates = np.full((3, 3), between) + (inside - between) * np.eye(3)
+    graph = dgl.from_networkx(networkx.stochastic_block_model([size] * 3, rates, seed=seed).to_directed())
+    return graph, torch.arange(3).repeat_interleave(size)
+
+
+def points(label, seed=0):
+    """Three separated clouds."""
+    return 4 * torch.eye(3)[label] + torch.randn(len(label), 3, generator=torch.Generator().manual_seed(seed))
+
+
+def nmi_of(graph, feat, label):
+    found = find_clusters(graph, feat, 3, seed=0, starts=4)
+    return label_scores(found.cluster, label)["nmi"], found
+
+
+@pytest.mark.parametrize("graph", ["heterophilous", "few random edges", "no edges"])
+def test_edges_that_do_not_support_the_features_do_not_count(graph):
+    if graph == "heterophilous":
+        made, label = blocks(0.01, 0.1, size=100)
+    else:
+        label = torch.arange(3).repeat_interleave(60)
+        pairs = torch.randint(180, (2, 50), generator=torch.Generator().manual_seed(0))[:, : 50 * (graph != "no edges")]
+        made = dgl.to_simple(dgl.add_reverse_edges(dgl.graph(tuple(pairs), num_nodes=180)))
+    nmi, found = nmi_of(made, points(label), label)
+    assert not found.used_edges
+    assert nmi > 0.9
+
+
+@pytest.mark.parametrize("kind", ["constant", "zero", "noise", "one constant column"])
+def test_features_that_say_nothing_do_not_count(kind):
+    graph, label = blocks(0.3, 0.02)
+    feat = {
+        "constant": torch.ones(180, 4), "zero": torch.zeros(180, 4), "one constant column": torch.ones(180, 1),
+        "noise": torch.randn(180, 10, generator=torch.Generator().manual_seed(3)),
+    }[kind]  # fmt: skip
+    nmi, found = nmi_of(graph, feat, label)
+    assert nmi > 0.9
+    assert all(np.isfinite(setting["evidence"]) for setting in found.settings)
+
+
+def test_a_flag_that_every_node_has():
+    """Its idf is 0, so that held-out columns may all be zero."""
+    graph, label = blocks(0.3, 0.02)
+    flags = (torch.rand(180, 4, generator=torch.Generator().manual_seed(0)) < 0.3).float()
+    nmi, found = nmi_of(graph, torch.cat([torch.ones(180, 1), flags], dim=1), label)
+    assert all(np.isfinite(setting["evidence"]) for setting in found.settings)
+    assert nmi > 0.9
+
+
+def test_one_cluster():
+    graph, label = blocks(0.3, 0.02)
+    for feat in (None, points(label)):
+        assert not find_clusters(graph, feat, 1).cluster.any()
+    noise = dgl.from_networkx(networkx.gnp_random_graph(100, 0.1, seed=0).to_directed())
+    choice = choose_num_clusters(noise, None, range(1, 4))
+    assert (choice.num_clusters, choice.savings[1]) == (1, 0)
+
+
+def test_a_graph_of_small_components_does_not_collapse():
+    cliques = networkx.disjoint_union_all([networkx.complete_graph(10)] * 100)
+    found = find_clusters(dgl.from_networkx(cliques.to_directed()), None, 3)
+    assert found.cluster.bincount().min() > 100
+
+
+def test_fewer_nodes_than_components_and_features():
+    graph, label = blocks(0.4, 0.02, size=33)
+    feat = torch.rand(99, 300, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(3).repeat(1, 100)[label]
+    found = find_clusters(graph, feat, 3, starts=2)
+    again, _ = found.model(graph, feat)
+    assert (again == found.cluster).float().mean() > 0.98

@@ -1,5 +1,7 @@
 """JBClustering follows the conventions of scikit-learn and accepts every form of input."""
 
+import warnings
+
 import dgl
 import networkx
 import numpy as np
@@ -67,7 +69,7 @@ def test_predict_assigns_another_graph(data, matrices):
     with pytest.raises(DataError, match="no features, but the model was fitted on 128"):
         model.predict(matrices[0])
     bare = JBClustering(3, random_state=0, n_init=2).fit(matrices[0])
-    with pytest.raises(DataError, match="applies to it alone"):
+    with pytest.raises(DataError, match="apply to that graph alone"):
         bare.predict(*matrices)
 
 
@@ -135,6 +137,34 @@ def test_ids_of_networkx_and_edge_lists():
     assert edges_of(data) == {(1, 2), (2, 1), (2, 0), (0, 2)}
 
 
+def test_numeric_ids_with_gaps_are_the_nodes_that_occur():
+    data = as_node_data(pd.DataFrame({"a": [100, 3_000_000], "b": [3_000_000, 7]}))
+    assert list(data.ids) == [7, 100, 3_000_000]
+    assert data.graph.num_nodes() == 3
+    assert sorted(map(str, as_node_data(pd.DataFrame({"a": [1, "x"], "b": ["x", 2]})).ids)) == ["1", "2", "x"]
+
+
+def test_tables_and_tensors_of_other_kinds():
+    square = networkx.to_pandas_adjacency(networkx.path_graph(5))
+    assert edges_of(as_node_data(square)) == edges_of(as_node_data(networkx.path_graph(5)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")                             # torch's note that CSR tensors are in beta
+        sparse = torch.from_numpy(square.to_numpy()).to_sparse_csr()
+    assert edges_of(as_node_data(sparse)) == edges_of(as_node_data(square))
+    table = pd.DataFrame({"x": [1.5, 2, 3, 4, 5], "flag": [True, False, True, True, False]})
+    assert as_node_data(square, table).feat[1].tolist() == [2, 0]
+    half = torch.eye(5, dtype=torch.bfloat16)
+    assert torch.equal(as_node_data(square, half).feat, torch.eye(5))
+    assert torch.equal(as_node_data(square, torch.eye(5).to_sparse()).feat, torch.eye(5))
+    for scale in (1e300, 1e-30):
+        assert torch.allclose(as_node_data(square, scale * np.eye(5)).feat, torch.eye(5))
+
+
+def test_empty_clusters_are_mentioned():
+    with pytest.warns(UserWarning, match="clusters are empty"):
+        JBClustering(20, random_state=0).fit(networkx.path_graph(20))
+
+
 def test_features_of_a_dgl_graph_and_their_override():
     graph = dgl.graph(([0, 1], [1, 0]), num_nodes=3)
     graph.ndata["feat"] = torch.tensor([[1], [2], [3]])
@@ -165,7 +195,7 @@ ASYMMETRIC = np.array([[0, 1.0, 0], [0, 0, 1], [0, 0, 0]])
         (np.ones((3, 3)), np.full((3, 2), np.inf), "features hold NaN or infinity"),
         (np.ones((3, 3)), np.array([["a"]] * 3), "give 3 rows of numbers"),
         (np.array([[0, 1], [1, 7], [2, 0]]), np.ones((3, 2)), "node ids 0 to 7: expected whole numbers from 0 to 2"),
-        (np.array([[0, 1], [-1, 2], [1, 2]]), None, "node ids -1 to 2"),
+        (np.array([[0, 1], [-1, 2], [1, 2]]), np.ones((3, 1)), "node ids -1 to 2"),
         (np.array([[0, 1, -2], [1, 2, 1]]), None, "third column of the edge list holds -2"),
         (pd.DataFrame({"a": ["x"], "b": ["y"]}), np.ones((2, 2)), "a DataFrame whose index holds the node ids"),
         (pd.DataFrame({"a": ["x"], "b": [None]}), None, "missing node ids"),
@@ -173,6 +203,10 @@ ASYMMETRIC = np.array([[0, 1.0, 0], [0, 0, 1], [0, 0, 0]])
         (pd.DataFrame({"a": ["x"], "b": ["y"]}), pd.DataFrame({"f": [1.0]}, index=["x"]), "no row for node 'y'"),
         (networkx.Graph([(0, 1, {"weight": 1}), (1, 2)]), None, "set it for all or none"),
         (networkx.Graph([(0, 1, {"weight": -1})]), None, "must not be negative"),
+        (networkx.Graph([(0, 1, {"weight": "x"})]), None, "must be one number per edge"),
+        (networkx.Graph([("a", "b")]), pd.DataFrame({"f": [1.0, 2.0]}), "no row for node 'a'"),
+        (networkx.path_graph(2), pd.DataFrame({"f": [1.0, 2, 3]}, index=[0, 1, 1]), "holds a node twice"),
+        (np.ones((3, 3)), [[1, 2], [3]], "features have rows of different lengths"),
     ],
 )
 def test_bad_input_is_refused_with_the_cure(adjacency, features, words):

@@ -74,7 +74,7 @@ def test_saving_prefers_the_planted_partition():
     assert best > 0
     assert best > evidence.saving(merged)
     assert best > evidence.saving(split)
-    assert evidence.saving(torch.zeros(600, dtype=torch.long)) < 0              # a message about nothing
+    assert evidence.saving(torch.zeros(600, dtype=torch.long)) == pytest.approx(0)
     shuffled = data.label[torch.randperm(600)]
     assert evidence.saving(shuffled) < 0
 
@@ -90,7 +90,7 @@ def test_saving_is_the_description_length_of_a_planted_partition(graph):
     gain = edges * (inside * np.log(inside / expected) + (1 - inside) * np.log((1 - inside) / (1 - expected)))
     gain = gain if inside > expected else 0
     ways = sum(np.log(np.arange(1, 41))) - 2 * sum(np.log(np.arange(1, 21)))    # which 20 of 40 nodes
-    cost = np.log(39) + np.log(40) + ways + np.log(edges)                       # 39 ways to cut 40 into two parts
+    cost = np.log(39) + ways                # 39 ways to cut 40 into two parts; the rest is paid by one cluster, too
     assert Evidence(graph).saving(cluster) == pytest.approx((gain - cost) / edges)
 
 
@@ -117,7 +117,7 @@ def test_hold_out_divides_edges_and_columns(graph, layout):
     assert seen | held == edges(graph, weight)
     assert not seen.keys() & held.keys()
     assert all((b, a) in held for a, b in held)                                 # both directions together
-    assert 0 < len(held) < len(seen) / 3
+    assert 0 < len(held) < len(graph.edges()[0])                                # of so few edges up to half
     both = torch.cat([split.feat.to_dense(), split.held_feat.to_dense()], dim=1)
     assert split.held_feat.shape == (40, 2)
     assert torch.equal(both.sort(1)[0], feat.sort(1)[0])

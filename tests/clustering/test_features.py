@@ -100,6 +100,7 @@ def test_idf_weights():
         ([[0.31, 0, 0.75], [0, 1, 0]], False),          # tf-idf
         ([[1, 0, -1], [0, 1, 0]], False),
         ([[1, 2, 3], [4, 5, 6]], False),                # no zeros: measurements
+        ([[0.31, 0, 0], [0, 0.5, 0]], False),           # a single value per row is a multiple of itself
         ([[0, 0, 0], [0, 0, 0]], False),
     ],
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.features import COMPONENTS, FixedFeatures
 from jbpool.data import NodeData
 
-STEPS, COMPONENTS = 8, 128
+STEPS = 8
 
 
 def kmeans(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
