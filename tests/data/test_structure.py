@@ -33,9 +33,13 @@ def plain_adjacency(one, other, weight, num_nodes):
 
 @settings(deadline=None, max_examples=60)
 @given(
-    seed=st.integers(0, 2**32 - 1), num_nodes=st.integers(1, 12), num_edges=st.integers(0, 60),
-    weighted=st.booleans(), index=st.sampled_from([np.int32, np.int64]), number=st.sampled_from([np.float32, np.float64]),
-)  # fmt: skip
+    seed=st.integers(0, 2**32 - 1),
+    num_nodes=st.integers(1, 12),
+    num_edges=st.integers(0, 60),
+    weighted=st.booleans(),
+    index=st.sampled_from([np.int32, np.int64]),
+    number=st.sampled_from([np.float32, np.float64]),
+)
 def test_the_matrix_equals_a_plain_construction(seed, num_nodes, num_edges, weighted, index, number):
     random = np.random.default_rng(seed)
     one, other = random.integers(0, num_nodes, (2, num_edges)).astype(index)
