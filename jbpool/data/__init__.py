@@ -21,7 +21,7 @@ from jbpool import _environment
 _environment.require_dgl()      # before anything imports dgl, for a readable error
 
 from jbpool.checks import convert, lookup, readable  # noqa: E402
-from jbpool.data import bins, citation, files, npz, ogb_mol, synthetic, tu  # noqa: E402
+from jbpool.data import bins, citation, files, npz, ogb_mol, ogb_nodes, synthetic, tu  # noqa: E402
 from jbpool.data.containers import GraphBatch, GraphData, NodeData, Split  # noqa: E402
 from jbpool.data.sources import find  # noqa: E402
 from jbpool.errors import DataError, JBPoolError  # noqa: E402
@@ -31,6 +31,7 @@ __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_gr
 NODE_SETS: dict[str, Callable[..., NodeData]] = {
     **{name: partial(citation.load_citation, name) for name in citation.PUBLISHED},
     **{name: partial(npz.load_npz_set, name) for name in npz.SETS},
+    **{name: partial(ogb_nodes.load_ogb_nodes, name) for name in ogb_nodes.SETS},
     "npz": npz.load_npz_file,
     "sbm": synthetic.sbm,
     **{name: partial(synthetic.simulated, name) for name in synthetic.SIMULATED},
@@ -45,19 +46,11 @@ def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> Nod
 
     Parameters
     ----------
-    name : str
-        cora, citeseer, pubmed, dblp; amazon-photo, amazon-computers, coauthor-cs, coauthor-physics, cora-ml, acm; sbm;
-        cora-sim, citeseer-sim, pubmed-sim, dblp-sim; npz or file.
-    root : str or Path, optional
-        Folder searched before the other data roots.
-    **options
-        Options of the dataset: :func:`jbpool.data.synthetic.sbm`, :func:`jbpool.data.files.load_node_files`,
-        :func:`jbpool.data.npz.load_npz_file`.
-
-    Returns
-    -------
-    NodeData
-        Graph, features, labels.
+    name : cora, citeseer, pubmed, dblp; amazon-photo, amazon-computers, coauthor-cs, coauthor-physics, cora-ml, acm;
+        ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-papers100M; sbm; cora-sim and so on; npz or file.
+    root : a folder to look for files in before the other data roots.
+    options : of the generator (:func:`jbpool.data.synthetic.sbm`) or of the user's files
+        (:func:`jbpool.data.files.load_node_files`).
     """
     return _call(lookup(NODE_SETS, name, "dataset.name"), name, root, options)
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlparse
 
-from jbpool.data import NODE_SETS, OTHER_GRAPHS, citation, npz, ogb_mol, tu
+from jbpool.data import NODE_SETS, OTHER_GRAPHS, citation, npz, ogb_files, ogb_mol, ogb_nodes, tu
 from jbpool.data.sources import data_roots, find
 from jbpool.data.synthetic import SIMULATED
 from jbpool.output import end_with_reader
@@ -23,6 +23,11 @@ def rows() -> list[tuple[str, str, str, str]]:
     for name, known in npz.SETS.items():
         size = f"{known.nodes:,} nodes, {known.features:,} features, {known.classes} classes"
         table.append((name, size, _place([npz.source(name).path]), _host(known.url)))
+    for name, info in ogb_nodes.catalogue().items():
+        counts = ogb_nodes.SETS[name]
+        place = _place([ogb_files.folder_name(name)], [ogb_files.source(info).path])
+        size = f"{counts.nodes:,} nodes, {counts.edges:,} edges, {counts.labels}"
+        table.append((name, size, place, _host(str(info["url"]))))
     table.append(("sbm", "any size", "generated", "-"))
     for name, real in SIMULATED.items():
         published = citation.PUBLISHED[real]
@@ -36,7 +41,7 @@ def rows() -> list[tuple[str, str, str, str]]:
     others = len(tu.KNOWN) - len(tu.SIZES)
     table.append(("(TU)", f"{others} further datasets of the collection, by name", "no", _host(tu.MIRRORS[0])))
     for name, info in ogb_mol.catalogue().items():
-        place = _place([f"ogb/{name.replace('-', '_')}"], [ogb_mol.source(name, info).path])
+        place = _place([ogb_files.folder_name(name)], [ogb_files.source(info).path])
         size = f"{ogb_mol.NUM_GRAPHS[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
         table.append((name, size, place, _host(str(info["url"]))))
     table.append(("motifs", "any number of small graphs", "generated", "-"))

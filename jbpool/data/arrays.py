@@ -35,6 +35,23 @@ def read_array(path: Path, wanted: str) -> np.ndarray | scipy.sparse.csr_matrix:
     return read_arrays(path, [name])[name]
 
 
+def open_npy(path: Path) -> np.ndarray:
+    """The array of a ``.npy`` file as a memory map, its header and size checked.
+
+    The map is private: what is written to the array stays in memory and does not reach the file.
+    """
+    if not path.is_file():
+        raise DataError.at(path, "no such file")
+    try:
+        with open(path, "rb") as file:
+            shape, _ = _read_header(file, path.stat().st_size)
+        return np.load(path, mmap_mode="c", allow_pickle=False) if math.prod(shape) else _read_npy(path)
+    except DataError:
+        raise
+    except Exception as error:      # a damaged header can fail in any way: it is a Python expression
+        raise DataError.at(path, f"not an array file without objects ({error})") from None
+
+
 def array_names(path: Path) -> list[str]:
     """Names of the arrays of a ``.npz``; at least one."""
     with open_archive(path) as archive:
@@ -66,7 +83,15 @@ def _read_npy(path: Path) -> np.ndarray:
 
 
 def _read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:
-    """An array whose header does not claim more than the ``size`` bytes of its file or archive member."""
+    """An array that fits into the ``size`` bytes that its file or archive member has."""
+    _read_header(file, size)
+    require_memory(path, 2 * size, "the array")         # once as it is, once as float32
+    file.seek(0)
+    return npy.read_array(file, allow_pickle=False)
+
+
+def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of an array of plain values that ``size`` bytes can hold."""
     version = npy.read_magic(file)
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
@@ -75,10 +100,8 @@ def _read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:
     if dtype.hasobject:
         raise ValueError("it contains Python objects")
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"shape {shape} of {dtype} needs more than its {size:,} bytes")
-    require_memory(path, 2 * size, "the array")         # as stored and as float32
-    file.seek(0)
-    return npy.read_array(file, allow_pickle=False)
+        raise ValueError(f"shape {shape} of {dtype} is more than its {size:,} bytes hold")
+    return shape, dtype
 
 
 def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "") -> scipy.sparse.csr_matrix:

@@ -32,7 +32,7 @@ class NodeData:
     Nodes without a known label have the label -1 (``UNLABELLED``), which ``num_classes`` does not count.
     """
 
-    graph: DGLGraph                         # both directions of every edge, no self loops
+    graph: DGLGraph                         # both directions of every edge, no self loops; ids are int32 or int64
     feat: Tensor | None                     # (N, D), dense or sparse CSR; None if nodes have no features
     label: Tensor | None                    # (N,) 0 .. num_classes-1; -1: unlabelled
     num_classes: int | None
@@ -76,7 +76,8 @@ class NodeData:
         feat: tuple[Tensor | None, ...] = (self.feat,)
         if self.feat is not None and self.feat.layout == torch.sparse_csr:
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
-        return _hash(*self.graph.edges(), self.edge_weight, *feat)
+        source, target = (end.long() for end in self.graph.edges())     # the same for 32-bit ids
+        return _hash(source, target, self.edge_weight, *feat)
 
 
 def _hash(*tensors: Tensor | None) -> str:

@@ -29,7 +29,8 @@ class Labels:
 def read_labels(path: Path, position: pd.Index) -> Labels:
     """Labels of the nodes in ``position``, from a table with node ids or an array with one row per node."""
     ignored: list[str] = []
-    if path.suffix in (".npy", ".npz"):
+    by_row = path.suffix in (".npy", ".npz")
+    if by_row:
         values = read_array(path, "label")
         if values.shape != (len(position),) or values.dtype.kind not in "iubU":
             raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected {len(position)} labels")
@@ -51,7 +52,7 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
 
     if ids.dtype.kind != position.dtype.kind:                       # number or text: 7 is the node "7"
         ids, position = (np.array([str(name) for name in names], dtype=object) for names in (ids, position))
-    place = pd.Index(ids).get_indexer(pd.Index(position))           # (N,) row of each node, or -1
+    place = ids if by_row else pd.Index(ids).get_indexer(pd.Index(position))        # (N,) row of each node, -1: none
     label, class_names = class_codes(np.asarray(values), path)
     label = np.where(place < 0, UNLABELLED, label[place])
     if (label == UNLABELLED).all():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -18,10 +17,11 @@ import torch
 from dgl import DGLError
 
 from jbpool.checks import lookup
-from jbpool.data.archive import extract, open_archive
+from jbpool.data import ogb_files
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.containers import GraphData, Split
-from jbpool.data.sources import Source, fetch, find
+from jbpool.data.ogb_files import files_of, folder_name, import_ogb, source, unpacked
+from jbpool.data.sources import fetch, find
 from jbpool.errors import DataError
 
 PARSER = 1
@@ -43,63 +43,38 @@ NUM_GRAPHS = {                              # as OGB publishes them
 }
 
 
-def import_ogb():
-    """``import ogb`` without its online check for a newer version, which can delay the exit."""
-    if "ogb" not in sys.modules:
-        before = sys.modules.get("outdated")
-        sys.modules["outdated"] = None                      # type: ignore[assignment]  # ogb works without it
-        try:
-            import ogb  # noqa: F401
-        finally:
-            del sys.modules["outdated"]
-            if before is not None:
-                sys.modules["outdated"] = before
+def catalogue() -> pd.DataFrame:
+    """What ``ogb`` knows of its molecule sets: a column each."""
+    return ogb_files.catalogue("graphproppred", "ogbg-mol")
+
+
+def _graphproppred():
+    import_ogb()
     import ogb.graphproppred as graphproppred
 
     return graphproppred
 
 
-def catalogue() -> pd.DataFrame:
-    """The metadata of ``ogb``: one column per molecule dataset."""
-    master = Path(import_ogb().__file__).with_name("master.csv")
-    table = pd.read_csv(master, index_col=0, keep_default_na=False)
-    return table[[name for name in table.columns if name.startswith("ogbg-mol")]]
-
-
 def evaluator(name: str):
-    """The official ``Evaluator`` of a dataset."""
-    return import_ogb().Evaluator(name)
-
-
-def source(name: str, info: pd.Series) -> Source:
-    """The archive of a dataset. ``ogb`` publishes no hash; the content is checked when it is read."""
-    url = str(info["url"]).replace("http://", "https://", 1)
-    return Source(f"ogb/{info['download_name']}.zip", (url,), check=lambda path: open_archive(path).close())
+    """The official ``Evaluator`` of a set."""
+    return _graphproppred().Evaluator(name)
 
 
 def load_ogb(name: str, root: str | Path | None = None) -> GraphData:
     """A molecule dataset from a data root (for example the folder ``ogb/ogbg_molhiv``), else downloaded."""
     molecules = catalogue()
     info = lookup({column: molecules[column] for column in molecules}, name, "dataset.name")
-    folder = find(f"ogb/{name.replace('-', '_')}", root)
-    with contextlib.ExitStack() as stack:
-        if folder is None:
-            archive = fetch(source(name, info), root, offline="python tasks/graph_classify.py (generated graphs)")
-            files = [archive]
+    folder = find(folder_name(name), root)
+    if folder is None:
+        archive = fetch(source(info), root, offline="python tasks/graph_classify.py (generated graphs)")
 
-            def parse() -> Arrays:
-                unpacked = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                extract(archive, unpacked)
-                return _read(name, unpacked / str(info["download_name"]), info)
-        else:
-            files = [path for part in ("raw", "split") for path in sorted((folder / part).rglob("*.gz"))]
-            if not files:
-                raise DataError.at(folder, "has no raw/*.csv.gz; it must have the folders raw/ and split/ of OGB")
+        def parse() -> Arrays:
+            with unpacked(archive, info) as content:
+                return _read(name, content, info)
 
-            def parse() -> Arrays:
-                return _read(name, folder, info)
-
-        arrays = cached(name, files, PARSER, parse)
+        arrays = cached(name, [archive], PARSER, parse)
+    else:
+        arrays = cached(name, files_of(folder), PARSER, lambda: _read(name, folder, info))
 
     tensors = {key: torch.from_numpy(value) for key, value in arrays.items()}
     return GraphData(
@@ -135,7 +110,7 @@ def _read(name: str, folder: Path, info: pd.Series) -> Arrays:
         (copy / "processed").mkdir()
         try:
             with open(os.devnull, "w") as silence, contextlib.redirect_stdout(silence):
-                dataset = import_ogb().DglGraphPropPredDataset(name, root=staging)
+                dataset = _graphproppred().DglGraphPropPredDataset(name, root=staging)
         except (OSError, ValueError, KeyError, IndexError, EOFError, DGLError) as error:
             raise DataError.at(folder, f"ogb cannot read it ({type(error).__name__}: {error})") from None
         graphs, split = dataset.graphs, dataset.get_idx_split()

@@ -12,26 +12,22 @@ the first rows; callers can override it:
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import logging
 import re
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from jbpool.data.archive import unpacked_limit
-from jbpool.data.memory import available_memory
+from jbpool.data.lines import Block, read_text
 from jbpool.errors import DataError
 
 SPACES = r"\s+"
-TEXT_FACTOR = 8                 # memory for parsing, in sizes of the text
-SAMPLE = 20                     # rows used to detect the format
+SAMPLE = 20                     # rows looked at to tell how a table is written
 SOURCE_WORDS = {"source", "src", "from", "node1", "source_id", "from_id", "id1"}
 TARGET_WORDS = {"target", "dst", "to", "node2", "target_id", "to_id", "id2"}
 ID_WORDS = {"id", "node", "node_id", "nodeid", "name"}
@@ -49,31 +45,36 @@ class Table:
     content: bytes              # comments blanked out, which keeps line numbers
     separator: str              # a character, or SPACES
     header: list[str] | None    # in lower case
-    first: int                  # number of the first line of data, from 0
+    first: int                  # number of the first line of data in the content, from 0
     columns: int
-    comments: int               # number of comment lines
+    comments: int               # lines that are left out
+    before: int                 # lines of the file before the content
 
     @classmethod
     def open(cls, path: Path) -> Table:
-        """Read a file and detect its format."""
-        return cls.parse(path, *read_text(path))
+        """Read a file and tell how it is written."""
+        return cls.parse(path, read_text(path))
 
     @classmethod
-    def parse(
-        cls, path: Path, content: bytes, comments: int, separator: str | None = None, header: bool | None = None
-    ) -> Table:
-        """A table from the result of :func:`read_text`; separator and header are detected unless they are given."""
-        sample = [(number, line) for number, line in _lines(content, 200 * SAMPLE) if line.strip()][:SAMPLE]
+    def parse(cls, path: Path, block: Block, separator: str | None = None, header: bool | None = None) -> Table:
+        """The table that starts in a block of text; separator and header are detected unless the caller knows them."""
+        sample = [(number, line) for number, line in _lines(block.content, 200 * SAMPLE) if line.strip()][:SAMPLE]
         if not sample:
             raise DataError.at(path, "the file is empty")
         separator = separator or _separator(path, sample)
         rows = [_row(path, number, line, separator) for number, line in sample]
         has_header = _is_header(rows) if header is None else header
         names = [name.lower() for name in rows[0]] if has_header else None
-        table = cls(path, content, separator, names, sample[0][0] + has_header, len(rows[0]), comments)
+        first = sample[0][0] + has_header
+        table = cls(path, block.content, separator, names, first, len(rows[0]), block.comments, block.before)
         kind = {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
         log.info("%s: separated by %s, %s header line, %d columns", path, kind, "a" if names else "no", table.columns)
         return table
+
+    def continued(self, block: Block) -> Table:
+        """The rows of a later block of the same file."""
+        comments = self.comments + block.comments
+        return replace(self, content=block.content, first=0, comments=comments, before=block.before)
 
     def column(self, words: set[str], default: int | None) -> int | None:
         """The column with one of these names, or the default."""
@@ -83,6 +84,7 @@ class Table:
         """Line number (from 1) and fields of every row of data."""
         for number, line in _lines(self.content):
             if number >= self.first and line.strip():
+                number += self.before
                 yield number + 1, _row(self.path, number, line, self.separator)
 
     @property
@@ -90,17 +92,21 @@ class Table:
         """Whether the first column has no name, like an index written by ``DataFrame.to_csv()``."""
         return self.header is not None and is_unnamed(self.header[0])
 
-    def counts_rows(self) -> bool:
-        """Whether the first column is 0, 1, 2, ..."""
+    def counts_rows(self, start: int = 0) -> bool:
+        """Whether the first column is 0, 1, 2, ..., or goes on so from ``start``."""
         column = self.read((0,))[0]
-        return column.dtype == np.int64 and np.array_equal(column, np.arange(len(column)))
+        return column.dtype == np.int64 and np.array_equal(column, np.arange(start, start + len(column)))
 
     def skip_index(self, cure: str) -> None:
-        """Warn that the unnamed first column is skipped; an error if it is not a row number."""
-        if not self.counts_rows():
+        """Warn that the unnamed first column is skipped; refuse if it is more than a row number."""
+        self.require_row_numbers(cure)
+        log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
+
+    def require_row_numbers(self, cure: str, start: int = 0) -> None:
+        """Refuse an unnamed first column that does not count the rows from ``start``."""
+        if not self.counts_rows(start):
             what = "the first column has no name and is not a row number 0, 1, 2, ..."
             raise DataError.at(self.path, f"{what}: {cure}, or leave it out (DataFrame.to_csv(..., index=False))")
-        log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
 
     def ignored(self, used: set[int]) -> list[str]:
         """Unused parts of the file, for the summary."""
@@ -112,21 +118,19 @@ class Table:
         return [f"{part} of {self.path.name}" for part in parts]
 
     def read(
-        self, ids: tuple[int, ...], numbers: tuple[int, ...] = (), classes: tuple[int, ...] = ()
+        self, ids: tuple[int, ...], numbers: tuple[int, ...] = (), classes: tuple[int, ...] = (), text: bool = False
     ) -> dict[int, np.ndarray]:
         """Arrays by column index.
 
         Parameters
         ----------
-        ids : tuple of int
-            Columns of node ids: int64 if all are plain whole numbers, else text; no empty fields.
-        numbers : tuple of int, optional
-            Columns of finite numbers, float64.
-        classes : tuple of int, optional
-            Columns of text that may be empty.
+        ids : columns of node ids, int64 if all are plain whole numbers, else text; no empty fields.
+        numbers : columns of finite numbers, float64.
+        classes : columns of text that may be empty.
+        text : read ids as text, also if all are whole numbers.
         """
         kinds: dict[int, Any] = {**dict.fromkeys(ids, "str"), **dict.fromkeys(numbers, "float64")}
-        if self._plain_whole_numbers(ids):
+        if not text and self._plain_whole_numbers(ids):
             try:
                 return self._finish(self._parse({**kinds, **dict.fromkeys(ids, "int64")}), ids, numbers, classes)
             except (ValueError, OverflowError):
@@ -190,42 +194,6 @@ class Table:
                 if place in numbers and not is_number(fields[place]):
                     return DataError.at(self.path, f"{fields[place][:40]!r} is not a finite number", number)
         return DataError.at(self.path, f"cannot be read ({error})")
-
-
-def read_text(path: Path) -> tuple[bytes, int]:
-    """The text of a file, and its number of comment lines.
-
-    Comments are replaced by empty lines, which keeps line numbers; line ends become LF, a byte-order mark is removed.
-    """
-    if not path.is_file():
-        raise DataError.at(path, "no such file")
-    try:
-        content = _unzipped(path) if path.suffix == ".gz" else path.read_bytes()
-        content = content.removeprefix(b"\xef\xbb\xbf")
-        if b"\r" in content:
-            content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError.at(path, f"not UTF-8 text ({error.reason})", line) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError.at(path, f"cannot be read ({error})") from None
-    if b"\0" in content:
-        line = content.count(b"\n", 0, content.index(b"\0")) + 1
-        raise DataError.at(path, "contains a zero byte: not a text table, or not UTF-8; save it as UTF-8", line)
-    return re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
-
-
-def _unzipped(path: Path) -> bytes:
-    limit = min(unpacked_limit(path.stat().st_size), available_memory() // TEXT_FACTOR)
-    with gzip.open(path) as file:
-        blocks = []
-        while block := file.read(1 << 20):
-            blocks.append(block)
-            limit -= len(block)
-            if limit < 0:
-                raise DataError.at(path, "unpacks to more than its size or the available memory allows")
-    return b"".join(blocks)
 
 
 def _lines(content: bytes, limit: int | None = None) -> Iterator[tuple[int, str]]:

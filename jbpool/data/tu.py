@@ -18,10 +18,10 @@ import torch
 from jbpool.data.archive import open_archive, read_members
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.containers import GraphData, degree_features, one_hot
+from jbpool.data.lines import TEXT_FACTOR
 from jbpool.data.memory import require_memory
 from jbpool.data.sources import Source, Wheel, fetch, find
 from jbpool.data.structure import undirected
-from jbpool.data.text import TEXT_FACTOR
 from jbpool.errors import DataError
 
 PARSER = 1

@@ -235,7 +235,7 @@ def test_ogb_tables_that_do_not_fit(tmp_path, no_terminal, cache, table, rows, w
 
 def test_importing_ogb_asks_the_network_nothing():
     code = (
-        "import sys, threading; before = threading.active_count(); from jbpool.data.ogb_mol import import_ogb; "
+        "import sys, threading; before = threading.active_count(); from jbpool.data.ogb_files import import_ogb; "
         "import_ogb(); assert 'outdated' not in sys.modules, 'outdated'; assert threading.active_count() == before"
     )
     root = str(Path(__file__).parents[2])

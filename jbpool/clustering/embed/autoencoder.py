@@ -43,9 +43,9 @@ class _Encoder(nn.Module):
 def _train(data: NodeData, seed: int, variational: bool) -> np.ndarray:
     """One random negative pair per edge, resampled every epoch, instead of an N x N matrix."""
     torch.manual_seed(seed)
-    source, target = data.graph.edges()
-    num_nodes = data.graph.num_nodes()
-    graph, weight = data.graph.clone(), data.edge_weight
+    graph, weight = data.graph.clone().long(), data.edge_weight
+    source, target = graph.edges()
+    num_nodes = graph.num_nodes()
     graph.add_edges(torch.arange(num_nodes), torch.arange(num_nodes))
     weight = None if weight is None else torch.cat([weight, torch.ones(num_nodes)])
     assert data.feat is not None                        # with_features adds them if the graph has none

@@ -40,7 +40,7 @@ def _skip_gram(data: NodeData, walk: Callable, seed: int, name: str) -> np.ndarr
     """Train node and context vectors on pairs of nodes within a window of the same walk."""
     torch.manual_seed(seed)
     dgl.seed(seed)
-    graph, num_nodes, prob = data.graph.local_var(), data.graph.num_nodes(), None
+    graph, num_nodes, prob = data.graph.local_var().long(), data.graph.num_nodes(), None
     if data.edge_weight is not None:
         prob = "weight"
         graph.edata[prob] = data.edge_weight
