@@ -44,7 +44,7 @@ def name_of(result: dict) -> str:
     """The method and its non-default settings: square root, objective, network, training, features."""
     config = result["config"]
     words = [result["method"]]
-    if is_fixed(result):
+    if is_fixed(result) or (result["task"] == "node_cluster" and result["dataset"] not in DATASETS):
         return ", ".join(words + (["bounded head"] if config["method"]["head"] == "cosine" else []))
     if result["method"] == "jb" and config["method"]["sqrt"] == "diagonal":
         words.append("diagonal")
@@ -57,7 +57,7 @@ def name_of(result: dict) -> str:
             words.append("one layer" if network == "1 x sage" else network)         # its name in reproduce.py
         if result["method"] == "jb" and train["lr"] == 5e-5:
             words.append("lr 5e-5")
-        words += [f"{key} {train[key]}" for key, usual in USUAL.items() if train[key] != usual]
+        words += [f"{key} {train[key]}" for key, usual in USUAL.items() if (train[key] or 1) != usual]
     if config["dataset"].get("normalize") is False:
         words.append("raw features")
     return ", ".join(words)
