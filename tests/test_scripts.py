@@ -122,5 +122,6 @@ def test_every_script_opens_with_its_command(name):
 
 def test_load_benchmark(script):
     out = script("bench_load.py", "--edges", 2000, "--nodes", 300).out
-    assert "| numbers |" in out
-    assert "| text |" in out
+    for kind in (".npy", ".npz", "CSV", "CSV, weights", "CSV, text ids"):
+        assert f"| {kind} |" in out
+    assert "Features from the edges: " in out

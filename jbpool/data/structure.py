@@ -33,16 +33,19 @@ def symmetric_adjacency(
     num_nodes : int
         N.
     """
-    data = one != other                                     # a byte per edge, zero for self loops
-    if weight is not None:
+    keep = one != other
+    if not keep.all():                                  # before anything is added up: the order decides the rounding
+        one, other = one[keep], other[keep]
+        weight = None if weight is None else weight[keep]
+    del keep
+    if weight is None:
+        data = np.ones(len(one), dtype=bool)                # a byte per edge; repeated edges stay True
+    else:
         with np.errstate(over="ignore"):
-            numbers = weight.astype(np.float32, copy=False)
-        data = numbers if data.all() else np.where(data, numbers, np.float32(0))
-    shape = num_nodes, num_nodes
-    matrix = scipy.sparse.coo_matrix((data, (one, other)), shape=shape).tocsr()         # adds repeated edges
-    del data
-    matrix.eliminate_zeros()
-    matrix = matrix.maximum(matrix.T.tocsr())
+            data = weight.astype(np.float32, copy=False)
+    matrix = scipy.sparse.coo_matrix((data, (one, other)), shape=(num_nodes, num_nodes)).tocsr()  # adds repeated edges
+    del data, one, other, weight
+    matrix = matrix.maximum(matrix.T.tocsr())                                                     # drops zeros
     if matrix.dtype == bool:
         matrix.data = np.ones(matrix.nnz, dtype=np.float32)
     if not np.isfinite(matrix.data).all():

@@ -64,6 +64,15 @@ def test_an_edge_repeated_256_times_stays_an_edge():
     assert matrix.toarray().tolist() == [[0, 1], [1, 0]]
 
 
+def test_self_loops_do_not_change_the_rounding_of_repeated_edges():
+    """scipy adds repeated edges in an order that depends on all entries of the row, self loops included."""
+    random = np.random.default_rng(0)
+    one, other = random.integers(0, 3, (2, 2000)).astype(np.int32)
+    weight = random.random(2000)
+    matrix, expected = (f(one, other, weight, 3) for f in (symmetric_adjacency, plain_adjacency))
+    np.testing.assert_array_equal(matrix.data, expected.data)
+
+
 def test_weights_beyond_float32_are_refused():
     with pytest.raises(DataError, match="beyond the range of float32"):
         symmetric_adjacency(np.array([0]), np.array([1]), np.array([1e300]), 2)
