@@ -100,7 +100,7 @@ def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype]
     if dtype.hasobject:
         raise ValueError("it contains Python objects")
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"shape {shape} of {dtype} is more than its {size:,} bytes hold")
+        raise ValueError(f"shape {shape} of {dtype} needs more than its {size:,} bytes")
     return shape, dtype
 
 

@@ -176,4 +176,4 @@ def _mention_odd_first_line(path: Path, edges: EdgeList) -> None:
     ends = edges.source[0], edges.target[0]
     if sum(int((side == end).sum()) for side in (edges.source, edges.target) for end in ends) == 2:
         edge = f"{edges.names[ends[0]]} to {edges.names[ends[1]]}"
-        log.warning("%s: the first line is taken as an edge, %s; if it is a header: dataset.header=true", path, edge)
+        log.warning("%s: the first line is read as an edge, %s; if it is a header, set dataset.header=true", path, edge)

@@ -53,7 +53,7 @@ def read_features(path: Path) -> FeatureTable:
     if path.suffix in (".npy", ".npz"):
         values = open_npy(path) if path.suffix == ".npy" else read_array(path, "feat")
         if values.ndim != 2 or values.dtype.kind not in "fiub":
-            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: a table of numbers expected")
+            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected a table of numbers")
     else:
         table = Table.open(path)
         key = _id_column(table)

@@ -96,7 +96,8 @@ def _cleaned(path: Path, content: bytes, before: int, share: float) -> Block:
         raise DataError.at(path, f"not UTF-8 text ({error.reason})", line) from None
     if b"\0" in content:
         line = before + content.count(b"\n", 0, content.index(b"\0")) + 1
-        raise DataError.at(path, "a zero byte: this is not a text table, or not in UTF-8; save it as UTF-8", line)
+        cure = "this is not a text table, or not in UTF-8; save it as UTF-8"
+        raise DataError.at(path, f"contains a zero byte: {cure}", line)
     comments = 0
     if b"#" in content or b"%" in content:
         content, comments = re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)

@@ -53,9 +53,9 @@ def test_blocks_change_nothing(tmp_path, monkeypatch, end, rows, name):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("5", r"line 33: 1 fields, 2 expected"),
+        ("5", r"line 33: 1 fields instead of 2"),
         ("5,", "line 33: field 2 is empty"),
-        ("5,\x00", "line 33: a zero byte"),
+        ("5,\x00", "line 33: contains a zero byte"),
         (b"5,\xff", "line 33: not UTF-8"),
     ],
 )

@@ -265,5 +265,5 @@ class TestMemory:
         assert load_nodes("file", edges=tmp_path / "e.npy", labels=tmp_path / "y.npy").label.tolist() == [1, 1, -1, 0]
         for wrong in (np.zeros(3, int), np.zeros((4, 1), int), np.zeros(4)):
             np.save(tmp_path / "y.npy", wrong)
-            with pytest.raises(DataError, match="4 labels expected"):
+            with pytest.raises(DataError, match="expected 4 labels"):
                 load_nodes("file", edges=tmp_path / "e.npy", labels=tmp_path / "y.npy")
