@@ -26,7 +26,7 @@ from dgl import DGLGraph
 from torch import Tensor
 
 from jbpool.clustering.consensus import Consensus
-from jbpool.clustering.evidence import Evidence, above_chance, hold_out
+from jbpool.clustering.evidence import Evidence, above_chance, hold_out, joint_score
 from jbpool.clustering.features import COMPONENTS, FixedFeatures, are_counts, weighted_rows
 from jbpool.clustering.heads import hard_clusters, trained_heads
 from jbpool.clustering.structure import StructuralModes
@@ -202,10 +202,7 @@ def _choose_settings(
     if not use_edges and not use_features:
         use_edges = use_features = True                                 # nothing to go by: as if both were informative
     for number, setting in enumerate(settings):
-        scores = [
-            (max(by_edges, 0.0) if use_edges else 1.0) * (max(by_features, 0.0) if use_features else 1.0)
-            for by_edges, by_features in found.get(number, ())
-        ]
+        scores = [joint_score(*pair, use_edges, use_features) for pair in found.get(number, ())]
         setting.evidence = sum(scores) / len(scores) if scores else 0.0
     ranked = sorted(settings, key=lambda setting: -(setting.evidence or 0.0))
     for setting in ranked[len(settings) // SHARE :]:
@@ -238,7 +235,7 @@ def _partitions(
         if feat is None or weighting == EDGES:
             rows = StructuralModes(graph, num_clusters, edge_weight, seed).features(num_clusters)
         else:
-            views[weighting, steps] = FixedFeatures(feat.shape[1], steps, 0.5, weighting, COMPONENTS)
+            views[weighting, steps] = FixedFeatures(feat.shape[1], steps, weighting=weighting, components=COMPONENTS)
             rows = views[weighting, steps].fit(graph, feat, edge_weight, seed)
         if not bool(rows.any()):                                        # constant features, no edges: nothing to see
             continue

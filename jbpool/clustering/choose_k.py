@@ -64,7 +64,8 @@ def choose_num_clusters(
     evidence, savings = Evidence(graph, None, edge_weight), {}
     modes = StructuralModes(graph, max(candidates), edge_weight, seed) if feat is None else None
     if feat is not None:
-        rows = FixedFeatures(feat.shape[1], STEPS, 0.5, "auto", COMPONENTS).fit(graph, feat, edge_weight, seed)
+        view = FixedFeatures(feat.shape[1], STEPS, weighting="auto", components=COMPONENTS)
+        rows = view.fit(graph, feat, edge_weight, seed)
     for done, num_clusters in enumerate(candidates, 1):
         if num_clusters == 1:
             savings[1] = 0.0

@@ -57,7 +57,7 @@ class Consensus(nn.Module):
     def of_members(cls, num_clusters: int, members: Sequence[tuple[str, int]], in_feats: int) -> Consensus:
         """A consensus with views that are not fitted yet, to load a state into."""
         views = {
-            (weighting, steps): FixedFeatures(in_feats, steps, 0.5, weighting, COMPONENTS)
+            (weighting, steps): FixedFeatures(in_feats, steps, weighting=weighting, components=COMPONENTS)
             for weighting, steps in members
             if weighting in WEIGHTINGS
         }

@@ -37,18 +37,20 @@ class Evidence:
         self.source, self.target = (end.long() for end in graph.edges())
         weight = torch.ones(len(self.source), device=graph.device) if edge_weight is None else edge_weight
         self.weight = weight.double()
+        self.total = float(self.weight.sum())
         self.num_nodes = graph.num_nodes()
         self.degree = self.weight.new_zeros(self.num_nodes).index_add_(0, self.source, self.weight)
         self.feat = feat
-        self.use_edges, self.use_features = True, feat is not None      # see informative
+        values = None if feat is None else feat.values() if feat.layout == torch.sparse_csr else feat
+        self.signed = values is not None and bool((values < 0).any())
+        self.use_edges, self.use_features = True, feat is not None      # False for what is no better than chance
 
     def _edge_shares(self, cluster: Tensor) -> tuple[float, float]:
         """The share of edge weight inside clusters, and what it would be by chance."""
-        total = float(self.weight.sum())
-        if total == 0:
+        if self.total == 0:
             return 0.0, 0.0
-        inside = self.weight[cluster[self.source] == cluster[self.target]].sum() / total
-        volume = self.degree.new_zeros(int(cluster.max()) + 1).index_add_(0, cluster, self.degree) / total
+        inside = self.weight[cluster[self.source] == cluster[self.target]].sum() / self.total
+        volume = self.degree.new_zeros(int(cluster.max()) + 1).index_add_(0, cluster, self.degree) / self.total
         return float(inside), float(volume.square().sum())
 
     def modularity(self, cluster: Tensor) -> float:
@@ -67,16 +69,12 @@ class Evidence:
         if self.feat.layout == torch.sparse_csr:
             known = sparse_features(self.feat)
             sums = multiply(Sparse(known.transpose, known.matrix), onehot).double().T           # (K, D)
-            negative = bool((self.feat.values() < 0).any())
         else:
             sums = (onehot.T @ self.feat).double()
-            negative = bool((self.feat < 0).any())
         total = sums.sum(0)                                                                     # (D,)
         mass = total @ total
-        if not negative and mass == 0:
-            return 0.0
-        if not negative:
-            return float(sums.square().sum() / mass - (sums @ total / mass).square().sum())
+        if not self.signed:
+            return float(sums.square().sum() / mass - (sums @ total / mass).square().sum()) if mass > 0 else 0.0
         count = onehot.sum(0).double().clamp_min(1)                                             # (K,)
         return float((sums.square().sum(1) / count).sum() / self.num_nodes - mass / self.num_nodes**2)
 
@@ -87,10 +85,7 @@ class Evidence:
         """
         by_edges = self.modularity(cluster)
         by_features = None if self.feat is None else self.feature_modularity(cluster)
-        score = max(by_edges, 0.0) if self.use_edges else 1.0
-        if by_features is not None and self.use_features:
-            score *= max(by_features, 0.0)
-        return by_edges, by_features, score
+        return by_edges, by_features, joint_score(by_edges, by_features, self.use_edges, self.use_features)
 
     def score(self, cluster: Tensor) -> float:
         """The product of :meth:`scores`."""
@@ -115,6 +110,12 @@ class Evidence:
         cost = math.lgamma(n) - math.lgamma(count) - math.lgamma(n - count + 1) + math.log(n)
         cost += math.lgamma(n + 1) - float(torch.lgamma(used + 1).sum()) + math.log(edges)
         return (gain - cost + math.log(n) + math.log(edges)) / edges        # one cluster costs as much as the last two
+
+
+def joint_score(by_edges: float, by_features: float | None, use_edges: bool, use_features: bool) -> float:
+    """The product of the modularities that count; below zero they count as zero."""
+    score = max(by_edges, 0.0) if use_edges else 1.0
+    return score * max(by_features, 0.0) if by_features is not None and use_features else score
 
 
 def _xlogy(x: float, y: float) -> float:

@@ -13,5 +13,5 @@ STEPS = 8
 def kmeans(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
     """Features smoothed over the graph, centred and reduced, ``(N, C)``."""
     assert data.feat is not None                        # with_features adds them if the graph has none
-    features = FixedFeatures(data.feat.shape[1], STEPS, 0.5, "auto", COMPONENTS)
+    features = FixedFeatures(data.feat.shape[1], STEPS, weighting="auto", components=COMPONENTS)
     return features.fit(data.graph, data.feat, data.edge_weight, seed).numpy()
