@@ -72,12 +72,12 @@ def may_read(x: Tensor, only_if_asked: bool = False) -> bool:
     return kind != "meta" and (mode == "all" or (mode == "auto" and kind == "cpu" and not only_if_asked))
 
 
-def hint(name: object, known: Iterable[str], prefix: str = "") -> str:
+def hint(name: object, known: Iterable[str], prefix: str = "", suffix: str = "") -> str:
     """``" Did you mean 'gin'?"`` if a known name is similar, else an empty text."""
     known = list(known)
     same = [other for other in known if other.lower() == str(name).lower()]
     near = same or get_close_matches(str(name), known, n=1)
-    return f" Did you mean {prefix + near[0]!r}?" if near else ""
+    return f" Did you mean {prefix + near[0] + suffix!r}?" if near else ""
 
 
 def lookup(table: Mapping[str, T], name: str, what: str) -> T:

@@ -31,7 +31,7 @@ def find_config(name: str, task: str) -> Path:
         if os.path.isfile(path):                                # unlike Path.is_file, False for impossible names
             return path
     known = config_names(task)
-    near = hint(f"{Path(name).stem}.yaml", known)
+    near = hint(Path(name).stem, [Path(other).stem for other in known], suffix=".yaml")
     raise ConfigError(f"--cfg {name}: no such file.{near} Under configs/{task}: {', '.join(known)}.")
 
 
