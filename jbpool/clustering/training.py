@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from jbpool.clustering.methods import SeedResult
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem
 from jbpool.clustering.starts import Starts, starts_at_once
+from jbpool.clustering.temperature import with_temperature
 from jbpool.data import NodeData
 from jbpool.engine.fit import TRAINING, Progress, fit
 from jbpool.engine.forecast import Forecast, count
@@ -77,6 +79,7 @@ class Training:
     ):
         self.config, self.data, self.num_clusters, self.out, self.device = config, data, num_clusters, out, device
         self.score = score
+        self.resolved = config                          # with the temperature that was chosen for the seed
         self.unfinished: dict[str, Any] = {}            # the checkpoint to continue from
         self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
         self.forecast: Forecast | None = None
@@ -84,6 +87,9 @@ class Training:
     def train(self, seed: int) -> SeedResult:
         """All restarts of a seed; the one with the lowest loss counts, labels are not used."""
         best: dict[str, Any] | None = None
+        began = time.perf_counter()
+        self.resolved, chosen = with_temperature(self.config, self.data, self.num_clusters, seed)
+        choosing = time.perf_counter() - began
         restarts, first = num_starts(self.config), 0
         together = starts_at_once(restarts, self.data.graph.num_nodes())
         if self.unfinished.get("seed") == seed:
@@ -94,14 +100,16 @@ class Training:
                 result["seconds"] += best["seconds"]
             best = result if best is None or result["loss"] < best["loss"] else best | {"seconds": result["seconds"]}
         assert best is not None
+        told = {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")} | chosen
+        told["seconds"] += choosing
         method = self.config.method
         terms = tuple(method.objective or POOLS[method.name].pool.terms)
         only_balance = terms == ("balance",) and method.cluster_sizes is None and method.head == "linear"
         return SeedResult(
             cluster=best["assign"].argmax(1),
             confidence=best["assign"].amax(1),
-            told={key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")},
-            model={"state": best["state"]},
+            told=told,
+            model={"state": best["state"], "temperature": self.resolved.method.temperature},
             history=tuple(best["history"]),
             trained=True,
             balance=best["loss"] if only_balance else None,
@@ -125,7 +133,7 @@ class Training:
         nets = []
         for start in starts:
             torch.manual_seed(seed + 1_000_003 * start)
-            nets.append(make_model(self.config, feat.shape[1], self.num_clusters).to(device))
+            nets.append(make_model(self.resolved, feat.shape[1], self.num_clusters).to(device))
         feat = nets[0].prepare(graph, feat, weight)
         for net in nets[1:]:
             net.features = nets[0].features
