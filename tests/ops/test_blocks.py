@@ -43,4 +43,5 @@ def test_edge_blocks_hold_every_edge_once_with_its_number(graph, rows, monkeypat
     assert len(blocks) == -(-40 // rows)
     source, target, edges = (torch.cat(parts) for parts in zip(*blocks, strict=True))
     assert torch.equal(edges.sort()[0], torch.arange(graph.num_edges()))
-    assert torch.equal(graph.edges()[0][edges], source) and torch.equal(graph.edges()[1][edges], target)
+    assert torch.equal(graph.edges()[0][edges], source)
+    assert torch.equal(graph.edges()[1][edges], target)
