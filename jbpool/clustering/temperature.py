@@ -11,8 +11,9 @@ from torch import Tensor
 
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.evidence import Evidence
-from jbpool.clustering.features import FixedFeatures, weighted_rows
+from jbpool.clustering.features import FixedFeatures
 from jbpool.clustering.heads import hard_clusters, trained_heads
+from jbpool.clustering.weighting import weighted_rows
 from jbpool.data import NodeData
 
 TEMPERATURES = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4)      # a factor of 1.4 between neighbours
