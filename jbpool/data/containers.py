@@ -21,6 +21,7 @@ from torch.nn import functional
 from jbpool.errors import DataError
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr
+from jbpool.progress import progress_bar
 
 MAX_DEGREE_BUCKET = 15
 UNLABELLED = -1
@@ -71,18 +72,20 @@ class NodeData:
         some = f" ({labelled:,} of {nodes:,} nodes labelled)" if labelled < nodes else ""
         return f"{self.num_classes} classes{some}"
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of graph, weights and features."""
         feat: tuple[Tensor | None, ...] = (self.feat,)
         if self.feat is not None and self.feat.layout == torch.sparse_csr:
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
         digest = hashlib.sha256(str((self.graph.num_nodes(), self.graph.num_edges())).encode())
-        for block in edge_blocks(self.graph):
-            digest.update(block.source.long().numpy().data)         # the same for 32-bit ids
-            digest.update(block.target.long().numpy().data)
-            if self.edge_weight is not None:
-                digest.update(self.edge_weight[block.edges].numpy().data)
+        with progress_bar("fingerprint of the data", self.graph.num_edges(), "edges") as bar:
+            for block in edge_blocks(self.graph):
+                digest.update(block.source.long().numpy().data)         # the same for 32-bit ids
+                digest.update(block.target.long().numpy().data)
+                if self.edge_weight is not None:
+                    digest.update(self.edge_weight[block.edges].numpy().data)
+                bar.update(len(block.source))
         return _hash(*feat, digest=digest)
 
 
