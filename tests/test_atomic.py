@@ -1,9 +1,11 @@
 """Files are written completely or not at all."""
 
+import errno
 import os
 
 import pytest
 
+from jbpool import atomic
 from jbpool.atomic import atomic_file, write_text
 
 
@@ -58,3 +60,49 @@ def test_two_writers_do_not_share_a_part(tmp_path):
         two.write(b"two")
     assert target.read_bytes() == b"one"                    # the block that ended last
     assert os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_a_library_s_own_error_does_not_hide_the_disk_s(tmp_path, monkeypatch):
+    def full(self, data):
+        self.failure = OSError(errno.ENOSPC, "No space left on device")
+        raise self.failure
+
+    def save():
+        with atomic_file(tmp_path / "new" / "a.pt") as file:
+            try:
+                file.write(bytes(10**6))
+            except OSError:
+                raise RuntimeError("unexpected pos 64 vs 0") from None          # as torch.save does
+
+    monkeypatch.setattr(atomic._File, "write", full)
+    with pytest.raises(atomic.WriteError, match=r"new.a\.pt cannot be written \(No space left"):
+        save()
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_errors_of_a_block_pass_unchanged(tmp_path):
+    def save(error):
+        with atomic_file(tmp_path / "new" / "a") as file:
+            file.write(b"half")
+            raise error
+
+    for error in (ConnectionResetError(errno.ECONNRESET, "reset"), RuntimeError("x"), KeyboardInterrupt()):
+        with pytest.raises(type(error)) as caught:
+            save(error)
+        assert caught.value is error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_write_keeps_the_old_file_and_other_folders(tmp_path, monkeypatch):
+    (tmp_path / "old").mkdir()
+    write_text(tmp_path / "old" / "a", "before")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.EDQUOT, "quota")))
+    with pytest.raises(atomic.WriteError, match="free some space"):
+        write_text(tmp_path / "old" / "a", "after")
+    assert (tmp_path / "old" / "a").read_text() == "before"
+    assert len(list((tmp_path / "old").iterdir())) == 1
+
+
+def test_the_check_leaves_nothing_behind(tmp_path):
+    atomic.check_writable(tmp_path / "new" / "deep" / "a")
+    assert not list(tmp_path.iterdir())
