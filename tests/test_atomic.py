@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 
 import pytest
 
@@ -106,3 +107,51 @@ def test_a_failed_write_keeps_the_old_file_and_other_folders(tmp_path, monkeypat
 def test_the_check_leaves_nothing_behind(tmp_path):
     atomic.check_writable(tmp_path / "new" / "deep" / "a")
     assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_after_a_failed_write_stays_ctrl_c(tmp_path, monkeypatch):
+    def save():
+        with atomic_file(tmp_path / "a") as file:
+            file.raw.failure = OSError(errno.ENOSPC, "full")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        save()
+
+
+def test_an_error_on_closing_names_the_target(tmp_path):
+    """Network file systems report some errors only then; here the descriptor is closed already."""
+    def save():
+        with atomic_file(tmp_path / "a") as file:
+            os.close(file.fileno())
+
+    with pytest.raises(atomic.WriteError, match="a cannot be written"):
+        save()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_others_use_by_now_stays(tmp_path):
+    def save():
+        with atomic_file(tmp_path / "new" / "a"):
+            (tmp_path / "new" / "other").touch()
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        save()
+    assert os.listdir(tmp_path / "new") == ["other"]
+
+
+@pytest.fixture
+def tiny_disk():
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_buffered_bytes_that_do_not_fit(tmp_path, tiny_disk):
+    """The error comes when the buffer is flushed, and the target must not be there by then."""
+    for write in (lambda target: write_text(target, "x" * 1000), atomic.check_writable):
+        with pytest.raises(atomic.WriteError, match="free some space"):
+            write(tmp_path / "a")
+        assert not list(tmp_path.iterdir())

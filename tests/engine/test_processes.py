@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from jbpool.engine.processes import gather, mean_gradients, mean_over_processes, rank, sum_over_processes, world_size
+from jbpool.engine.processes import (
+    gather,
+    local_device,
+    mean_gradients,
+    mean_over_processes,
+    process_group,
+    rank,
+    sum_over_processes,
+    world_size,
+)  # fmt: skip
 
 pytestmark = pytest.mark.xdist_group("processes")           # they are started once
 
@@ -52,3 +61,26 @@ def test_a_single_process_changes_nothing():
     assert (total.tolist(), value.grad.tolist()) == ([1.0, 2.0], [1.0, 1.0])
     assert (rank(), world_size(), gather("x")) == (0, 1, ["x"])
     assert mean_over_processes(torch.tensor(2.5)) == 2.5
+
+
+@pytest.mark.parametrize(("kind", "backend"), [("cpu", "gloo"), ("cuda", "nccl")])
+def test_the_group_is_left_after_an_error(kind, backend, monkeypatch):
+    calls = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("torch.distributed.init_process_group", calls.append)
+    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: calls.append("left"))
+    with pytest.raises(KeyError), process_group(torch.device(kind)):
+        raise KeyError
+    assert calls == [backend, "left"]
+
+
+def test_every_process_of_a_machine_has_its_own_gpu(monkeypatch):
+    """By its number on this machine, not among all machines."""
+    selected = []
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setattr("torch.cuda.set_device", selected.append)
+    assert local_device(torch.device("cuda")) == torch.device("cuda", 1)
+    assert selected == [torch.device("cuda", 1)]
+    assert local_device(torch.device("cpu")) == torch.device("cpu")
+    assert len(selected) == 1
