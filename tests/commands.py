@@ -121,6 +121,24 @@ def launch_ranks(script: str | Path, *args, cwd: Path, **options) -> list[subpro
     return [subprocess.Popen(command, cwd=cwd, env=env, **pipes | options) for env in envs]
 
 
+def several_processes(count: int, arguments: list[str], **variables: str) -> None:
+    """A script in several new processes of one run, without the start-up time of torchrun; all have to succeed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, **common, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]), **variables}
+    started = [
+        subprocess.Popen(
+            [sys.executable, *arguments], env={**env, "RANK": str(rank)}, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+    told = [process.communicate(timeout=300) for process in started]
+    assert [process.returncode for process in started] == [0] * count, told
+
+
 def wait_for(path: Path, process: subprocess.Popen, seconds: float = 90) -> None:
     """Wait until a running process has written a file."""
     deadline = time.monotonic() + seconds
