@@ -95,18 +95,30 @@ def call(command: Callable, *args, cwd: Path, check: bool = True) -> Outcome:
 
 def environment(cwd: Path) -> dict[str, str]:
     """For a new process: the same number of threads, so that results agree to the bit."""
-    return {**os.environ, "XDG_CACHE_HOME": str(cwd / "cache"), "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    threads = str(torch.get_num_threads())
+    path = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(cwd / "cache")}
+    return {**os.environ, **path, "OMP_NUM_THREADS": threads}
 
 
-def launch(case: Case, *args, cwd: Path, processes: int = 1, **options) -> subprocess.Popen:
-    """The script of a task in one or several new processes."""
+def launch(script: str | Path, *args, cwd: Path, processes: int = 1, **options) -> subprocess.Popen:
+    """A script in one or several new processes."""
     start = [sys.executable]
     if processes > 1:
         start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(
-        [*start, case.script, *map(str, args)], cwd=cwd, env=environment(cwd), **{**pipes, **options}
-    )
+    return subprocess.Popen([*start, str(script), *map(str, args)], cwd=cwd, env=environment(cwd), **pipes | options)
+
+
+def launch_ranks(script: str | Path, *args, cwd: Path, **options) -> list[subprocess.Popen]:
+    """A script in two processes that know of each other, without the third of ``torchrun``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, str(script), *map(str, args)]
+    envs = ({**environment(cwd), **common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in (0, 1))
+    return [subprocess.Popen(command, cwd=cwd, env=env, **pipes | options) for env in envs]
 
 
 def several_processes(count: int, arguments: list[str], **variables: str) -> None:
