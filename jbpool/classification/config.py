@@ -89,6 +89,8 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
             *((READOUTS, name, "model.readout") for name in model.readout.split("+")),
         ]
     )
+    if config.method.temperature == "auto":
+        yield "method.temperature", "method.temperature=auto is for node clustering: give a number"
     if model.num_clusters is not None and model.ratio is not None:
         yield "model.ratio", "model.ratio and model.num_clusters both set the number of clusters: give only one of them"
     if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -97,6 +98,8 @@ def _rebuild(
         consensus = Consensus.of_members(stored["num_clusters"], stored["members"], stored["in_feats"]).to(device)
         consensus.load_state_dict(stored["state"])
         return consensus
+    if config.method.temperature == "auto":
+        config = replace(config, method=replace(config.method, temperature=stored["temperature"]))
     model = make_model(config, stored["in_feats"], stored["num_clusters"]).to(device)
     model.load_state_dict(stored["state"])
     model.eval()
