@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jbpool.atomic import check_writable
-from jbpool.errors import JBPoolError, TrainingError, WriteError
+from jbpool.errors import ConfigError, JBPoolError, TrainingError, WriteError
 from jbpool.output import end_with_reader
 
 CLUSTER = """Cluster the nodes of a graph.
@@ -116,7 +116,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _start(name: str, args: argparse.Namespace) -> int:
     from jbpool.engine.config import load_config
-    from jbpool.engine.processes import gather, local_device, process_group, rank
+    from jbpool.engine.processes import gather, local_device, process_group, rank, world_size
 
     task = _load_task(name)
     if args.list:
@@ -131,6 +131,8 @@ def _start(name: str, args: argparse.Namespace) -> int:
     if "WORLD_SIZE" in os.environ:
         signal.signal(signal.SIGTERM, _stop_with_the_others)
     with process_group(device):
+        if world_size() > 1 and (reason := task.one_process_only(config)):
+            raise ConfigError(reason)
         folder = args.folder = gather(_run_folder(args, task.name))[0]      # named by rank 0 before anything is written
         check_writable(folder / "config.yaml")                              # before hours of work
         data = task.load_data(config)

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -106,6 +107,24 @@ def launch(case: Case, *args, cwd: Path, processes: int = 1, **options) -> subpr
     return subprocess.Popen(
         [*start, case.script, *map(str, args)], cwd=cwd, env=environment(cwd), **{**pipes, **options}
     )
+
+
+def several_processes(count: int, arguments: list[str], **variables: str) -> None:
+    """A script in several new processes of one run, without the start-up time of torchrun; all have to succeed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, **common, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]), **variables}
+    started = [
+        subprocess.Popen(
+            [sys.executable, *arguments], env={**env, "RANK": str(rank)}, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+    told = [process.communicate(timeout=300) for process in started]
+    assert [process.returncode for process in started] == [0] * count, told
 
 
 def wait_for(path: Path, process: subprocess.Popen, seconds: float = 90) -> None:

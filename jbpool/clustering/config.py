@@ -11,8 +11,8 @@ from itertools import pairwise
 from jbpool.checks import unknown_choices
 from jbpool.clustering.auto import STARTS as AUTO_STARTS
 from jbpool.clustering.embed import EMBEDDINGS
-from jbpool.clustering.features import WEIGHTINGS
 from jbpool.clustering.network import NETWORKS
+from jbpool.clustering.weighting import WEIGHTINGS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, as_dict, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
@@ -127,6 +127,25 @@ def num_weights(config: ClusterConfig) -> int:
 def num_starts(config: ClusterConfig) -> int:
     """Starts of a seed, or of every chosen setting of ``auto``."""
     return config.train.restarts or (AUTO_STARTS if config.method.name == "auto" else 1)
+
+
+def trains_heads(config: ClusterConfig) -> bool:
+    """Whether a run trains bounded heads on fixed features by balance alone: in blocks, by any number of processes."""
+    method, model = config.method, config.model
+    own_loss = method.objective is None and method.sqrt == "matrix" and method.cluster_sizes is None
+    fixed = model.backbone == "sgc" and not model.mlp
+    return method.name == "jb" and own_loss and method.head == "cosine" and fixed
+
+
+def one_process_only(config: ClusterConfig) -> str | None:
+    """Why a run cannot use several processes; ``None`` if it can."""
+    if trains_heads(config):
+        return None
+    return (
+        f"method.name={config.method.name} with these settings runs in a single process, without torchrun. Several "
+        "processes can share method.name=jb with method.head=cosine, model.backbone=sgc and model.mlp=[], as "
+        "large.yaml has them."
+    )
 
 
 def unused_by_auto(config: ClusterConfig) -> list[str]:

@@ -14,7 +14,7 @@ from jbpool.errors import ProcessError
 
 
 @contextmanager
-def _collective() -> Iterator[None]:
+def collective() -> Iterator[None]:
     """Turn a RuntimeError of the backend into a ProcessError: another process has died."""
     try:
         yield
@@ -53,7 +53,7 @@ def rank() -> int:
 
 def barrier() -> None:
     if world_size() > 1:
-        with _collective():
+        with collective():
             distributed.barrier()
 
 
@@ -80,7 +80,7 @@ def total_over_processes(value: Tensor) -> Tensor:
     """The sum of a tensor over all processes, without a gradient."""
     total = value.clone()
     if world_size() > 1:
-        with _collective():
+        with collective():
             distributed.all_reduce(total)
     return total
 
@@ -90,6 +90,6 @@ def gather(value: Any) -> list[Any]:
     if world_size() == 1:
         return [value]
     values: list[Any] = [None] * world_size()
-    with _collective():
+    with collective():
         distributed.all_gather_object(values, value)
     return values

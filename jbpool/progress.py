@@ -1,0 +1,45 @@
+"""Progress bars of long work, and how long each kind of it has taken."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from tqdm import tqdm
+
+DELAY = 1.0             # seconds of work before a bar appears
+
+seconds: dict[str, float] = {}          # kind of work -> seconds in this process so far
+
+
+class _Bar(tqdm):
+    """Adds the time until it is closed to ``seconds``."""
+
+    def __init__(self, what: str, **options):
+        self.what = what
+        self.began: float | None = time.perf_counter()
+        super().__init__(desc=what, **options)
+
+    def close(self):
+        if self.began is not None:                          # tqdm closes a bar more than once
+            seconds[self.what] = seconds.get(self.what, 0.0) + time.perf_counter() - self.began
+            self.began = None
+        super().close()
+
+
+def progress_bar(what: str, total: int | None, unit: str) -> tqdm:
+    """A bar with rate and remaining time, which appears after a second of work, in the first process of a run only.
+
+    Parameters
+    ----------
+    what : str
+        The kind of work.
+    total : int or None
+        Its amount, if known.
+    unit : str
+        What is counted.
+    """
+    hidden = int(os.environ.get("RANK", "0")) > 0           # set by torchrun
+    return _Bar(
+        what, total=total, unit=f" {unit}", unit_scale=True, leave=False, delay=DELAY, mininterval=0.5, disable=hidden
+    )
