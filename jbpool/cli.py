@@ -52,6 +52,7 @@ def classify(argv: Sequence[str] | None = None) -> int:
     """``jbpool-classify``: returns the exit code."""
     options = _parser("graph_classify", CLASSIFY)
     options.add_argument("--folds", metavar="0,1", help="the folds to run (default: all)")
+    options.add_argument("--predict", metavar="RUN_DIR", help="apply a trained model to the graphs of --set dataset...")
     return end_with_reader(lambda: _main("graph_classify", options.parse_args(argv)))
 
 
@@ -121,7 +122,7 @@ def _start(name: str, args: argparse.Namespace) -> int:
     if args.list:
         return _show_list(task)
     device = local_device(_choose_device(args.device))
-    if getattr(args, "predict", None) is not None:
+    if args.predict is not None:
         return _predict(task, args, device)
     config = load_config(task, args.cfg, args.changes)
     more = {}
@@ -172,9 +173,11 @@ def _stop_with_the_others(*_: Any) -> None:
 def _predict(task: Any, args: argparse.Namespace, device: Any) -> int:
     if args.cfg is not None:
         sys.exit("--cfg has no effect with --predict: name the new graph with --set dataset...=...")
+    if getattr(args, "folds", None) is not None:
+        sys.exit("--folds has no effect with --predict: the model of the best fold is applied.")
     run_dir = Path(args.predict)
     out = Path(args.out or run_dir / "predicted")
-    check_writable(out / "assign.csv")
+    check_writable(out / "predicted.csv")
     print(task.predict(task, run_dir, args.changes, out, device))
     return 0
 

@@ -102,8 +102,8 @@ def test_malformed_tu_files_are_refused_with_the_line(tu_folder, cache, changes,
 
 
 def test_missing_parts_of_a_tu_folder(tu_folder, tmp_path):
-    (tu_folder() / "TINY_graph_labels.txt").unlink()
-    with pytest.raises(DataError, match=r"TINY_graph_labels\.txt is missing"):
+    (tu_folder() / "TINY_graph_indicator.txt").unlink()
+    with pytest.raises(DataError, match=r"TINY_graph_indicator\.txt is missing"):
         load_tu_folder(tmp_path / "TINY")
     with pytest.raises(DataError, match=r"one file NAME_A\.txt"):
         load_tu_folder(tmp_path)

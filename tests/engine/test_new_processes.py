@@ -12,17 +12,20 @@ from commands import (
     CLASSIFY,
     CLUSTER,
     ROOT,
+    SHARED,
     assert_same_weights,
     call,
     launch,
     launch_ranks,
     numbers,
     result_of,
+    settings,
     wait_for,
     weights,
 )  # fmt: skip
 
 from jbpool.classification import run as classification_run
+from jbpool.engine.run_folder import read_results
 
 KILLED = Path(__file__).with_name("killed_run.py")
 
@@ -95,6 +98,21 @@ def test_two_processes_do_what_one_does_even_if_one_dies(tmp_path):
     assert numbers(tmp_path / "of1") == numbers(tmp_path / "of2")
     with np.load(tmp_path / "of1" / "predictions.npz") as a, np.load(tmp_path / "of2" / "predictions.npz") as b:
         np.testing.assert_allclose(a["scores"], b["scores"], rtol=1e-2, atol=1e-3)
+
+
+def test_two_processes_follow_one_on_a_real_set(tmp_path):
+    """Batch normalisation in float32, or biases in front of it, would part the losses within the first epoch."""
+    if not SHARED.is_dir():
+        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
+    changes = settings(f"dataset.root={SHARED}", "train.epochs=3", "train.batch_size=64")
+    arguments = ["--cfg", "mutag", *changes, "--folds", "0"]
+    with launch(CLASSIFY, *arguments, "--out", "of2", cwd=tmp_path, processes=2) as process:
+        call(CLASSIFY.command, *arguments, "--out", "of1", cwd=tmp_path)
+        _, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
+    one, two = (read_results(tmp_path / f"of{n}")[1] for n in (1, 2))
+    losses = [[float(row[key]) for row in rows for key in ("loss", "pool_loss")] for rows in (one, two)]
+    np.testing.assert_allclose(*losses, rtol=0, atol=1e-4)
 
 
 def test_too_few_graphs_for_the_processes(tmp_path, monkeypatch):
