@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 from jbpool.atomic import atomic_file
 from jbpool.classification.config import ClassifyConfig
-from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
-from jbpool.classification.network import GraphClassifier
+from jbpool.classification.model import Inputs, make_model, numbers_of_clusters
 from jbpool.classification.problem import ClassifyProblem
 from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER, score
 from jbpool.data import GraphData, load_graphs
+from jbpool.data.containers import UNLABELLED
 from jbpool.engine.fit import TRAINING, Progress, fit
 from jbpool.engine.forecast import Forecast, count
 from jbpool.engine.processes import barrier, rank, world_size
@@ -26,8 +26,6 @@ from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError
-from jbpool.nn.cluster_pool import ClusterPool
-from jbpool.nn.pools import make_pool
 
 # Content of finished.pt and checkpoint.pt, for load_state.
 FOLD = {"method": str, "seed": int, "fold": int}
@@ -47,37 +45,6 @@ PICTURED_NODES = 120
 def load_data(config: ClassifyConfig) -> GraphData:
     """The dataset of a configuration, with edge features summed per node."""
     return load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options).with_edge_sums()
-
-
-def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
-    """K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level."""
-    levels, given, ratio = config.model.levels, config.model.num_clusters, config.model.ratio
-    if given is not None:
-        return given if len(given) == levels else given * levels
-    return [max(2, round(mean_size * (ratio or 0.5) ** (level + 1))) for level in range(levels)]
-
-
-def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> GraphClassifier:
-    """The network of a configuration for these training graphs."""
-    model = config.model
-    encoder: nn.Module
-    if data.feat.is_floating_point():
-        encoder = FeatureEncoder(data.batch(train).feat, model.hidden)
-    else:
-        encoder = CategoryEncoder((data.feat.amax(0) + 1).tolist(), model.hidden)
-    clusters = numbers_of_clusters(config, data.sizes[train].float().mean().item())
-
-    def pool(num_clusters: int) -> ClusterPool | None:
-        if model.pool == "none":
-            return None
-        return make_pool(model.pool, model.hidden, num_clusters, model.mlp, options=config.method)
-
-    return GraphClassifier(
-        encoder, [pool(num_clusters) for num_clusters in clusters], data.num_classes,
-        backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
-        edge_feats=0 if data.edge_sum is None else data.edge_sum.shape[1],
-        readout=model.readout.split("+"), read_all=model.readout_of == "all", norm=model.norm, dropout=model.dropout,
-    )  # fmt: skip
 
 
 def run(
@@ -105,8 +72,7 @@ def run(
     folds : sequence of int, optional
         Which folds to run; by default all.
     """
-    if data.metric == "acc" and data.num_classes < 2:
-        raise ConfigError(f"{data.name} has one class: there is nothing to classify.")
+    _check_classes(data)
     if config.train.batch_size < world_size():
         raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
     if data.official_split is not None:
@@ -137,6 +103,21 @@ def run(
             out.save()                                      # results so far; --resume does not need them
         raise
     return out
+
+
+def _check_classes(data: GraphData) -> None:
+    """Every graph needs a class, and there must be two of them."""
+    if data.metric != "acc":
+        return
+    used = data.label if data.official_split is None else data.label[torch.cat(data.official_split)]
+    unknown = int((used == UNLABELLED).sum())
+    if unknown:
+        raise ConfigError(
+            f"{data.name}: {unknown} of {len(used)} graphs have no class, but training needs one for every graph; "
+            "leave them out, and classify them with --predict afterwards."
+        )
+    if data.num_classes < 2:
+        raise ConfigError(f"{data.name} has one class: there is nothing to classify.")
 
 
 class _Job:
@@ -218,21 +199,27 @@ class _Job:
         self.predictions.append({**where, "graph": split.test, "label": label, "scores": scores})
         if rank() > 0:
             return
-        self._keep_best(problem, method, found["valid"], split.test)
+        self._keep_best(problem, where, found["valid"])
         self.save_predictions()                             # before the fold is recorded as finished
         self.out.keep(predictions=self.predictions, best_valid=self.best_valid)
         print(f"{name}: valid {found['valid']:.3f}, test {found['test']:.3f}, {progress.epoch} epochs")
 
-    def _keep_best(self, problem: ClassifyProblem, method: str, valid: float, test: Tensor) -> None:
+    def _keep_best(self, problem: ClassifyProblem, where: dict[str, Any], valid: float) -> None:
         """Save the model with the best validation score, and its clusters of a few test graphs."""
         worse = self.best_valid is not None and (
             valid >= self.best_valid if self.data.metric in LOWER_IS_BETTER else valid <= self.best_valid
         )
-        if method != self.out.method or worse:
+        if where["method"] != self.out.method or worse:
             return
         self.best_valid = valid
-        state = {key: value.cpu() for key, value in problem.model.state_dict().items()}
-        save_state(self.out.path / "model.pt", {"state": state, "train": problem.split.train})
+        train, test = problem.split.train, problem.split.test
+        content = {
+            "state": {key: value.cpu() for key, value in problem.model.state_dict().items()},
+            "train": train, **where, "valid": valid, "config": as_dict(problem.config),
+            "clusters": numbers_of_clusters(problem.config, self.data.mean_size(train)),
+            "inputs": vars(Inputs.of(self.data)),
+        }  # fmt: skip
+        save_state(self.out.path / "model.pt", content)
         small = test[self.data.sizes[test] <= PICTURED_NODES]
         save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(small[:PICTURED].tolist())})
 

@@ -138,6 +138,25 @@ def num_starts(config: ClusterConfig) -> int:
     return config.train.restarts or (AUTO_STARTS if config.method.name == "auto" else 1)
 
 
+def trains_heads(config: ClusterConfig) -> bool:
+    """Whether a run trains bounded heads on fixed features by balance alone: in blocks, by any number of processes."""
+    method, model = config.method, config.model
+    own_loss = method.objective is None and method.sqrt == "matrix" and method.cluster_sizes is None
+    fixed = model.backbone == "sgc" and not model.mlp
+    return method.name == "jb" and own_loss and method.head == "cosine" and fixed
+
+
+def one_process_only(config: ClusterConfig) -> str | None:
+    """Why a run cannot use several processes; ``None`` if it can."""
+    if trains_heads(config) and config.method.temperature != "auto":
+        return None
+    return (
+        f"method.name={config.method.name} with these settings runs in a single process, without torchrun. Several "
+        "processes can share method.name=jb with method.head=cosine, a fixed method.temperature, model.backbone=sgc "
+        "and model.mlp=[], as large.yaml has them."
+    )
+
+
 def unused_by_auto(config: ClusterConfig) -> list[str]:
     """Settings that differ from their defaults, but that ``auto`` does not read."""
     plain, default = as_dict(config), as_dict(ClusterConfig())
