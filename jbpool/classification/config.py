@@ -57,6 +57,7 @@ class ClassifyTrainConfig(TrainConfig):
     weight_decay: float = number(0.0, 0, 1e6)
     batch_size: int = number(128, 1, 10**6)         # graphs per step, over all processes
     folds: int = number(10, 2, 1000)                # stratified folds, for datasets without an official split
+    official_split: bool = True                     # use the split of the dataset if it has one, not folds over all
     class_weight: bool = False                      # weight classes by their inverse frequency
 
 

@@ -109,8 +109,12 @@ def run(
         raise ConfigError(f"{data.name} has one class: there is nothing to classify.")
     if config.train.batch_size < world_size():
         raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
+    cross_validate = folds is not None or not config.train.official_split
+    if data.official_split is not None and data.metric == "acc" and cross_validate:
+        config = replace(config, train=replace(config.train, official_split=False))     # of all graphs together
+        data = replace(data, official_split=None)
     if data.official_split is not None:
-        if folds not in (None, [0]):
+        if folds not in (None, [0]) or not config.train.official_split:
             raise ConfigError(f"--folds: {data.name} has an official split and no folds; use --seeds instead.")
         folds = [0]
     elif folds is None:

@@ -9,8 +9,10 @@ import torch
 from commands import CLASSIFY, SHARED, call, result_of, run_task, settings
 
 from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.data import Split
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import RunFolder
+from jbpool.errors import RunFolderError
 
 SMALL = CLASSIFY.changes
 run = partial(run_task, CLASSIFY)
@@ -79,6 +81,24 @@ def test_a_run_stopped_while_it_writes(tmp_path, monkeypatch):
     run(config, tmp_path / "r", folds=[0], resume=True)
     assert (tmp_path / "r" / "predictions.npz").is_file()
     assert len(result_of(tmp_path / "r")["runs"]) == 1
+
+
+def test_folds_of_a_dataset_with_an_official_split(tmp_path):
+    config = load_config(GRAPH_CLASSIFY, None, [*SMALL, "model.compare=[]", "train.epochs=1"])
+    data = GRAPH_CLASSIFY.load_data(config)
+    data = replace(data, official_split=Split(*torch.arange(60).split([40, 10, 10])))
+    official = run(config, tmp_path / "official", data)
+    assert [entry["fold"] for entry in official.runs] == [0]
+    entries = torch.load(tmp_path / "official" / "finished.pt", weights_only=True)["predictions"]
+    assert entries[0]["graph"].tolist() == list(range(50, 60))
+    run(config, tmp_path / "folds", data, folds=[0, 1])
+    entries = torch.load(tmp_path / "folds" / "finished.pt", weights_only=True)["predictions"]
+    assert set(entries[0]["graph"].tolist()) | set(entries[1]["graph"].tolist()) == set(range(60))
+    assert result_of(tmp_path / "folds")["config"]["train"]["official_split"] is False
+    with pytest.raises(RunFolderError, match=r"train\.official_split"):      # two kinds of results in one folder
+        run(config, tmp_path / "folds", data, resume=True)
+    without = replace(config, train=replace(config.train, official_split=False))
+    assert len(run(without, tmp_path / "all", data).runs) == 2
 
 
 @pytest.mark.parametrize("name", ["mutag", "enzymes", "proteins", "nci1"])
