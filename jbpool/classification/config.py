@@ -10,7 +10,7 @@ from jbpool.checks import unknown_choices
 from jbpool.classification.network import READOUTS
 from jbpool.classification.norm import NORMS
 from jbpool.data import graph_problems
-from jbpool.engine.schema import MAX_EPOCHS, MAX_WIDTH, number
+from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.nn.conv import BACKBONES
 from jbpool.nn.pools import POOLS, PoolOptions
@@ -62,6 +62,15 @@ class ClassifyTrainConfig(TrainConfig):
 
 
 @dataclass
+class SearchConfig:
+    """Model selection: settings to try in every fold, chosen on validation graphs."""
+
+    grid: dict[str, dict] = field(default_factory=dict)     # section -> key -> list of values
+    trials: int | None = number(None, 1, 10**4)     # random draws from the grid; all combinations if not given
+    seed: int = number(0, 0, MAX_SEED)              # of the draws
+
+
+@dataclass
 class ClassifyConfig:
     """One run of graph classification."""
 
@@ -70,6 +79,7 @@ class ClassifyConfig:
     model: ClassifyModelConfig = field(default_factory=ClassifyModelConfig)
     method: PoolOptions = field(default_factory=PoolOptions)
     train: ClassifyTrainConfig = field(default_factory=ClassifyTrainConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
 
 
 # Two ways to specify the number of clusters: --set of one overrides the other in the file.
