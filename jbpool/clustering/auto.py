@@ -27,9 +27,10 @@ from torch import Tensor
 
 from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.evidence import Evidence, above_chance, hold_out, joint_score
-from jbpool.clustering.features import COMPONENTS, FixedFeatures, are_counts, weighted_rows
+from jbpool.clustering.features import COMPONENTS, FixedFeatures
 from jbpool.clustering.heads import hard_clusters, trained_heads
 from jbpool.clustering.structure import StructuralModes
+from jbpool.clustering.weighting import are_counts, weighted_rows
 from jbpool.errors import DataError
 from jbpool.nn.heads import unit_rows
 

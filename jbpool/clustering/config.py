@@ -11,8 +11,8 @@ from itertools import pairwise
 from jbpool.checks import unknown_choices
 from jbpool.clustering.auto import STARTS as AUTO_STARTS
 from jbpool.clustering.embed import EMBEDDINGS
-from jbpool.clustering.features import WEIGHTINGS
 from jbpool.clustering.network import NETWORKS
+from jbpool.clustering.weighting import WEIGHTINGS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, as_dict, number
 from jbpool.engine.task import DatasetConfig, TrainConfig

@@ -9,8 +9,9 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from jbpool.clustering.features import COMPONENTS, WEIGHTINGS, FixedFeatures
+from jbpool.clustering.features import COMPONENTS, FixedFeatures
 from jbpool.clustering.heads import trained_heads
+from jbpool.clustering.weighting import WEIGHTINGS
 from jbpool.nn.heads import unit_rows
 
 STARTS = 6

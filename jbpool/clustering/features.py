@@ -2,27 +2,33 @@
 
 ``X -> columns times idf -> unit rows -> A^steps X -> minus the mean -> principal components -> unit rows`` with the
 smoothing operator ``A = I - delta (I - D^-1/2 A D^-1/2)``. At delta = 1/2 no eigenvalue of it is negative, so it is a
-low-pass filter; the paper's delta = 0.85 is not. Neither the smoothed nor the dense matrix is formed where the result
-has fewer columns: products with it are products with X and with the operator.
+low-pass filter; the paper's delta = 0.85 is not.
+
+Smoothing acts on every column alone, and the reduction on every row alone. So columns are smoothed a few at a time, and
+several processes share them; then each process has all columns of its share of the rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from jbpool.checks import lookup
+from jbpool.clustering.weighting import WEIGHTINGS, UnitRows
+from jbpool.engine.shares import RowShares
 from jbpool.nn.heads import unit_rows
-from jbpool.ops.adjacency import smooth
-from jbpool.ops.sparse import Sparse, csr, multiply, sparse_features
+from jbpool.ops.adjacency import smoothing_matrix
+from jbpool.progress import progress_bar
 
 COMPONENTS = 128            # principal components that auto and k-means work on
 OVERSAMPLING = 16           # extra directions of the randomised reduction
 ITERATIONS = 2              # its power iterations
+COLUMNS = 16                # columns smoothed at a time: a cache line of float32
+ROWS = 1 << 14              # rows reduced at a time
 
 
 class FixedFeatures(nn.Module):
@@ -59,131 +65,170 @@ class FixedFeatures(nn.Module):
         self.register_buffer("axes", torch.zeros(in_feats, self.out_feats) if self.reduces else None)
 
     @torch.no_grad()
-    def fit(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, seed: int = 0) -> Tensor:
-        """Measure weights, centre and axes on this graph: ``(N, D)``, dense or CSR, to ``(N, out_feats)``."""
+    def fit(
+        self,
+        graph: DGLGraph,
+        feat: Tensor,
+        edge_weight: Tensor | None = None,
+        seed: int = 0,
+        shares: RowShares | None = None,
+    ) -> Tensor:
+        """Measure weights, centre and axes on this graph, and apply them.
+
+        Parameters
+        ----------
+        graph : DGLGraph
+            N nodes.
+        feat : Tensor
+            ``(N, D)``, dense or CSR.
+        edge_weight : Tensor, optional
+            ``(E,)``.
+        seed : int, default 0
+            Of the randomised reduction.
+        shares : RowShares, optional
+            Rows of each process of the run. Default: this process has all of them.
+
+        Returns
+        -------
+        Tensor
+            ``(n, out_feats)``, the rows of this process.
+        """
+        shares = shares or RowShares.alone(graph.num_nodes())
         self.column_weight = self.weigh(feat)
-        rows = _Rows(feat, self.column_weight)
-        if self.reduces:
-            generator = torch.Generator().manual_seed(seed)
-            self.axes = self._principal_axes(graph, rows, edge_weight, generator)           # (D, C)
-        out = self._smooth(graph, rows.times(self.axes), edge_weight)                       # (N, C)
-        self.centre = out.mean(0)
-        return unit_rows(out - self.centre)
+        smoothing = _Smoothing(graph, UnitRows(feat, self.column_weight), self.steps, self.delta, edge_weight, shares)
+        width, axes = feat.shape[1], None
+        if self.reduces and width > _worth_smoothing(self.out_feats, feat):
+            width = min(self.out_feats + OVERSAMPLING, width)
+            axes = smoothing.leading_axes(width, torch.Generator().manual_seed(seed))       # (D, C')
+        rows = smoothing.rows_of(axes, width)                                               # (n, C')
+        del smoothing                                                                       # and its operator
+        if not self.reduces:
+            self.centre = (shares.add_up(_column_sums(rows)) / shares.num_rows).float()
+            return _in_place(rows, lambda block: unit_rows(block - self.centre), width)
+        mean, rotation = _principal_rotation(rows, self.out_feats, shares)                  # (C',), (C', C)
+        self.axes = rotation if axes is None else axes @ rotation
+        self.centre = mean @ rotation
+        return _in_place(rows, lambda block: unit_rows(block @ rotation - self.centre), self.out_feats)
 
     @torch.no_grad()
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Apply what was measured: ``(N, D)`` to ``(N, out_feats)``."""
-        rows = _Rows(feat, self.column_weight)
-        return unit_rows(self._smooth(graph, rows.times(self.axes), edge_weight) - self.centre)
+        rows, shares = UnitRows(feat, self.column_weight), RowShares.alone(graph.num_nodes())
+        smoothing = _Smoothing(graph, rows, self.steps, self.delta, edge_weight, shares)
+        smoothed = smoothing.rows_of(self.axes, self.out_feats)
+        return _in_place(smoothed, lambda block: unit_rows(block - self.centre), self.out_feats)
 
-    def _smooth(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
-        for _ in range(self.steps):
-            feat = smooth(graph, feat, self.delta, edge_weight)
-        return feat
 
-    def _principal_axes(
-        self, graph: DGLGraph, rows: _Rows, edge_weight: Tensor | None, generator: torch.Generator
-    ) -> Tensor:
-        """The leading axes of the centred smoothed rows ``Y``, by randomised subspace iteration: ``(D, C)``.
+def _worth_smoothing(out_feats: int, feat: Tensor) -> int:
+    """Up to how many columns it is cheaper to smooth all of them than to find axes first."""
+    wide = out_feats + OVERSAMPLING
+    return wide if feat.layout == torch.sparse_csr else (2 * ITERATIONS + 1) * wide
 
-        The operator is symmetric, so ``Y V = A^t (X V) - 1 m^T V`` and ``Y^T U = X^T (A^t U) - m 1^T U``.
+
+class _Smoothing:
+    """Smoothed columns of X, of ``X V``, and of ``X^T`` times them, a few columns at a time.
+
+    Column block j belongs to process j modulo the number of processes. Blocks are the same for any number of
+    processes, so that the results are, too.
+    """
+
+    def __init__(
+        self,
+        graph: DGLGraph,
+        rows: UnitRows,
+        steps: int,
+        delta: float,
+        edge_weight: Tensor | None,
+        shares: RowShares,
+    ):
+        self.rows, self.steps, self.shares = rows, steps, shares
+        self.operator = smoothing_matrix(graph, edge_weight, torch.float32, delta) if steps else None
+
+    def smooth(self, columns: Tensor, steps: int) -> Tensor:
+        """``A^steps`` times columns ``(N, b)``, which are overwritten."""
+        if self.operator is None:
+            return columns
+        other = torch.empty_like(columns)
+        for _ in range(steps):
+            other.addmm_(self.operator, columns, beta=0)
+            columns, other = other, columns
+        return columns
+
+    def rows_of(self, axes: Tensor | None, width: int) -> Tensor:
+        """Smoothed ``X V``, or X without axes: its rows of this process, ``(n, width)``."""
+        blocks, shares = list(_blocks(width)), self.shares
+        mine = torch.empty(shares.stop - shares.start, width, device=self.rows.device)
+        with progress_bar("smoothing", width, "columns") as bar:
+            for turn in range(0, len(blocks), shares.processes):
+                parts = blocks[turn : turn + shares.processes]                  # one for each process
+                columns = mine.new_empty(shares.num_rows, 0)
+                if shares.place < len(parts):
+                    first, last = parts[shares.place]
+                    columns = self.rows.columns(first, last) if axes is None else self.rows.times(axes[:, first:last])
+                    columns = self.smooth(columns, self.steps)
+                received = shares.exchange(columns, [last - first for first, last in parts])
+                for (first, last), part in zip(parts, received, strict=True):
+                    mine[:, first:last] = part
+                bar.update(parts[-1][1] - parts[0][0])
+        return mine
+
+    def leading_axes(self, width: int, generator: torch.Generator) -> Tensor:
+        """An orthonormal basis of the leading directions of the centred smoothed rows Y, ``(D, width)``.
+
+        Randomised subspace iteration with ``Y^T Y V = X^T A^2t X V - N m m^T V``, where m is the mean of the smoothed
+        rows: columns stay independent of each other.
         """
-        num_nodes, in_feats = rows.shape
-        ones = torch.ones(num_nodes, 1, device=rows.device)
-        mean = rows.transposed_times(self._smooth(graph, ones, edge_weight)) / num_nodes    # (D, 1)
-
-        def product(right: Tensor) -> Tensor:                                               # (D, C) to (N, C)
-            return self._smooth(graph, rows.times(right), edge_weight) - mean.T @ right
-
-        width = min(self.out_feats + OVERSAMPLING, in_feats)
-        axes = torch.randn(in_feats, width, generator=generator).to(rows.device)
-        for _ in range(ITERATIONS):
-            basis = torch.linalg.qr(product(axes))[0]                                       # (N, C')
-            back = rows.transposed_times(self._smooth(graph, basis, edge_weight)) - mean * basis.sum(0)
-            axes = torch.linalg.qr(back)[0]
-        scores = product(axes).double()
-        _, rotation = torch.linalg.eigh(scores.T @ scores)                                  # ascending
-        axes = axes @ rotation.flip(1)[:, : self.out_feats].to(axes.dtype)
-        return pad(axes, (0, self.out_feats - axes.shape[1]))           # a graph of fewer nodes has fewer axes
+        num_nodes, in_feats = self.rows.shape
+        ones = torch.ones(num_nodes, 1, device=self.rows.device)
+        mean = self.rows.transposed_times(self.smooth(ones, self.steps)) / num_nodes        # (D, 1)
+        axes = torch.randn(in_feats, width, generator=generator).to(self.rows.device)
+        with progress_bar("finding axes", ITERATIONS * width, "columns") as bar:
+            for _ in range(ITERATIONS):
+                product = torch.zeros_like(axes)
+                for number, (first, last) in enumerate(_blocks(width)):
+                    if number % self.shares.processes == self.shares.place:
+                        columns = self.smooth(self.rows.times(axes[:, first:last]), 2 * self.steps)
+                        product[:, first:last] = self.rows.transposed_times(columns)
+                    bar.update(last - first)
+                product = self.shares.add_up(product) - num_nodes * mean @ (mean.T @ axes)
+                axes = torch.linalg.qr(product)[0]
+        return self.shares.from_first(axes)
 
 
-def weighted_rows(feat: Tensor, weighting: str) -> Tensor:
-    """Features with weighted columns and unit rows: ``(N, D)`` to ``(N, D)``, dense or CSR as given."""
-    return _unit_weighted(feat, lookup(WEIGHTINGS, weighting, "dataset.weighting")(feat))
+def _blocks(width: int) -> Iterator[tuple[int, int]]:
+    return ((first, min(first + COLUMNS, width)) for first in range(0, width, COLUMNS))
 
 
-def _unit_weighted(feat: Tensor, column_weight: Tensor) -> Tensor:
-    if feat.layout != torch.sparse_csr:
-        return unit_rows(feat * column_weight)
-    values = feat.values() * column_weight[feat.col_indices()]
-    norm = values.new_zeros(feat.shape[0]).index_add_(0, _row_numbers(feat), values.square())
-    values = values * torch.where(norm > 0, norm, 1).rsqrt()[_row_numbers(feat)]
-    return csr(feat.crow_indices(), feat.col_indices(), values, (feat.shape[0], feat.shape[1]))
+def _principal_rotation(rows: Tensor, out_feats: int, shares: RowShares) -> tuple[Tensor, Tensor]:
+    """The mean of all rows ``(C',)``, and the leading principal axes of the centred rows ``(C', C)``, float32.
+
+    One pass over the rows accumulates sums and products in float64.
+    """
+    width = rows.shape[1]
+    sums = torch.zeros(width + 1, width, dtype=torch.float64, device=rows.device)
+    with progress_bar("reducing", len(rows), "rows") as bar:
+        for block in rows.split(ROWS):
+            wide = block.double()
+            sums[:width].addmm_(wide.T, wide)
+            sums[width] += wide.sum(0)
+            bar.update(len(block))
+    sums = shares.add_up(sums)
+    mean = sums[width] / shares.num_rows
+    _, rotation = torch.linalg.eigh(sums[:width] - shares.num_rows * torch.outer(mean, mean))       # ascending
+    rotation = shares.from_first(rotation.flip(1)[:, :out_feats])
+    return mean.float(), rotation.float().contiguous()
 
 
-class _Rows:
-    """Products with weighted unit rows X, dense or sparse, from either side."""
-
-    def __init__(self, feat: Tensor, column_weight: Tensor):
-        rows = _unit_weighted(feat, column_weight)
-        self.device, self.shape = feat.device, feat.shape
-        self.sparse = sparse_features(rows) if rows.layout == torch.sparse_csr else None
-        self.dense = rows
-
-    def times(self, right: Tensor | None) -> Tensor:
-        """``X V``: ``(D, C)`` to ``(N, C)``; X itself, dense, without ``right``."""
-        if self.sparse is None:
-            return self.dense if right is None else self.dense @ right
-        return self.dense.to_dense() if right is None else multiply(self.sparse, right)
-
-    def transposed_times(self, left: Tensor) -> Tensor:
-        """``X^T U``: ``(N, C)`` to ``(D, C)``."""
-        if self.sparse is None:
-            return self.dense.T @ left
-        return multiply(Sparse(self.sparse.transpose, self.sparse.matrix), left)
+def _column_sums(rows: Tensor) -> Tensor:
+    total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    for block in rows.split(ROWS):
+        total += block.sum(0, dtype=torch.float64)
+    return total
 
 
-def no_weights(feat: Tensor) -> Tensor:
-    """Ones, ``(D,)``."""
-    return torch.ones(feat.shape[1], device=feat.device)
-
-
-def idf_weights(feat: Tensor) -> Tensor:
-    """Inverse document frequency ``log(N / nodes with a nonzero value)``, or 0 if none has: ``(N, D)`` to ``(D,)``."""
-    if feat.layout == torch.sparse_csr:
-        present = feat.col_indices()[feat.values() != 0].bincount(minlength=feat.shape[1])
-    else:
-        present = (feat != 0).sum(0)
-    return torch.where(present > 0, (feat.shape[0] / present.clamp_min(1)).log(), 0)
-
-
-def auto_weights(feat: Tensor) -> Tensor:
-    """Inverse document frequency if the features are counts, else ones: ``(N, D)`` to ``(D,)``."""
-    return idf_weights(feat) if are_counts(feat) else no_weights(feat)
-
-
-WEIGHTINGS = {"none": no_weights, "idf": idf_weights, "auto": auto_weights}
-
-
-def are_counts(feat: Tensor) -> bool:
-    """Whether features are counts or flags: the values of a row, maybe scaled, are multiples of its smallest one."""
-    if feat.layout == torch.sparse_csr:
-        row, values = _row_numbers(feat), feat.values()
-        row, values = row[values != 0], values[values != 0]
-    else:
-        row, values = feat.nonzero()[:, 0], feat[feat != 0]
-    if len(values) in (0, feat.numel()) or bool((values < 0).any()):        # without any zero: measurements, as a rule
-        return False
-    if bool((values == values.round()).all()):
-        return True
-    several = (row.bincount(minlength=feat.shape[0]) > 1)[row]              # a single value is a multiple of itself
-    if not bool(several.any()):
-        return False
-    smallest = values.new_full((feat.shape[0],), torch.inf).scatter_reduce_(0, row, values, "amin")
-    ratio = (values / smallest[row])[several]
-    return bool(((ratio - ratio.round()).abs() < 1e-3 * ratio).double().mean() > 0.99)
-
-
-def _row_numbers(feat: Tensor) -> Tensor:
-    """Row of each stored value of a CSR matrix."""
-    return torch.arange(feat.shape[0], device=feat.device).repeat_interleave(feat.crow_indices().diff())
+def _in_place(rows: Tensor, change: Callable[[Tensor], Tensor], width: int) -> Tensor:
+    """Changed rows in the memory of the old ones, ``(n, C')`` to ``(n, width)``, width at most C'."""
+    changed = rows.view(-1)[: len(rows) * width].view(len(rows), width)
+    for start in range(0, len(rows), ROWS):             # writes never overtake reads: changed rows are not longer
+        changed[start : start + ROWS] = change(rows[start : start + ROWS])
+    return changed

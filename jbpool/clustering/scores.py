@@ -8,7 +8,7 @@ integers: above 65,536 nodes the number of node pairs exceeds 32 bits, and the A
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from dgl import DGLGraph
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.contingency import contingency
 
 
@@ -155,16 +156,34 @@ def graph_scores(
     edge_weight : Tensor, optional
         ``(E,)``. Default: all ones.
     """
-    cluster = cluster.cpu()
-    source, target = (end.cpu().long() for end in graph.edges())
-    weight = torch.ones(len(source)) if edge_weight is None else edge_weight.detach().cpu()
-    weight = weight.double()
-    volume = torch.zeros(num_clusters, dtype=torch.float64).index_add_(0, cluster[source], weight)
-    stays = cluster[source] == cluster[target]
-    inside = torch.zeros(num_clusters, dtype=torch.float64).index_add_(0, cluster[source[stays]], weight[stays])
+    cluster = cluster.cpu().long()
+    volume, inside = torch.zeros(2, num_clusters, dtype=torch.float64)
+    for ends, weight in _cluster_edges(graph, cluster, edge_weight):
+        volume += ends[0].bincount(weight, num_clusters)
+        stays = ends[0] == ends[1]
+        inside += ends[0][stays].bincount(None if weight is None else weight[stays], num_clusters)
     share = cluster.bincount(minlength=num_clusters).double() / len(cluster)
-    sums = ClusterSums(inside, volume, share, weight.sum())
+    sums = ClusterSums(inside, volume, share, volume.sum())
     return {name: score(sums) for name, score in GRAPH_SCORES.items()}
+
+
+def edges_between(
+    graph: DGLGraph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
+) -> Tensor:
+    """Weight of the edges from each cluster to each other, ``(K, K)`` float64; parameters as for `graph_scores`."""
+    total = torch.zeros(num_clusters**2, dtype=torch.float64)
+    for ends, weight in _cluster_edges(graph, cluster.cpu().long(), edge_weight):
+        total += (ends[0] * num_clusters + ends[1]).bincount(weight, num_clusters**2)
+    return total.view(num_clusters, num_clusters)
+
+
+def _cluster_edges(
+    graph: DGLGraph, cluster: Tensor, edge_weight: Tensor | None
+) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor | None]]:
+    """The clusters at both ends of the edges and their weights, block by block, on the CPU."""
+    for source, target, edges in edge_blocks(graph):
+        weight = None if edge_weight is None else edge_weight.detach()[edges].cpu().double()
+        yield (cluster[source.cpu()], cluster[target.cpu()]), weight
 
 
 def best_run(runs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dgl
 import numpy as np
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from jbpool.errors import DataError
+from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr
 
 MAX_DEGREE_BUCKET = 15
@@ -76,13 +77,18 @@ class NodeData:
         feat: tuple[Tensor | None, ...] = (self.feat,)
         if self.feat is not None and self.feat.layout == torch.sparse_csr:
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
-        source, target = (end.long() for end in self.graph.edges())     # the same for 32-bit ids
-        return _hash(source, target, self.edge_weight, *feat)
+        digest = hashlib.sha256(str((self.graph.num_nodes(), self.graph.num_edges())).encode())
+        for block in edge_blocks(self.graph):
+            digest.update(block.source.long().numpy().data)         # the same for 32-bit ids
+            digest.update(block.target.long().numpy().data)
+            if self.edge_weight is not None:
+                digest.update(self.edge_weight[block.edges].numpy().data)
+        return _hash(*feat, digest=digest)
 
 
-def _hash(*tensors: Tensor | None) -> str:
-    """SHA-256 over the shapes and values of tensors."""
-    digest = hashlib.sha256()
+def _hash(*tensors: Tensor | None, digest: Any = None) -> str:
+    """SHA-256 over the shapes and values of tensors, after what ``digest`` has seen."""
+    digest = hashlib.sha256() if digest is None else digest
     for tensor in tensors:
         if tensor is not None:
             digest.update(str(tuple(tensor.shape)).encode())

@@ -76,17 +76,17 @@ def node_data(
     index type of ``adjacency``: 32 bits unless there are 2^31 nodes or edges, half the memory of DGL's default.
     """
     adjacency.sort_indices()
-    coo = adjacency.tocoo(copy=False)
-    ends = tuple(torch.from_numpy(end) for end in (coo.row, coo.col))
+    # The matrix is symmetric, so its rows are the columns of the transpose: DGL keeps these arrays as they are, while
+    # lists of sources and targets and numbers of edges would take three times the memory.
+    pointers, sources = (torch.from_numpy(part) for part in (adjacency.indptr, adjacency.indices))
+    by_target = ("csc", (pointers, sources, sources.new_empty(0)))
     return NodeData(
-        graph=dgl.graph(
-            ends, num_nodes=adjacency.shape[0], idtype=ends[0].dtype, row_sorted=True, col_sorted=True
-        ),
+        graph=dgl.graph(by_target, num_nodes=adjacency.shape[0], idtype=sources.dtype),
         feat=feat,
         label=label,
         num_classes=None if label is None else int(label.max()) + 1,
         name=name,
-        edge_weight=torch.from_numpy(coo.data.astype(np.float32, copy=False)) if weight_name else None,
+        edge_weight=torch.from_numpy(adjacency.data.astype(np.float32, copy=False)) if weight_name else None,
         ids=ids,
         class_names=class_names,
         weight_name=weight_name,

@@ -16,7 +16,7 @@ from jbpool.errors import ProcessError
 
 
 @contextmanager
-def _collective() -> Iterator[None]:
+def collective() -> Iterator[None]:
     """Turn a RuntimeError of the backend into a ProcessError: another process has died."""
     try:
         yield
@@ -55,7 +55,7 @@ def rank() -> int:
 
 def barrier() -> None:
     if world_size() > 1:
-        with _collective():
+        with collective():
             distributed.barrier()
 
 
@@ -81,7 +81,7 @@ def mean_gradients(parameters: Iterable[nn.Parameter]) -> None:
 def _all_reduce(value: Tensor) -> Tensor:
     total = value.clone()
     if world_size() > 1:
-        with _collective():
+        with collective():
             distributed.all_reduce(total)
     return total
 
@@ -107,6 +107,6 @@ def gather(value: Any) -> list[Any]:
     if world_size() == 1:
         return [value]
     values: list[Any] = [None] * world_size()
-    with _collective():
+    with collective():
         distributed.all_gather_object(values, value)
     return values

@@ -6,7 +6,7 @@ over in-neighbours is ``A X``. Nothing here modifies the caller's frames or read
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -147,45 +147,102 @@ def sparse_operator(
 
 
 def _make_operator(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype, delta: float | None) -> Sparse:
-    size = (graph.num_nodes(), graph.num_nodes())
-    scale = inverse_sqrt(degree(graph, edge_weight, dtype)) if delta is not None else None  # (N,)
+    if delta is not None:
+        return Sparse(*(smoothing_matrix(graph, edge_weight, dtype, delta, layout) for layout in ("csc", "csr")))
 
     def rows(layout: str) -> Tensor:
         pointers, columns, edges = _arrays(graph, layout)
-        if edge_weight is None:
-            values = torch.ones(len(columns), dtype=dtype, device=graph.device)
-        else:
-            values = edge_weight.to(dtype)[edges]
-        if delta is None or scale is None:
-            return csr(pointers, columns, values, size)
-        return csr(*_smoothing(pointers, columns, values, scale, delta), size)
+        values = torch.ones(len(columns), dtype=dtype, device=graph.device)
+        if edge_weight is not None:
+            values = edge_weight.to(dtype)[_edge_numbers(edges, 0, len(columns))]
+        return csr(pointers, columns, values, (graph.num_nodes(), graph.num_nodes()))
 
     return Sparse(rows("csc"), rows("csr"))     # a row of A X sums over incoming edges, DGL's "csc"
 
 
 def _arrays(graph: DGLGraph, layout: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Pointers, indices and edge ids of A in CSR or CSC layout, also if the formats of the graph are restricted."""
+    """Pointers, indices and edge ids of A in CSR or CSC layout, also if the formats of the graph are restricted.
+
+    DGL returns no edge ids where they are 0, 1, 2, ...; see :func:`_edge_numbers`.
+    """
     formats = graph.formats()
     if layout not in formats["created"] + formats["not created"]:
         graph = graph.formats(["coo", "csr", "csc"])
     return graph.adj_tensors(layout)
 
 
-def _smoothing(
-    pointers: Tensor, columns: Tensor, values: Tensor, scale: Tensor, delta: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """CSR arrays of the smoothing operator, from those of A and ``scale = D^-1/2`` ``(N,)``."""
+def _edge_numbers(edges: Tensor, start: int, stop: int) -> Tensor:
+    """The ids of the edges ``start`` to ``stop`` of what :func:`_arrays` returned, int64."""
+    return edges[start:stop].long() if len(edges) else torch.arange(start, stop, device=edges.device)
+
+
+def smoothing_matrix(
+    graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype, delta: float, layout: str = "csc"
+) -> Tensor:
+    """The smoothing operator ``(1 - delta) I + delta D^-1/2 A D^-1/2`` as a CSR matrix ``(N, N)``.
+
+    It is built in blocks of rows: beyond the result, memory does not grow with the graph.
+
+    Parameters
+    ----------
+    graph : DGLGraph
+        Graph with N nodes and E edges.
+    edge_weight : Tensor or None
+        Edge weights ``(E,)``; ``None``: all ones.
+    dtype : torch.dtype
+        Type of the values.
+    delta : float
+        Step size.
+    layout : str, default "csc"
+        ``"csr"`` for the transpose, which differs only if the graph is not symmetric.
+    """
+    pointers, columns, edges = _arrays(graph, layout)
+    scale = inverse_sqrt(degree(graph, edge_weight, dtype))                             # (N,)
     num_nodes, num_edges, device = len(scale), len(columns), columns.device
-    node = torch.arange(num_nodes, device=device)
-    row = torch.repeat_interleave(node, pointers.diff(), output_size=num_edges)
-    # The diagonal entry goes to the end of its row, so every other entry moves by the number of rows above it.
-    pointers = pointers + torch.arange(num_nodes + 1, device=device)
-    diagonal, moved = pointers[1:] - 1, torch.arange(num_edges, device=device) + row
     all_columns = columns.new_empty(num_edges + num_nodes)
-    all_values = values.new_full((num_edges + num_nodes,), 1 - delta)
-    all_columns[moved], all_columns[diagonal] = columns, node.to(columns.dtype)
-    all_values[moved] = delta * scale[row] * scale[columns] * values
-    return pointers, all_columns, all_values
+    all_values = torch.full((num_edges + num_nodes,), 1 - delta, dtype=scale.dtype, device=device)
+    for first, last, start, stop in _row_blocks(pointers, num_edges):
+        node = torch.arange(first, last, device=device)
+        row = torch.repeat_interleave(node, pointers[first : last + 1].diff(), output_size=stop - start)
+        column = columns[start:stop]
+        # The diagonal entry goes to the end of its row, so every other entry moves by the number of rows above it.
+        moved, diagonal = torch.arange(start, stop, device=device) + row, pointers[first + 1 : last + 1] + node
+        value = delta * scale[row] * scale[column]
+        if edge_weight is not None:
+            value = value * edge_weight[_edge_numbers(edges, start, stop)].to(value.dtype)
+        all_columns[moved], all_columns[diagonal] = column, node.to(columns.dtype)
+        all_values[moved] = value
+    pointers = pointers + torch.arange(num_nodes + 1, device=device)
+    return csr(pointers, all_columns, all_values, (num_nodes, num_nodes))
+
+
+BLOCK_ROWS = 1 << 19        # rows of the adjacency matrix handled at a time
+
+
+def _row_blocks(pointers: Tensor, num_edges: int) -> Iterator[tuple[int, int, int, int]]:
+    """First and last row, first and last entry of blocks of a CSR matrix; one block is known without the device."""
+    num_nodes = len(pointers) - 1
+    for first in range(0, num_nodes, BLOCK_ROWS):
+        last = min(first + BLOCK_ROWS, num_nodes)
+        start = int(pointers[first]) if first > 0 else 0
+        yield first, last, start, int(pointers[last]) if last < num_nodes else num_edges
+
+
+class EdgeBlock(NamedTuple):
+    """Some edges of a graph."""
+
+    source: Tensor              # (e,)
+    target: Tensor              # (e,)
+    edges: Tensor               # (e,) their numbers
+
+
+def edge_blocks(graph: DGLGraph) -> Iterator[EdgeBlock]:
+    """All edges, block by block: ``graph.edges()`` would hold both ends of all of them."""
+    pointers, sources, edges = _arrays(graph, "csc")
+    for first, last, start, stop in _row_blocks(pointers, len(sources)):
+        node = torch.arange(first, last, device=graph.device)
+        target = torch.repeat_interleave(node, pointers[first : last + 1].diff(), output_size=stop - start)
+        yield EdgeBlock(sources[start:stop], target, _edge_numbers(edges, start, stop))
 
 
 def smooth(graph: DGLGraph, feat: Tensor, delta: float = 0.85, edge_weight: Tensor | None = None) -> Tensor:

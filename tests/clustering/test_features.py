@@ -6,7 +6,8 @@ import scipy.sparse
 import torch
 from zoo import random_graph, symmetric_weights
 
-from jbpool.clustering.features import FixedFeatures, are_counts, auto_weights, idf_weights
+from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.weighting import are_counts, auto_weights, idf_weights
 from jbpool.data.containers import to_csr_tensor
 
 

@@ -1,0 +1,133 @@
+"""Weights of the feature columns, and unit rows that are never copied as a whole.
+
+Dense features may be a memory map of many gigabytes: everything here looks at them in blocks of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from jbpool.checks import lookup
+from jbpool.nn.heads import unit_rows
+from jbpool.ops.adjacency import inverse_sqrt
+from jbpool.ops.sparse import Sparse, csr, multiply, sparse_features
+
+BLOCK = 1 << 22             # dense values looked at together
+
+
+class UnitRows:
+    """Products with X: features whose columns are weighted and whose rows are then scaled to length one.
+
+    Parameters
+    ----------
+    feat : Tensor
+        ``(N, D)``, dense or CSR.
+    column_weight : Tensor
+        ``(D,)``.
+    """
+
+    def __init__(self, feat: Tensor, column_weight: Tensor):
+        self.device, self.shape = feat.device, feat.shape
+        self.sparse = sparse_features(_unit_sparse(feat, column_weight)) if feat.layout == torch.sparse_csr else None
+        self.feat, self.column_weight = feat, column_weight
+        if self.sparse is None:
+            square = [(block * column_weight).square().sum(1) for block in _row_blocks(feat)]
+            self.scale = inverse_sqrt(torch.cat(square)).unsqueeze(1)                       # (N, 1)
+
+    def columns(self, first: int, last: int) -> Tensor:
+        """Some columns of X, dense: ``(N, last - first)``."""
+        if self.sparse is None:
+            return self.feat[:, first:last] * self.column_weight[first:last] * self.scale
+        pick = torch.eye(self.shape[1], last - first, device=self.device).roll(first, 0)    # (D, b)
+        return multiply(self.sparse, pick)
+
+    def times(self, right: Tensor) -> Tensor:
+        """``X V``: ``(D, C)`` to ``(N, C)``."""
+        if self.sparse is None:
+            return (self.feat @ (self.column_weight[:, None] * right)).mul_(self.scale)
+        return multiply(self.sparse, right)
+
+    def transposed_times(self, left: Tensor) -> Tensor:
+        """``X^T U``: ``(N, C)`` to ``(D, C)``."""
+        if self.sparse is None:
+            return self.column_weight[:, None] * (self.feat.T @ (self.scale * left))
+        return multiply(Sparse(self.sparse.transpose, self.sparse.matrix), left)
+
+
+def weighted_rows(feat: Tensor, weighting: str) -> Tensor:
+    """Features with weighted columns and unit rows: ``(N, D)`` to ``(N, D)``, dense or CSR as given."""
+    column_weight = lookup(WEIGHTINGS, weighting, "dataset.weighting")(feat)
+    if feat.layout == torch.sparse_csr:
+        return _unit_sparse(feat, column_weight)
+    return unit_rows(feat * column_weight)
+
+
+def _unit_sparse(feat: Tensor, column_weight: Tensor) -> Tensor:
+    values = feat.values() * column_weight[feat.col_indices()]
+    norm = values.new_zeros(feat.shape[0]).index_add_(0, _row_numbers(feat), values.square())
+    values = values * torch.where(norm > 0, norm, 1).rsqrt()[_row_numbers(feat)]
+    return csr(feat.crow_indices(), feat.col_indices(), values, (feat.shape[0], feat.shape[1]))
+
+
+def no_weights(feat: Tensor) -> Tensor:
+    """Ones, ``(D,)``."""
+    return torch.ones(feat.shape[1], device=feat.device)
+
+
+def idf_weights(feat: Tensor) -> Tensor:
+    """Inverse document frequency ``log(N / nodes with a nonzero value)``, or 0 if none has: ``(N, D)`` to ``(D,)``."""
+    if feat.layout == torch.sparse_csr:
+        present = feat.col_indices()[feat.values() != 0].bincount(minlength=feat.shape[1])
+    else:
+        present = torch.zeros(feat.shape[1], dtype=torch.long, device=feat.device)
+        for block in _row_blocks(feat):
+            present += (block != 0).sum(0)
+    return torch.where(present > 0, (feat.shape[0] / present.clamp_min(1)).log(), 0)
+
+
+def auto_weights(feat: Tensor) -> Tensor:
+    """Inverse document frequency if the features are counts, else ones: ``(N, D)`` to ``(D,)``."""
+    return idf_weights(feat) if are_counts(feat) else no_weights(feat)
+
+
+WEIGHTINGS = {"none": no_weights, "idf": idf_weights, "auto": auto_weights}
+
+
+def are_counts(feat: Tensor) -> bool:
+    """Whether features are counts or flags: the values of a row, maybe scaled, are multiples of its smallest one."""
+    stored = whole = compared = multiples = 0
+    for row, values, num_rows in _nonzeros(feat):
+        if bool((values < 0).any()):
+            return False
+        stored, whole = stored + len(values), whole + int((values == values.round()).sum())
+        several = (row.bincount(minlength=num_rows) > 1)[row]           # a single value is a multiple of itself
+        smallest = values.new_full((num_rows,), torch.inf).scatter_reduce_(0, row, values, "amin")
+        ratio = (values / smallest[row])[several]
+        compared += len(ratio)
+        multiples += int(((ratio - ratio.round()).abs() < 1e-3 * ratio).sum())
+    if stored in (0, feat.shape[0] * feat.shape[1]):                    # without any zero: measurements, as a rule
+        return False
+    return whole == stored or (compared > 0 and multiples / compared > 0.99)
+
+
+def _nonzeros(feat: Tensor) -> Iterator[tuple[Tensor, Tensor, int]]:
+    """Row (counted within the block) and value of the nonzero entries, and the number of rows, block by block."""
+    if feat.layout == torch.sparse_csr:
+        some = feat.values() != 0
+        yield _row_numbers(feat)[some], feat.values()[some], feat.shape[0]
+        return
+    for block in _row_blocks(feat):
+        yield block.nonzero()[:, 0], block[block != 0], len(block)
+
+
+def _row_blocks(feat: Tensor) -> tuple[Tensor, ...]:
+    """Dense rows in blocks; at least one, which may be empty."""
+    return feat.split(max(1, BLOCK // max(1, feat.shape[1])))
+
+
+def _row_numbers(feat: Tensor) -> Tensor:
+    """Row of each stored value of a CSR matrix."""
+    return torch.arange(feat.shape[0], device=feat.device).repeat_interleave(feat.crow_indices().diff())
