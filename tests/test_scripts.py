@@ -131,3 +131,11 @@ def test_load_benchmark(script):
     for kind in (".npy", ".npz", "CSV", "CSV, weights", "CSV, text ids"):
         assert f"| {kind} |" in out
     assert "Features from the edges: " in out
+
+
+def test_the_limit_of_the_pooling_benchmark(script):
+    row = script("gcb_limit.py", "--sets", "gcb-sim", "--graphs", 60).out.splitlines()[-1]
+    none, one, more, limit = (float(cell.strip(" %")) for cell in row.split("|")[3:-1])
+    assert none + one + more == pytest.approx(100, abs=0.2)
+    assert limit == pytest.approx(100 - none * 2 / 3, abs=0.1)
+    assert 10 < none < 50

@@ -10,6 +10,7 @@ from jbpool.checks import unknown_choices
 from jbpool.classification.network import READOUTS
 from jbpool.classification.norm import NORMS
 from jbpool.data import graph_problems
+from jbpool.engine.fit import SCHEDULES
 from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.nn.conv import BACKBONES
@@ -54,6 +55,7 @@ class ClassifyTrainConfig(TrainConfig):
     lr: float = number(1e-3, above=0, high=1e3)
     eval_every: int = number(1, 1, MAX_EPOCHS)      # epochs between evaluations of the validation graphs
     patience: int | None = number(50, 1, MAX_EPOCHS)    # stop after this many epochs without improvement
+    schedule: str = "constant"                      # learning rate over the epochs: constant, or cosine (to zero)
     weight_decay: float = number(0.0, 0, 1e6)
     batch_size: int = number(128, 1, 10**6)         # graphs per step, over all processes
     folds: int = number(10, 2, 1000)                # stratified folds, for datasets without an official split
@@ -94,6 +96,7 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
         [
             (BACKBONES, model.backbone, "model.backbone"),
             (NORMS, model.norm, "model.norm"),
+            (SCHEDULES, config.train.schedule, "train.schedule"),
             (dict.fromkeys(("all", "last")), model.readout_of, "model.readout_of"),
             (dict.fromkeys(METHODS), model.pool, "model.pool"),
             *((dict.fromkeys(METHODS), name, "model.compare") for name in model.compare),

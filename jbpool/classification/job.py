@@ -22,6 +22,7 @@ from jbpool.engine.fit import TRAINING, Progress, fit
 from jbpool.engine.forecast import Forecast, count
 from jbpool.engine.processes import rank
 from jbpool.engine.run_folder import RunFolder
+from jbpool.engine.schema import as_dict
 from jbpool.engine.state import save_state
 
 # Content of finished.pt and checkpoint.pt, for load_state.
@@ -121,7 +122,7 @@ class Job:
                 bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
 
             progress = fit(
-                problem, train, weight_decay=train.weight_decay, report=report, resume=resume,
+                problem, train, weight_decay=train.weight_decay, schedule=train.schedule, report=report, resume=resume,
                 resume_path=self.out.path / "checkpoint.pt", forecast=forecast,
                 checkpoint=(lambda state: self.out.checkpoint(**here, training=state)) if rank() == 0 else None,
             )  # fmt: skip
@@ -172,7 +173,7 @@ class Job:
         self.leader = {}
         if rank() > 0:
             return
-        self._keep_best(problem, where["method"], found["valid"], settings)
+        self._keep_best(problem, where["method"], found["valid"])
         self.save_predictions()                             # before the fold is recorded as finished
         self.keep()
         scored = f"valid {found['valid']:.3f}, test {found['test']:.3f}, {found['epochs']} epochs"
@@ -189,7 +190,7 @@ class Job:
             predictions=self.predictions, best_valid=self.best_valid, tried=self.tried, leader=self.leader
         )  # fmt: skip
 
-    def _keep_best(self, problem: ClassifyProblem, method: str, valid: float, settings: dict[str, Any]) -> None:
+    def _keep_best(self, problem: ClassifyProblem, method: str, valid: float) -> None:
         """Save the model with the best validation score, and its clusters of a few test graphs."""
         worse = self.best_valid is not None and (
             valid >= self.best_valid if self.data.metric in LOWER_IS_BETTER else valid <= self.best_valid
@@ -198,8 +199,8 @@ class Job:
             return
         self.best_valid = valid
         state = {key: value.cpu() for key, value in problem.model.state_dict().items()}
-        model = {"state": state, "train": problem.split.train, "settings": settings}
-        save_state(self.out.path / "model.pt", model)
+        content = {"state": state, "train": problem.split.train, "config": as_dict(problem.config)}
+        save_state(self.out.path / "model.pt", content)
         test = problem.split.test
         small = test[self.data.sizes[test] <= PICTURED_NODES]
         save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(small[:PICTURED].tolist())})
