@@ -18,7 +18,7 @@ COMMANDS = ("jbpool-cluster", "jbpool-classify")
 # In the source that is built, so that the defaults are quick and cannot be those of the checkout.
 CHANGED = {
     "node_cluster/sbm.yaml": ("epochs: 300", "epochs: 7"),
-    "graph_classify/motifs.yaml": ("epochs: 40", "epochs: 2"),
+    "graph_classify/motifs.yaml": ("epochs: 12", "epochs: 2"),
 }
 
 # Runs commands beside the package, given as JSON.

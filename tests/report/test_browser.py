@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from commands import CASES, call
 
-from jbpool.classification.run import PICTURED
+from jbpool.classification.job import PICTURED
 
 SHOWN = {
     "node_cluster": (5, ("Losses and NMI", "Cluster sizes", "coarsened graph", "in the plane")),
