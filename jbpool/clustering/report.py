@@ -135,7 +135,8 @@ def _confusion(shown: Shown) -> str:
     groups = [(classes[i], int(count)) for i, count in enumerate(np.bincount(main)) if count]
     columns = [str(shown.names[i]) for i in order]
     drawing = heat_map(table[:, order], classes, columns, "classes in clusters", groups)
-    note = "Shaded by the share of the class; clusters are sorted by their largest class."
+    of = "cluster" if drawing.wide else "class"
+    note = f"Shaded by the share of the {of}; clusters are sorted by their largest class."
     return section("Classes (rows) in clusters (columns)", drawing, note)
 
 

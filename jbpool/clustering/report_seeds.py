@@ -25,7 +25,7 @@ def seed_sections(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, 
     order = sorted(runs, key=lambda seed: -_rank(runs[seed]))[:COMPARED_SEEDS]              # the best first
     agreement = seed_agreement([seeds[seed] for seed in order])
     names = [f"seed {seed}" for seed in order]
-    drawing = value_map(agreement, names, "agreement of the seeds, NMI")
+    drawing = value_map(agreement, names, [str(seed) for seed in order], "agreement of the seeds, NMI")
     others = agreement[~np.eye(len(order), dtype=bool)]
     why = "it has the highest score of the search" if by_score else "it has the lowest loss"
     note = (

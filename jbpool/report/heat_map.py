@@ -21,7 +21,7 @@ def heat_map(
     groups: Sequence[tuple[str, int]] = (),
     selectable: bool = False,
 ) -> Chart:
-    """Counts, shaded by their share of the row.
+    """Counts, shaded by their share of the row; where there are many columns, by their share of the column.
 
     Parameters
     ----------
@@ -36,14 +36,15 @@ def heat_map(
     selectable : bool, default False
         Mark the cells for scripts that react to a click.
     """
-    share = table / np.maximum(table.sum(1, keepdims=True), 1e-12)
+    axis = 0 if table.shape[1] > FEW else 1
+    share = table / np.maximum(table.sum(axis, keepdims=True), 1e-12)
     return _cells(share, _texts(table), rows, columns, label, groups, selectable)
 
 
-def value_map(table: np.ndarray, names: Sequence[str], label: str) -> Chart:
-    """A square table of values between 0 and 1, shaded by the value."""
+def value_map(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], label: str) -> Chart:
+    """A table of values between 0 and 1, shaded by the value."""
     values = [[f"{value:.2f}" for value in row] for row in table]
-    return _cells(np.clip(table, 0, 1), values, names, names, label, (), False)
+    return _cells(np.clip(table, 0, 1), values, rows, columns, label, (), False)
 
 
 def _texts(table: np.ndarray) -> list[list[str]]:

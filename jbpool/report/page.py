@@ -12,6 +12,7 @@ from typing import Any
 from jbpool.report.svg import Chart
 
 ASSETS = Path(__file__).parent / "assets"
+FULL_NOTES = 3
 # Nothing is loaded from elsewhere, and nothing is sent.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -48,7 +49,7 @@ def render_page(
         Names of assets that the sections need.
     """
     cells = "".join(f"<div>{escape(value)}<span>{escape(name)}</span></div>" for name, value in headline.items())
-    warnings = "".join(f'<section class="warn">{escape(note)}</section>' for note in notes)
+    warnings = _warnings(list(notes))
     code = "".join(f"<script>{asset(name)}</script>" for name in (*scripts, "tips.js"))
     if "sigma.js" in scripts:
         code += f"<!--\n{asset('LICENSES.txt')}-->"
@@ -59,6 +60,14 @@ def render_page(
         f"<main><h1>{escape(title)}</h1><p class='lead'>{escape(lead)}</p><div class='big'>{cells}</div>{warnings}"
         f"<div class='grid-of'>{''.join(sections)}</div></main>{code}</body></html>\n"
     )
+
+
+def _warnings(notes: list[str]) -> str:
+    """The first few in full; the others can be opened."""
+    first, more = (f"<p>{'</p><p>'.join(map(escape, part))}</p>" for part in (notes[:FULL_NOTES], notes[FULL_NOTES:]))
+    if len(notes) > FULL_NOTES:
+        first += f"<details><summary>{len(notes) - FULL_NOTES} more</summary>{more}</details>"
+    return f'<section class="warn" aria-label="Warnings">{first}</section>' if notes else ""
 
 
 def section(title: str, body: str | Chart, note: str = "", wide: bool = False) -> str:

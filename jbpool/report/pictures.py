@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from jbpool.report.svg import Chart, colour, draw, nothing, tip, words
 
 FEW = 12                # clusters whose circle keeps their order
 NUMBERED = 24           # clusters with room for a number in their disc
+DENSE = 80              # clusters from which only the strongest lines can be told apart
 NEGLIGIBLE = 0.02       # weight of an edge relative to the strongest
 TABLE_ROWS = 200
 
@@ -63,7 +65,7 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
     """
     count = len(size)
     names = range(count) if names is None else names
-    side, radius = (360, 130) if count <= NUMBERED else (560, 220) if count <= 80 else (760, 320)
+    side, radius = (360, 130) if count <= NUMBERED else (560, 220) if count <= DENSE else (760, 320)
     largest = min(32.0, math.pi * radius / max(count, 1))           # many discs must not overlap
     x, y = _on_circle(_order(weight) if count > FEW else np.arange(count), side / 2, radius)
     pairs = edges_that_matter(weight)
@@ -71,7 +73,8 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
     body = []
     for i, j in pairs[::-1]:                                        # the strongest last, on top
         thick = max((9 if count <= NUMBERED else 5) * weight[i, j] / strongest, 0.4)
-        bend = 1.0 if count <= FEW else 0.45                        # many lines are bent towards the centre
+        long = min(1.0, math.hypot(x[i] - x[j], y[i] - y[j]) / radius)
+        bend = 1.0 if count <= FEW else 0.92 - 0.47 * long          # many lines are bent towards the centre
         a, b = (side / 2 + bend * ((end[i] + end[j]) / 2 - side / 2) for end in (x, y))
         path = f"M{x[i]:.1f} {y[i]:.1f}Q{a:.1f} {b:.1f} {x[j]:.1f} {y[j]:.1f}"
         told = tip(f"{names[i]} - {names[j]}: {weight[i, j]:.3f}")
@@ -81,7 +84,7 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
         told = tip(f"cluster {names[i]}: {int(size[i]):,} nodes")
         body.append(f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="{r:.1f}" fill="{colour(i)}">{told}</circle>')
         if count > NUMBERED:
-            body.append(_radial(str(names[i]), x[i], y[i], side / 2, largest + 4, 11 if count <= 80 else 8))
+            body.append(_radial(str(names[i]), x[i], y[i], side / 2, largest + 4, 11 if count <= DENSE else 8))
         elif r > 7:                                                 # room for a number
             body.append(words(x[i], y[i] + 4, str(names[i]), extra='class="on-disc"'))
     rows = [[str(names[i]), str(names[j]), f"{weight[i, j]:.3f}"] for i, j in pairs[:TABLE_ROWS]]
@@ -95,7 +98,7 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
 
 
 def edges_that_matter(weight: np.ndarray) -> np.ndarray:
-    """Pairs ``(E, 2)``, strongest first: few clusters, all but negligible ones; of many, the strongest 2 K and a
+    """Pairs ``(E, 2)``, strongest first: of few clusters, all but negligible ones; of many, the strongest ones and a
     maximum spanning forest, so that no cluster loses its strongest neighbour."""
     upper = np.triu(weight, 1)
     one, other = np.nonzero(upper > NEGLIGIBLE * max(float(weight.max(initial=0)), 1e-12))
@@ -104,17 +107,17 @@ def edges_that_matter(weight: np.ndarray) -> np.ndarray:
         return pairs
     # minimum_spanning_tree minimises: negative weights, strongest first
     forest = np.column_stack(minimum_spanning_tree(scipy.sparse.csr_matrix(-upper)).nonzero())
-    kept = np.unique(np.concatenate([pairs[: 2 * len(weight)], forest]), axis=0)
+    strongest = pairs[: round(1.5 * len(weight)) if len(weight) <= DENSE else len(weight) // 2]
+    kept = np.unique(np.concatenate([strongest, forest]), axis=0)
     return kept[np.argsort(-upper[kept[:, 0], kept[:, 1]], kind="stable")]
 
 
 def _order(weight: np.ndarray) -> np.ndarray:
-    """The place of every cluster on the circle, so that connected ones are close: the angle of two eigenvectors."""
-    degree = np.maximum(weight.sum(1), 1e-12) ** -0.5
-    _, vectors = np.linalg.eigh(degree[:, None] * weight * degree)                  # ascending
-    angle = np.arctan2(vectors[:, -3], vectors[:, -2])
+    """The place of every cluster on the circle, so that connected ones are close: the leaves of a tree."""
+    near = (weight / max(float(weight.max(initial=0)), 1e-12)) ** 0.25                      # weights are skewed
+    distance = 1 - near[np.triu_indices(len(weight), 1)]
     place = np.empty(len(weight), dtype=int)
-    place[np.argsort(angle, kind="stable")] = np.arange(len(weight))
+    place[leaves_list(linkage(distance, "average", optimal_ordering=True))] = np.arange(len(weight))
     return place
 
 

@@ -330,7 +330,7 @@
       for (let node = 0; node < count; node++) members[of[node]]?.push(node);
       const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1];
       tags = members.map((nodes, k) => ({nodes, k})).filter(({nodes}) => nodes.length).sort((a, b) => b.nodes.length - a.nodes.length)
-        .slice(0, 60).map(({nodes, k}) => {
+        .slice(0, 30).map(({nodes, k}) => {
           const tag = document.createElement("span");
           tag.textContent = state.mode === "class" ? names[k] : text.clusters[k].name;
           tag.style.borderColor = shade(k);
