@@ -158,7 +158,8 @@ class Training:
         if not trains_heads(self.config):
             return ClusterProblem(Starts(nets, graph, edge_weight), feat, self._score)
         prototypes = torch.stack([_head(net).weight.detach() for net in nets])              # (R, K, D)
-        return HeadsProblem(Heads(prototypes, cast(float, self.resolved.method.temperature), self.shares), feat, self._score)
+        temperature = cast(float, self.resolved.method.temperature)
+        return HeadsProblem(Heads(prototypes, temperature, self.shares), feat, self._score)
 
     def _score(self, cluster: Tensor) -> dict[str, float]:
         """Of all clusters, in the process that writes the history."""
