@@ -10,6 +10,7 @@ from zoo import random_graph
 from jbpool.clustering import refine as module
 from jbpool.clustering.auto import find_clusters
 from jbpool.clustering.refine import PRIOR_EDGES, PRIOR_WORDS, Refinement
+from jbpool.clustering.report_search import search_sections
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
 
@@ -77,6 +78,8 @@ def test_unequal_clusters_are_found_that_balance_misses():
     assert label_scores(result.cluster, data.label)["acc"] > 0.85       # the consensus alone: 0.75
     assert result.moved > 50
     assert bool(result.model.refinement.used)
+    told = {"settings": result.settings, "trials": result.trials, "moved": result.moved}
+    assert f"Then {result.moved} nodes moved" in search_sections({}, told)[-1]
     right = result.cluster == (matching(result.cluster, data.label)[data.label])
     trust = result.confidence                               # the agreement of partitions alone does not tell them apart
     assert trust[right].mean() > trust[~right].mean() + 0.05
