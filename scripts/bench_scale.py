@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from benchmark import ROOT, missing, write
@@ -200,12 +201,12 @@ def main() -> None:
         print(json.dumps(CONTESTANTS[args.one[0]](Path(args.one[1]))))
         return
     others = ["k-means", *([] if missing("igraph") else ["leiden"])] if args.others else []
-    raw = []
+    raw: list[dict[str, Any]] = []
     for size in map(int, args.sizes):
         with tempfile.TemporaryDirectory(dir=args.folder) as name:
             folder = Path(name)
             make_graph(folder, size, args.degree)
-            found = {"nodes": size, **{name: measure(name, folder) for name in ("jbpool", *others)}}
+            found: dict[str, Any] = {"nodes": size, **{name: measure(name, folder) for name in ("jbpool", *others)}}
             if args.speed_up:
                 found["one"] = measure("step", folder)
                 torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")

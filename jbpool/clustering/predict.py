@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,8 @@ def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> Tr
         if config.method.name == "auto":
             net = Consensus.of_members(num_clusters, stored["members"], in_feats)
         else:
+            if config.method.temperature == "auto":
+                config = replace(config, method=replace(config.method, temperature=stored["temperature"]))
             net = make_model(config, in_feats, num_clusters)
         net.load_state_dict(stored["state"])
     return TrainedClusters(net, in_feats, num_clusters)

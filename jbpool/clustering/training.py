@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from jbpool.clustering.methods import SeedResult
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, HeadsProblem, StartsProblem
 from jbpool.clustering.starts import Starts, starts_at_once
+from jbpool.clustering.temperature import with_temperature
 from jbpool.data import NodeData
 from jbpool.engine.fit import TRAINING, Progress, fit
 from jbpool.engine.forecast import Forecast, count
@@ -92,6 +94,7 @@ class Training:
             together = rows_together(num_starts(config), num_clusters)
             self.shares = RowShares.of_this_run(data.graph.num_nodes(), together)
         self.fitted: tuple[FixedFeatures, Tensor] | None = None     # features that no seed changes, and their rows
+        self.resolved = config                          # with the temperature that was chosen for the seed
         self.unfinished: dict[str, Any] = {}            # the checkpoint to continue from
         self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
         self.forecast: Forecast | None = None
@@ -99,6 +102,9 @@ class Training:
     def train(self, seed: int) -> SeedResult:
         """All restarts of a seed; the one with the lowest loss counts, labels are not used."""
         best: dict[str, Any] | None = None
+        began = time.perf_counter()
+        self.resolved, chosen = with_temperature(self.config, self.data, self.num_clusters, seed)
+        choosing = time.perf_counter() - began
         restarts, first = num_starts(self.config), 0
         together = self._starts_at_once()
         if self.unfinished.get("seed") == seed:
@@ -109,14 +115,16 @@ class Training:
                 result["seconds"] += best["seconds"]
             best = result if best is None or result["loss"] < best["loss"] else best | {"seconds": result["seconds"]}
         assert best is not None
+        told = {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")} | chosen
+        told["seconds"] += choosing
         method = self.config.method
         terms = tuple(method.objective or POOLS[method.name].pool.terms)
         only_balance = terms == ("balance",) and method.cluster_sizes is None and method.head == "linear"
         return SeedResult(
             cluster=best["cluster"],
             confidence=best["confidence"],
-            told={key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")},
-            model={"state": best["state"]},
+            told=told,
+            model={"state": best["state"], "temperature": self.resolved.method.temperature},
             history=tuple(best["history"]),
             trained=True,
             balance=best["loss"] if only_balance else None,
@@ -150,7 +158,8 @@ class Training:
         if not trains_heads(self.config):
             return ClusterProblem(Starts(nets, graph, edge_weight), feat, self._score)
         prototypes = torch.stack([_head(net).weight.detach() for net in nets])              # (R, K, D)
-        return HeadsProblem(Heads(prototypes, self.config.method.temperature, self.shares), feat, self._score)
+        temperature = cast(float, self.resolved.method.temperature)
+        return HeadsProblem(Heads(prototypes, temperature, self.shares), feat, self._score)
 
     def _score(self, cluster: Tensor) -> dict[str, float]:
         """Of all clusters, in the process that writes the history."""
@@ -164,7 +173,7 @@ class Training:
         nets: list[ClusterNet] = []
         for start in starts:
             torch.manual_seed(seed + 1_000_003 * start)
-            net = make_model(self.config, feat.shape[1], self.num_clusters).to(device)
+            net = make_model(self.resolved, feat.shape[1], self.num_clusters).to(device)
             prepared = self._prepared(net, graph, feat, weight)
             if self.config.method.head == "cosine" and not net.convs:           # fixed features: start at nodes
                 net.pool.init_prototypes(candidate_rows(prepared, self.shares, seed))

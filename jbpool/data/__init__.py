@@ -21,7 +21,7 @@ from jbpool import _environment
 _environment.require_dgl()      # before anything imports dgl, for a readable error
 
 from jbpool.checks import convert, lookup, readable  # noqa: E402
-from jbpool.data import citation, files, graph_files, npz, ogb_mol, ogb_nodes, synthetic, tu  # noqa: E402
+from jbpool.data import citation, files, gcb, graph_files, npz, ogb_mol, ogb_nodes, synthetic, tu  # noqa: E402
 from jbpool.data.containers import GraphBatch, GraphData, NodeData, Split  # noqa: E402
 from jbpool.data.sources import find  # noqa: E402
 from jbpool.errors import DataError, JBPoolError  # noqa: E402
@@ -38,7 +38,12 @@ NODE_SETS: dict[str, Callable[..., NodeData]] = {
     "file": files.load_node_files,
 }
 
-OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {"motifs": synthetic.motifs, "file": graph_files.load_graph_files}
+OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {
+    **{name: partial(gcb.load_gcb, name) for name in gcb.SETS},
+    "gcb-sim": gcb.gcb_sim,
+    "motifs": synthetic.motifs,
+    "file": graph_files.load_graph_files,
+}
 
 
 def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> NodeData:
@@ -61,11 +66,11 @@ def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> Gr
     Parameters
     ----------
     name : str
-        A TU dataset (PROTEINS, NCI1, ...), an ``ogbg-mol*`` dataset, motifs, or file.
+        A TU dataset (PROTEINS, NCI1, ...), an ``ogbg-mol*`` dataset, gcb-hard and so on, gcb-sim, motifs, or file.
     root : str or Path, optional
         Folder searched before the other data roots.
     **options
-        Options of the dataset: :func:`jbpool.data.synthetic.motifs`,
+        Options of the dataset: :func:`jbpool.data.synthetic.motifs`, :func:`jbpool.data.gcb.gcb_sim`,
         :func:`jbpool.data.graph_files.load_graph_files`.
 
     Returns

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import CPU, ROOT, SHARED, call, several_processes
+from commands import CPU, ROOT, SHARED, call, run_ranks
 from shared_runs import RUNS, config_of
 
 from jbpool import cli
@@ -25,7 +25,8 @@ def runs(tmp_path_factory):
     """Number of processes -> folder with the runs of all datasets."""
     folders = {count: tmp_path_factory.mktemp(f"{count}-processes") for count in (1, 2, 3)}
     for count in (2, 3):                                    # two processes stop a run, which others continue
-        several_processes(count, [str(SCRIPT), str(folders[count]), ",".join(NAMES), str(folders[count] / "stopped")])
+        folder = folders[count]
+        run_ranks(SCRIPT, folder, ",".join(NAMES), folder / "stopped", cwd=folder, processes=count)
         if count == 2:
             assert (folders[2] / "stopped" / "checkpoint.pt").exists()
             assert not (folders[2] / "stopped" / "finished.pt").exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import several_processes
+from commands import run_ranks
 
 from jbpool.engine import shares as shares_module
 from jbpool.engine.shares import RowShares
@@ -39,7 +39,7 @@ def test_alone_nothing_is_sent():
 
 @pytest.mark.xdist_group("processes")
 def test_three_processes_exchange_rows(tmp_path):
-    several_processes(3, [str(SCRIPT), str(tmp_path)])
+    run_ranks(SCRIPT, tmp_path, cwd=tmp_path, processes=3)
     for place in range(3):
         seen = json.loads((tmp_path / f"{place}.json").read_text())
         assert seen == dict.fromkeys(seen, True)

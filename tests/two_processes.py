@@ -1,4 +1,4 @@
-"""One of two processes; test_processes.py starts both. Writes what it saw as JSON, then rank 1 dies."""
+"""One of two processes; a fixture of conftest.py starts both. Writes what it saw as JSON, then rank 1 dies."""
 
 import json
 import os
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from zoo import rank_example
 
+from jbpool import JBPool
 from jbpool.engine.processes import (
     barrier,
     gather,
@@ -35,6 +38,14 @@ def total():
     return {"value": total_over_processes(x).tolist(), "input": x.tolist()}
 
 
+def distributed_data_parallel():
+    """The gradient of a pool on the example of this process, averaged by torch."""
+    torch.manual_seed(0)
+    pool = DistributedDataParallel(JBPool(5, 3))
+    pool(*rank_example(rank())).loss.backward()
+    return pool.module.mlp[0].weight.grad.tolist()
+
+
 def main(out: Path):
     with process_group(torch.device("cpu")):
         seen = {
@@ -44,6 +55,7 @@ def main(out: Path):
             "gradients": gradients(),
             "total": total(),
             "mean": mean_over_processes(torch.tensor(float(rank() * 3))),
+            "data parallel": distributed_data_parallel(),
         }
         barrier()
         (out / f"{rank()}.json").write_text(json.dumps(seen))
