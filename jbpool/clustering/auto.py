@@ -7,10 +7,11 @@ A setting is a view of the features (weighting, smoothing steps) and the tempera
    explains better than chance do not count.
 2. The chosen settings cluster all the data from several starts; the partitions that explain edges and features best are
    kept, at most a third and none far below the best.
-3. The consensus of the kept partitions is the result.
+3. The kept partitions become one, their consensus.
+4. Nodes move to the cluster that explains their edges and words best, without regard to balance.
 
 One more view has eigenvectors of the edges in place of features. It is the only one of a graph without features, which
-goes through steps 2 and 3 alone.
+goes through steps 2 and 3 alone. Step 4 needs features without negative values.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SPLITS = 2                          # times that a part is held out
 TRIAL_STARTS = 2                    # starts of a setting in each split
 STARTS = 8                          # starts of a chosen setting
 SHARE = 3                           # one in so many settings is chosen, and of their partitions kept at most
-TOLERANCE = 0.05                    # kept partitions score at most this much less than the best
+TOLERANCE = 0.05                    # kept partitions score at most so much less than the best, refined ones than before
 ABOVE_CHANCE = 4.0                  # deviations above shuffled nodes; the best of some forty partitions is tested
 
 
@@ -76,13 +77,14 @@ class Found(NamedTuple):
     """The clusters of a graph and how they were chosen."""
 
     cluster: Tensor                 # (N,)
-    confidence: Tensor              # (N,) how far the kept partitions agree with a node's cluster, from 0 to 1
+    confidence: Tensor              # (N,) agreement of the kept partitions x probability by the last step, 0 to 1
     loss: float                     # of the last head
     score: float                    # of the clusters: modularity over edges times modularity over features
     settings: list[dict[str, Any]]
     trials: list[dict[str, Any]]
     used_edges: bool                # whether held-out edges, or features, were explained better than by chance;
     used_features: bool             # what is not does not count
+    moved: int                      # nodes that the last step moved to another cluster
     model: Consensus | None         # None if it rests on the edges alone: then it applies to no other graph
 
 
@@ -116,7 +118,7 @@ def find_clusters(
     """
     if num_clusters == 1:
         one = torch.zeros(graph.num_nodes(), dtype=torch.long)
-        return Found(one, torch.ones(len(one)), -1.0, 0.0, [], [], True, feat is not None, None)
+        return Found(one, torch.ones(len(one)), -1.0, 0.0, [], [], True, feat is not None, 0, None)
     generator = torch.Generator().manual_seed(seed)
     settings = _grid(feat)
     progress = _Progress(watch, SPLITS * len(settings) + len(settings) // SHARE + 1)
@@ -145,16 +147,32 @@ def find_clusters(
     best = [i for i in ranked[: max(1, len(trials) // SHARE)] if trials[i].score >= least]
     for i in best:
         trials[i].kept = True
-    model = Consensus(num_clusters, [(trials[i].weighting, trials[i].steps) for i in best], views)
+    in_feats = 0 if feat is None else feat.shape[1]
+    model = Consensus(num_clusters, [(trials[i].weighting, trials[i].steps) for i in best], views, in_feats)
     # What was learned on the eigenvectors of edges applies to no other graph and is not kept.
     model.prototypes = torch.stack(
         [model.prototypes[0] if trials[i].weighting == EDGES else found[i][0] for i in best]
     )
-    cluster, confidence, loss = model.fit([found[i][1] for i in best], evidence.score, generator)
+    moved = 0
+
+    def refine(cluster: Tensor) -> Tensor:
+        nonlocal moved
+        if feat is None or evidence.signed or not (evidence.use_edges and evidence.use_features):
+            return cluster
+        better = model.refinement.fit(graph, feat, cluster, edge_weight)
+        if evidence.score(better) < (1 - TOLERANCE) * evidence.score(cluster):
+            model.refinement.used.fill_(False)
+            return cluster
+        moved = int((better != cluster).sum())
+        return better
+
+    cluster, confidence, loss = model.fit([found[i][1] for i in best], evidence.score, generator, refine)
+    if feat is not None:
+        confidence = confidence * model.refinement.probability(graph, feat, cluster, edge_weight)
     progress.advance()
     return Found(
         cluster, confidence, loss, evidence.score(cluster), [asdict(setting) for setting in settings],
-        [asdict(trial) for trial in trials], evidence.use_edges, evidence.use_features,
+        [asdict(trial) for trial in trials], evidence.use_edges, evidence.use_features, moved,
         model if len(model.views) else None,
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from torch.nn.functional import one_hot
 
 from jbpool.clustering.features import COMPONENTS, FixedFeatures
 from jbpool.clustering.heads import trained_heads
+from jbpool.clustering.refine import Refinement
 from jbpool.clustering.weighting import WEIGHTINGS
 from jbpool.nn.heads import unit_rows
 
@@ -32,6 +33,8 @@ class Consensus(nn.Module):
         Weighting and steps of the view that each member comes from.
     views : mapping
         (weighting, steps) -> the view; the edges alone have none.
+    in_feats : int, default 0
+        Number of features, 0 if there are none.
     """
 
     prototypes: Tensor              # (M, K, C) of the members
@@ -41,7 +44,11 @@ class Consensus(nn.Module):
     shares: Tensor                  # (K, M * K) of a cluster's nodes, those in each cluster of each member
 
     def __init__(
-        self, num_clusters: int, members: Sequence[tuple[str, int]], views: Mapping[tuple[str, int], FixedFeatures]
+        self,
+        num_clusters: int,
+        members: Sequence[tuple[str, int]],
+        views: Mapping[tuple[str, int], FixedFeatures],
+        in_feats: int = 0,
     ):
         super().__init__()
         self.members = [(weighting, steps) for weighting, steps in members]
@@ -53,6 +60,7 @@ class Consensus(nn.Module):
         self.register_buffer("axes", torch.zeros(wide, min(COMPONENTS_PER_CLUSTER * num_clusters, wide)))
         self.register_buffer("last", torch.zeros(num_clusters, self.axes.shape[1]))
         self.register_buffer("shares", torch.zeros(num_clusters, wide))
+        self.refinement = Refinement(num_clusters, in_feats)
 
     @classmethod
     def of_members(cls, num_clusters: int, members: Sequence[tuple[str, int]], in_feats: int) -> Consensus:
@@ -62,10 +70,14 @@ class Consensus(nn.Module):
             for weighting, steps in members
             if weighting in WEIGHTINGS
         }
-        return cls(num_clusters, members, views)
+        return cls(num_clusters, members, views, in_feats)
 
     def fit(
-        self, clusters: Sequence[Tensor], score: Callable[[Tensor], float], generator: torch.Generator
+        self,
+        clusters: Sequence[Tensor],
+        score: Callable[[Tensor], float],
+        generator: torch.Generator,
+        refine: Callable[[Tensor], Tensor] = lambda cluster: cluster,
     ) -> tuple[Tensor, Tensor, float]:
         """Train the last head from several starts.
 
@@ -77,6 +89,8 @@ class Consensus(nn.Module):
             Clusters ``(N,)`` -> how good they are; decides between the starts.
         generator : torch.Generator
             Decides the starts.
+        refine : callable, optional
+            Clusters ``(N,)`` of the last head -> better ones.
 
         Returns
         -------
@@ -95,7 +109,7 @@ class Consensus(nn.Module):
         heads, losses = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
         found = heads.clusters(rows)                                                            # (R, N)
         best = max(range(STARTS), key=lambda start: score(found[start]))
-        self.last, cluster = unit_rows(heads.prototypes[best]), found[best]
+        self.last, cluster = unit_rows(heads.prototypes[best]), refine(found[best])
         onehot = one_hot(cluster, num_clusters).float()
         self.shares = onehot.T @ members / onehot.sum(0).clamp_min(1)[:, None]
         return cluster, self._agreement(members, cluster), losses[best].item()
@@ -114,7 +128,9 @@ class Consensus(nn.Module):
                 parts.append(centre.expand(feat.shape[0], -1))
         members = torch.cat(parts, dim=1)                                                       # (N, M * K)
         cluster = (self._rows(members) @ self.last.T).argmax(1)
-        return cluster, self._agreement(members, cluster)
+        cluster = self.refinement(graph, feat, cluster, edge_weight)
+        probability = self.refinement.probability(graph, feat, cluster, edge_weight)
+        return cluster, self._agreement(members, cluster) * probability
 
     def _rows(self, members: Tensor) -> Tensor:
         return unit_rows((members - self.centre) @ self.axes)                                   # (N, 4 K)

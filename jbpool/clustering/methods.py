@@ -44,7 +44,7 @@ def search(data: NodeData, num_clusters: int, seed: int, starts: int, forecast: 
         found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, watch)
     told = {
         "loss": found.loss, "score": found.score, "seconds": time.perf_counter() - began, "seconds_per_step": None,
-        "settings": found.settings, "trials": found.trials,
+        "settings": found.settings, "trials": found.trials, "moved": found.moved,
     }  # fmt: skip
     model = None if found.model is None else {"state": found.model.state_dict(), "members": found.model.members}
     note = None

@@ -66,6 +66,9 @@ def _settings(run: dict[str, Any]) -> str:
     note = (
         "Evidence: modularity of held-out edges times modularity of held-out features, for clusters that have seen "
         f"neither. The best third of the settings clustered all the data; the result is the consensus of the {kept} "
-        "partitions that explain edges and features best. No label was used."
+        "partitions that explain edges and features best. "
     )
+    if run.get("moved"):
+        note += f"Then {run['moved']} nodes moved to the cluster that explains their edges and words best. "
+    note += "No label was used."
     return section("What was tried", table(head, rows), note, wide=True)

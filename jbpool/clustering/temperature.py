@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,14 +19,14 @@ from jbpool.data import NodeData
 
 TEMPERATURES = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4)      # a factor of 1.4 between neighbours
 STARTS = 8
-TOLERANCE = 0.01    # of the evidence; the highest of equally good temperatures is taken: its losses rank starts best
+TOLERANCE = 0.05    # of the evidence; the highest of equally good temperatures is taken: its losses rank starts best
 
 
 class Choice(NamedTuple):
     """The temperature chosen, and what it was chosen by."""
 
     temperature: float
-    tried: list[dict[str, float]]       # of every temperature: the lowest loss, and the evidence of its clusters
+    tried: list[dict[str, float]]       # of every temperature: the lowest loss, and the mean evidence of its starts
 
 
 def choose_temperature(
@@ -49,10 +50,9 @@ def choose_temperature(
     heads, losses = trained_heads(rows, num_clusters, STARTS, TEMPERATURES, generator)
     clusters = hard_clusters(heads, rows)                                           # (T * STARTS, N)
     tried = []
-    for number, temperature in enumerate(TEMPERATURES):
-        best = number * STARTS + int(losses[number * STARTS : (number + 1) * STARTS].argmin())
-        loss, evidence = losses[best].item(), score(clusters[best])
-        tried.append({"temperature": temperature, "loss": loss, "evidence": evidence})
+    for temperature, values, found in zip(TEMPERATURES, losses.split(STARTS), clusters.split(STARTS), strict=True):
+        evidence = statistics.fmean(score(cluster) for cluster in found)
+        tried.append({"temperature": temperature, "loss": values.min().item(), "evidence": evidence})
     least = (1 - TOLERANCE) * max(row["evidence"] for row in tried)
     return Choice(max(row["temperature"] for row in tried if row["evidence"] >= least), tried)
 

@@ -6,7 +6,7 @@ import torch
 from commands import CLASSIFY, CLUSTER, call, result_of, settings
 from torch.nn.functional import normalize
 
-from jbpool.clustering.temperature import TEMPERATURES, choose_temperature
+from jbpool.clustering.temperature import STARTS, TEMPERATURES, choose_temperature
 from jbpool.errors import ConfigError
 
 FIXED = (
@@ -16,19 +16,19 @@ FIXED = (
 
 
 def choose(*evidence: float):
-    """The choice among TEMPERATURES whose clusters have this evidence."""
+    """The choice among TEMPERATURES whose clusters have this mean evidence over their starts."""
     rows = normalize(torch.randn(60, 8, generator=torch.Generator().manual_seed(0)))
-    given = iter(evidence)
+    given = (value + (0.05 if start % 2 else -0.05) for value in evidence for start in range(STARTS))
     return choose_temperature(rows, 3, lambda cluster: next(given), torch.Generator().manual_seed(0))
 
 
 def test_the_best_evidence_decides_and_the_highest_of_equally_good_temperatures():
     assert choose(0.1, 0.2, 0.5, 0.3, 0.3, 0.2, 0.1).temperature == TEMPERATURES[2]
-    assert choose(0.1, 0.5, 0.4, 0.499, 0.3, 0.2, 0.1).temperature == TEMPERATURES[3]
-    assert choose(0, 0, 0, 0, 0, 0, 0).temperature == TEMPERATURES[-1]
+    assert choose(0.1, 0.5, 0.4, 0.48, 0.3, 0.2, 0.1).temperature == TEMPERATURES[3]
+    assert choose(*[0.2] * 7).temperature == TEMPERATURES[-1]
     tried = choose(0.1, 0.2, 0.5, 0.3, 0.3, 0.2, 0.1).tried
     assert [row["temperature"] for row in tried] == list(TEMPERATURES)
-    assert [row["evidence"] for row in tried] == [0.1, 0.2, 0.5, 0.3, 0.3, 0.2, 0.1]
+    assert [row["evidence"] for row in tried] == pytest.approx([0.1, 0.2, 0.5, 0.3, 0.3, 0.2, 0.1])
     losses = [row["loss"] for row in tried]
     assert losses == sorted(losses)                         # lower temperatures: lower losses, whatever the features
 

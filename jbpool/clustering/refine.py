@@ -1,0 +1,130 @@
+"""Nodes move to the cluster that explains their edges and their words best.
+
+Edges follow a block model with degree correction, words are drawn from a distribution per cluster, and a cluster is as
+likely as it is large:
+
+    log p(i in k) = sum_j A_ij log(B_(k, c_j) / (b_k b_(c_j))) + sum_w X_iw log(P_kw / p_w) + log(n_k / N) + const
+
+with the shares of edge weight B between clusters (b: their sums) and of words P_k in a cluster (p: in all). Nothing
+here prefers clusters of equal size, unlike the balance loss that the consensus comes from.
+"""
+
+from __future__ import annotations
+
+import torch
+from dgl import DGLGraph
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from jbpool.clustering.weighting import UnitRows, no_weights
+from jbpool.ops.adjacency import propagate
+
+STEPS = 5               # all nodes move at once, so often
+PRIOR_WORDS = 0.05      # words of p added to every cluster, in mean clusters
+PRIOR_EDGES = 1e-3      # edge weight between all clusters alike, in the total
+
+
+class Refinement(nn.Module):
+    """The block model and the words of K clusters, and what they make of a partition.
+
+    Parameters
+    ----------
+    num_clusters : int
+        K.
+    in_feats : int
+        Number of words D.
+    """
+
+    blocks: Tensor                  # (K, K) log ratios of edge weight
+    words: Tensor                   # (D, K) log ratios of words
+    prior: Tensor                   # (K,) log shares of nodes
+    used: Tensor                    # whether it was fitted; else partitions stay as they are
+
+    def __init__(self, num_clusters: int, in_feats: int):
+        super().__init__()
+        self.register_buffer("blocks", torch.zeros(num_clusters, num_clusters))
+        self.register_buffer("words", torch.zeros(in_feats, num_clusters))
+        self.register_buffer("prior", torch.zeros(num_clusters))
+        self.register_buffer("used", torch.tensor(False))
+
+    @torch.no_grad()
+    def fit(self, graph: DGLGraph, feat: Tensor, cluster: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """Measure the clusters, move the nodes, and again: ``(N,)`` to ``(N,)``.
+
+        Parameters
+        ----------
+        graph : DGLGraph
+            Both directions of every edge.
+        feat : Tensor
+            ``(N, D)``, dense or CSR, no negative values.
+        cluster : Tensor
+            ``(N,)`` to start from.
+        edge_weight : Tensor, optional
+            ``(E,)``; only their ratios matter.
+        """
+        known = _Known(graph, feat, edge_weight)
+        for _ in range(STEPS):
+            self._measure(known, cluster)
+            cluster = self._scores(known, cluster).argmax(1)
+        self.used.fill_(True)
+        return cluster
+
+    @torch.no_grad()
+    def forward(self, graph: DGLGraph, feat: Tensor, cluster: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """The same with clusters as measured: ``(N,)`` to ``(N,)`` for the nodes of any graph with these words."""
+        if bool(self.used):
+            known = _Known(graph, feat, edge_weight)
+            for _ in range(STEPS):
+                cluster = self._scores(known, cluster).argmax(1)
+        return cluster
+
+    @torch.no_grad()
+    def probability(self, graph: DGLGraph, feat: Tensor, cluster: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        """How probable each node's cluster is, given those of its neighbours: ``(N,)``; 1 if nothing was fitted."""
+        if not bool(self.used):
+            return torch.ones(len(cluster), device=cluster.device)
+        scores = self._scores(_Known(graph, feat, edge_weight), cluster)
+        return scores.softmax(1).gather(1, cluster[:, None]).squeeze(1)
+
+    def _measure(self, known: _Known, cluster: Tensor) -> None:
+        num_clusters = len(self.prior)
+        onehot = one_hot(cluster, num_clusters).float()                             # (N, K)
+        weight = onehot.T.double() @ known.neighbours(onehot).double()              # (K, K)
+        share = weight / weight.sum().clamp_min(1e-300) + PRIOR_EDGES / num_clusters**2
+        volume = share.sum(0)
+        self.blocks = (share / torch.outer(volume, volume)).log().float()
+        count = known.counts(onehot).double()                                      # (D, K)
+        total = count.sum().clamp_min(1e-300)
+        common = count.sum(1, keepdim=True) / total                                 # (D, 1)
+        extra = PRIOR_WORDS * total / num_clusters
+        ratio = (count / common.clamp_min(1e-300) + extra) / (count.sum(0) + extra)
+        self.words = torch.where(common > 0, ratio, 1).log().float()            # a word that nobody has says nothing
+        self.prior = ((onehot.sum(0) + 1) / (len(cluster) + num_clusters)).log()
+
+    def _scores(self, known: _Known, cluster: Tensor) -> Tensor:
+        """Log probabilities of every node and cluster up to a constant per node: ``(N, K)``."""
+        onehot = one_hot(cluster, len(self.prior)).float()
+        return known.neighbours(onehot) @ self.blocks + known.words(self.words) + self.prior
+
+
+class _Known:
+    """Edges and words of a graph, as products with them."""
+
+    def __init__(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None):
+        self.graph = graph
+        self.weight = None if edge_weight is None else edge_weight / edge_weight.mean().clamp_min(1e-30)
+        self.rows = UnitRows(feat, no_weights(feat))
+        # A unit row times its sum has (sum x)^2 / sum x^2 words: their number if they are flags, fewer if some prevail.
+        self.length = self.rows.times(torch.ones(feat.shape[1], 1, device=feat.device))     # (N, 1)
+
+    def neighbours(self, onehot: Tensor) -> Tensor:
+        """``A Z``: ``(N, K)`` to ``(N, K)``."""
+        return propagate(self.graph, onehot, self.weight)
+
+    def counts(self, onehot: Tensor) -> Tensor:
+        """``X^T Z``: ``(N, K)`` to ``(D, K)``."""
+        return self.rows.transposed_times(self.length * onehot)
+
+    def words(self, ratio: Tensor) -> Tensor:
+        """``X V``: ``(D, K)`` to ``(N, K)``."""
+        return self.length * self.rows.times(ratio)

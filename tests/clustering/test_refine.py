@@ -1,0 +1,108 @@
+"""Refinement: one move against naive loops over nodes, edges and words, and what it does to unequal clusters."""
+
+import math
+
+import dgl
+import pytest
+import torch
+from zoo import random_graph
+
+from jbpool.clustering import refine as module
+from jbpool.clustering.auto import find_clusters
+from jbpool.clustering.refine import PRIOR_EDGES, PRIOR_WORDS, Refinement
+from jbpool.clustering.report_search import search_sections
+from jbpool.clustering.scores import label_scores
+from jbpool.data import load_nodes
+
+
+def naive_move(graph, feat, cluster, weight, num_clusters):
+    """The docstring of the module, node by node; also by how much the best cluster wins."""
+    source, target = (end.tolist() for end in graph.edges())
+    weight = [1.0] * len(source) if weight is None else (weight / weight.mean()).tolist()
+    label, nodes, words = cluster.tolist(), range(len(feat)), range(feat.shape[1])
+    share = [[PRIOR_EDGES / num_clusters**2] * num_clusters for _ in range(num_clusters)]
+    for i, j, w in zip(source, target, weight, strict=True):
+        share[label[i]][label[j]] += w / sum(weight)
+    volume = [sum(row) for row in share]
+    # as many words as a row has effectively: (sum x)^2 / sum x^2
+    count = [[x * sum(row) / sum(y * y for y in row) if any(row) else 0.0 for x in row] for row in feat.tolist()]
+    total = sum(map(sum, count))
+    common = [sum(count[i][w] for i in nodes) / total for w in words]
+    inside = [[sum(count[i][w] for i in nodes if label[i] == k) for w in words] for k in range(num_clusters)]
+    extra = PRIOR_WORDS * total / num_clusters
+    moved, margins = [], []
+    for i in nodes:
+        scores = []
+        for k in range(num_clusters):
+            score = math.log((label.count(k) + 1) / (len(label) + num_clusters))
+            for a, b, w in zip(source, target, weight, strict=True):
+                if a == i:
+                    score += w * math.log(share[k][label[b]] / (volume[k] * volume[label[b]]))
+            for w in words:
+                if common[w] > 0:
+                    likely = (inside[k][w] + extra * common[w]) / (sum(inside[k]) + extra)
+                    score += count[i][w] * math.log(likely / common[w])
+            scores.append(score)
+        best, second = sorted(scores, reverse=True)[:2]
+        moved.append(scores.index(best))
+        margins.append(best - second)
+    return torch.tensor(moved), torch.tensor(margins)
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_move_equals_naive_loops(monkeypatch, layout, weighted):
+    monkeypatch.setattr(module, "STEPS", 1)
+    one_way = random_graph(40, 60)
+    graph = dgl.to_bidirected(one_way)
+    generator = torch.Generator().manual_seed(1)
+    feat = torch.randint(0, 3, (40, 12), generator=generator).float()
+    feat[:, 5] = 0                                              # a word that nobody has
+    feat[7] = 0                                                 # a node without words
+    source, target = graph.edges()
+    weight = 1.0 + ((source + target) % 3) if weighted else None
+    cluster = torch.randint(0, 4, (40,), generator=generator)
+    expected, margin = naive_move(graph, feat, cluster, weight, 4)
+    given = feat if layout == "dense" else feat.to_sparse_csr()
+    found = Refinement(4, 12).fit(graph, given, cluster, weight)
+    assert not torch.equal(found, cluster)
+    assert torch.equal(found[margin > 1e-3], expected[margin > 1e-3])
+
+
+def test_unequal_clusters_are_found_that_balance_misses():
+    data = load_nodes(
+        "sbm", num_nodes=1000, num_clusters=4, cluster_sizes=[0.55, 0.2, 0.15, 0.1], mixing=0.4, avg_degree=5.0,
+        feature_noise=0.75, seed=1,
+    )  # fmt: skip
+    result = find_clusters(data.graph, data.feat, 4, starts=2)
+    assert label_scores(result.cluster, data.label)["acc"] > 0.85       # the consensus alone: 0.75
+    assert result.moved > 50
+    assert bool(result.model.refinement.used)
+    told = {"settings": result.settings, "trials": result.trials, "moved": result.moved}
+    assert f"Then {result.moved} nodes moved" in search_sections({}, told)[-1]
+    right = result.cluster == (matching(result.cluster, data.label)[data.label])
+    trust = result.confidence                               # the agreement of partitions alone does not tell them apart
+    assert trust[right].mean() > trust[~right].mean() + 0.05
+
+
+def matching(cluster, label):
+    """The cluster that most nodes of each class are in."""
+    return torch.stack([cluster[label == number].bincount(minlength=4).argmax() for number in range(4)])
+
+
+def test_it_says_nothing_without_edges_or_words_and_is_off_until_fitted():
+    cluster = torch.arange(20) % 4
+    empty = dgl.graph(([], []), num_nodes=20)
+    plain = Refinement(4, 3)
+    assert torch.equal(plain(empty, torch.zeros(20, 3), cluster), cluster)
+    assert bool((plain.fit(empty, torch.zeros(20, 3), cluster) == 0).all())         # equal shares, the first wins
+    assert all(bool(value.isfinite().all()) for value in plain.state_dict().values())
+
+
+def test_signed_features_and_graphs_without_features_are_not_refined():
+    data = load_nodes("sbm", num_nodes=200, num_clusters=3, seed=0)
+    signed = torch.randn(200, 16, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(3, 16)[data.label]
+    result = find_clusters(data.graph, signed, 3, starts=1)
+    assert not bool(result.model.refinement.used)
+    assert result.moved == 0
+    assert find_clusters(data.graph, None, 3, starts=1).moved == 0
