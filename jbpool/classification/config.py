@@ -54,6 +54,7 @@ class ClassifyTrainConfig(TrainConfig):
     epochs: int = number(100, 1, MAX_EPOCHS)
     lr: float = number(3e-3, above=0, high=1e3)
     eval_every: int = number(1, 1, MAX_EPOCHS)      # epochs between evaluations of the validation graphs
+    select: str = "last"                            # epoch that is used: last, or best on the validation graphs
     schedule: str = "cosine"                        # learning rate over the epochs: constant, or cosine (to zero)
     weight_decay: float = number(0.0, 0, 1e6)
     batch_size: int = number(32, 1, 10**6)          # graphs per step, over all processes
@@ -96,12 +97,15 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
             (BACKBONES, model.backbone, "model.backbone"),
             (NORMS, model.norm, "model.norm"),
             (SCHEDULES, config.train.schedule, "train.schedule"),
+            (dict.fromkeys(("last", "best")), config.train.select, "train.select"),
             (dict.fromkeys(("all", "last")), model.readout_of, "model.readout_of"),
             (dict.fromkeys(METHODS), model.pool, "model.pool"),
             *((dict.fromkeys(METHODS), name, "model.compare") for name in model.compare),
             *((READOUTS, name, "model.readout") for name in model.readout.split("+")),
         ]
     )
+    if config.train.patience is not None and config.train.select != "best":
+        yield "train.patience", "train.patience stops after the best epoch: set train.select=best too, or remove it"
     if model.num_clusters is not None and model.ratio is not None:
         yield "model.ratio", "model.ratio and model.num_clusters both set the number of clusters: give only one of them"
     if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):

@@ -25,7 +25,7 @@ def test_help_needs_no_torch():
 
 LONG = {                                # longer than the half second before the first checkpoint
     "node_cluster": ("train.epochs=1000", "train.eval_every=20", "train.restarts=2"),
-    "graph_classify": ("model.compare=[]", "train.epochs=60", "train.patience=60"),
+    "graph_classify": ("model.compare=[]", "train.epochs=60"),
 }
 SHORT = {"node_cluster": (), "graph_classify": ("model.compare=[]", "train.epochs=10")}
 
@@ -87,7 +87,7 @@ def test_two_processes_do_what_one_does(tmp_path):
 
 
 def test_a_process_that_dies_takes_the_run_down(tmp_path):
-    arguments = [*CLASSIFY.arguments("model.compare=[]", "train.epochs=60", "train.patience=60"), "--out", "r"]
+    arguments = [*CLASSIFY.arguments("model.compare=[]", "train.epochs=60"), "--out", "r"]
     with launch(CLASSIFY, *arguments, cwd=tmp_path, processes=2, stdout=subprocess.DEVNULL) as process:
         wait_for(tmp_path / "r" / "checkpoint.pt", process)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
