@@ -20,7 +20,7 @@ HIDDEN = 64
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN))
+    return nn.Sequential(nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN, bias=False))
 
 
 class PygClassifier(nn.Module):

@@ -71,7 +71,7 @@ def main() -> None:
     heads, bounded = trained_heads(rows, num_clusters, args.starts, (0.2,), torch.Generator().manual_seed(0))
     scored = [nmi(cluster) for cluster in hard_clusters(heads, rows)]
     series = {"MLP, linear head": linear, "bounded head": (bounded.tolist(), scored)}
-    save("heads.svg", charts.scatter(series, "balance loss; upwards: NMI with the classes", "loss against NMI"))
+    save("heads.svg", charts.scatter(series, "balance loss; upwards: NMI with the classes", "loss against NMI").svg)
 
     auto.SHARE = 1                                          # run every setting on all the data
     tried = auto.find_clusters(data.graph, feat, num_clusters, starts=4)
@@ -83,7 +83,8 @@ def main() -> None:
         x, y = scores.setdefault(f"view {found.setting.weighting}", ([], []))
         x.append(found.setting.evidence or 0.0)
         y.append(mean)
-    save("evidence.svg", charts.scatter(scores, "held-out evidence; upwards: NMI with the classes", "evidence and NMI"))
+    x_label = "held-out evidence; upwards: NMI with the classes"
+    save("evidence.svg", charts.scatter(scores, x_label, "evidence and NMI").svg)
 
 
 if __name__ == "__main__":

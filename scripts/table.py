@@ -45,7 +45,8 @@ def name_of(result: dict) -> str:
     config = result["config"]
     words = [result["method"]]
     if is_fixed(result) or (result["task"] == "node_cluster" and result["dataset"] not in DATASETS):
-        return ", ".join(words + (["bounded head"] if config["method"]["head"] == "cosine" else []))
+        words += ["bounded head"] if config["method"]["head"] == "cosine" else []
+        return ", ".join(words + (["temperature auto"] if config["method"].get("temperature") == "auto" else []))
     if result["method"] == "jb" and config["method"]["sqrt"] == "diagonal":
         words.append("diagonal")
     if result["task"] == "node_cluster":

@@ -106,6 +106,8 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     )
     if config.train.patience is not None and config.train.select != "best":
         yield "train.patience", "train.patience stops after the best epoch: set train.select=best too, or remove it"
+    if config.method.temperature == "auto":
+        yield "method.temperature", "method.temperature=auto is for node clustering: give a number"
     if model.num_clusters is not None and model.ratio is not None:
         yield "model.ratio", "model.ratio and model.num_clusters both set the number of clusters: give only one of them"
     if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from jbpool.atomic import atomic_file
 from jbpool.classification.config import ClassifyConfig
-from jbpool.classification.model import make_model
+from jbpool.classification.model import Inputs, make_model, numbers_of_clusters
 from jbpool.classification.problem import ClassifyProblem
 from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER, score
 from jbpool.classification.search import trials, with_settings
@@ -117,12 +117,12 @@ class Job:
 
             def report(progress: Progress, row: dict[str, Any]) -> None:
                 self.curve = [{**where, **row} for row in progress.history]
-                bar.update(progress.epoch - bar.n)
                 shown = {key: f"{row[key]:.3f}" for key in ("loss", "pool_loss", "valid")}
                 bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
 
             progress = fit(
-                problem, train, weight_decay=train.weight_decay, schedule=train.schedule, report=report, resume=resume,
+                problem, train, weight_decay=train.weight_decay, schedule=train.schedule,
+                each_epoch=lambda progress: bar.update(progress.epoch - bar.n), report=report, resume=resume,
                 resume_path=self.out.path / "checkpoint.pt", forecast=forecast,
                 checkpoint=(lambda state: self.out.checkpoint(**here, training=state)) if rank() == 0 else None,
             )  # fmt: skip
@@ -173,7 +173,7 @@ class Job:
         self.leader = {}
         if rank() > 0:
             return
-        self._keep_best(problem, where["method"], found["valid"])
+        self._keep_best(problem, where, found["valid"])
         self.save_predictions()                             # before the fold is recorded as finished
         self.keep()
         scored = f"valid {found['valid']:.3f}, test {found['test']:.3f}, {found['epochs']} epochs"
@@ -190,18 +190,22 @@ class Job:
             predictions=self.predictions, best_valid=self.best_valid, tried=self.tried, leader=self.leader
         )  # fmt: skip
 
-    def _keep_best(self, problem: ClassifyProblem, method: str, valid: float) -> None:
+    def _keep_best(self, problem: ClassifyProblem, where: dict[str, Any], valid: float) -> None:
         """Save the model with the best validation score, and its clusters of a few test graphs."""
         worse = self.best_valid is not None and (
             valid >= self.best_valid if self.data.metric in LOWER_IS_BETTER else valid <= self.best_valid
         )
-        if method != self.out.method or worse:
+        if where["method"] != self.out.method or worse:
             return
         self.best_valid = valid
-        state = {key: value.cpu() for key, value in problem.model.state_dict().items()}
-        content = {"state": state, "train": problem.split.train, "config": as_dict(problem.config)}
+        train, test = problem.split.train, problem.split.test
+        content = {
+            "state": {key: value.cpu() for key, value in problem.model.state_dict().items()},
+            "train": train, **where, "valid": valid, "config": as_dict(problem.config),
+            "clusters": numbers_of_clusters(problem.config, self.data.mean_size(train)),
+            "inputs": vars(Inputs.of(self.data)),
+        }  # fmt: skip
         save_state(self.out.path / "model.pt", content)
-        test = problem.split.test
         small = test[self.data.sizes[test] <= PICTURED_NODES]
         save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(small[:PICTURED].tolist())})
 

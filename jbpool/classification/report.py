@@ -24,7 +24,9 @@ from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
+from jbpool.report.heat_map import heat_map
 from jbpool.report.page import number, render_page, score, section, settings, spread, table
+from jbpool.report.pictures import circle_graph, network
 from jbpool.report.published import CLASSIFICATION
 
 METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
@@ -108,7 +110,7 @@ def _confusion(shown: Shown) -> str:
         return ""
     counts = contingency(shown.predictions["label"], shown.predictions["scores"].argmax(1)).numpy()
     names = list(shown.data.class_names or [f"class {i}" for i in range(counts.shape[0])])
-    drawing = charts.heat_map(counts, names, names[: counts.shape[1]], "confusion matrix")
+    drawing = heat_map(counts, names, names[: counts.shape[1]], "confusion matrix")
     return section("Classes (rows) and predictions (columns)", drawing, "Test graphs of all folds and seeds.")
 
 
@@ -136,8 +138,8 @@ def _picture(data: GraphData, picture: dict[str, Tensor]) -> str:
     used = np.unique(cluster)
     cluster = np.searchsorted(used, cluster)
     adj = picture["adj"].numpy()[np.ix_(used, used)]
-    both = charts.network(xy, edges, cluster, f"graph {index}")
-    both += charts.circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled")
+    both = network(xy, edges, cluster, f"graph {index}")
+    both += circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled").svg
     note = f"{graph.num_nodes()} nodes, {len(used)} of {len(picture['adj'])} clusters used."
     if data.metric == "acc":
         names = data.class_names or [f"class {i}" for i in range(data.num_classes)]

@@ -12,6 +12,7 @@ from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.job import Job
 from jbpool.classification.search import budget
 from jbpool.data import GraphData, load_graphs
+from jbpool.data.containers import UNLABELLED
 from jbpool.engine.processes import barrier, rank, world_size
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
@@ -49,8 +50,7 @@ def run(
     folds : sequence of int, optional
         Which folds to run; by default all.
     """
-    if data.metric == "acc" and data.num_classes < 2:
-        raise ConfigError(f"{data.name} has one class: there is nothing to classify.")
+    _check_classes(data)
     if config.train.batch_size < world_size():
         raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
     cross_validate = folds is not None or not config.train.official_split
@@ -87,3 +87,18 @@ def run(
             out.save()                                      # results so far; --resume does not need them
         raise
     return out
+
+
+def _check_classes(data: GraphData) -> None:
+    """Every graph needs a class, and there must be two of them."""
+    if data.metric != "acc":
+        return
+    used = data.label if data.official_split is None else data.label[torch.cat(data.official_split)]
+    unknown = int((used == UNLABELLED).sum())
+    if unknown:
+        raise ConfigError(
+            f"{data.name}: {unknown} of {len(used)} graphs have no class, but training needs one for every graph; "
+            "leave them out, and classify them with --predict afterwards."
+        )
+    if data.num_classes < 2:
+        raise ConfigError(f"{data.name} has one class: there is nothing to classify.")

@@ -16,17 +16,19 @@ from torch import Tensor
 
 from jbpool.atomic import write_text
 from jbpool.clustering.report_search import search_sections
-from jbpool.clustering.scores import GRAPH_SCORES, LABEL_SCORES, best_run, confusion
-from jbpool.clustering.structure import with_features
+from jbpool.clustering.report_seeds import seed_sections
+from jbpool.clustering.scores import GRAPH_SCORES, LABEL_SCORES, best_run, confusion, edges_between
+from jbpool.clustering.view import Clusters, view_graph
 from jbpool.data import NodeData
 from jbpool.engine.run_folder import read_results
-from jbpool.ops.adjacency import propagate, smooth
 from jbpool.ops.coarsen import normalized_off_diagonal
 from jbpool.report import charts
+from jbpool.report.graph_view import SCRIPTS, graph_section
+from jbpool.report.heat_map import heat_map
 from jbpool.report.page import number, render_page, score, section, settings, spread, table
+from jbpool.report.pictures import circle_graph
 from jbpool.report.published import CLUSTERING
 
-SHOWN_NODES = 4000      # in the picture of the features
 HEADLINE = ("acc", "nmi", "ari", "modularity", "used_clusters")
 SCORES = (*LABEL_SCORES, *GRAPH_SCORES, "score", "loss", "seconds_per_step")      # "score" is that of auto
 
@@ -40,6 +42,8 @@ class Shown(NamedTuple):
     run: dict[str, Any]                 # the best run without labels
     cluster: Tensor                     # (N,)  its clusters, numbered 0, 1, 2, ... without the empty ones
     names: list[int]                    # their numbers in assign.csv
+    confidence: Tensor | None           # (N,)
+    seeds: dict[int, np.ndarray]        # seed -> its clusters (N,)
 
 
 def score_name(key: str) -> str:
@@ -60,10 +64,14 @@ def write_report(folder: Path, data: NodeData) -> Path:
     result, history = read_results(folder)
     with np.load(folder / "assign.npz", allow_pickle=False) as stored:
         clusters, seeds = stored["cluster"], stored["seeds"].tolist()
+        shares = stored.get("confidence")
     best = best_run(result["runs"])
-    names, cluster = torch.from_numpy(clusters[seeds.index(best["seed"])]).long().unique(return_inverse=True)
+    place = seeds.index(best["seed"])
+    names, cluster = torch.from_numpy(clusters[place]).long().unique(return_inverse=True)
+    confidence = None if shares is None else torch.from_numpy(shares[place])
+    by_seed = dict(zip(seeds, clusters, strict=True))
     path = folder / "report.html"
-    write_text(path, page(Shown(result, history, data, best, cluster, names.tolist())))
+    write_text(path, page(Shown(result, history, data, best, cluster, names.tolist(), confidence, by_seed)))
     return path
 
 
@@ -77,7 +85,7 @@ def page(shown: Shown) -> str:
     means = {key: result["mean"][key] for key in HEADLINE if key in result["mean"]}
     headline = {score_name(key): f"{mean:{'.3g' if key == 'used_clusters' else '.3f'}}" for key, mean in means.items()}
     title = f"{result['dataset']} clustered by {result['method']}"
-    return render_page(title, lead, headline, result["notes"], [make(shown) for make in SECTIONS])
+    return render_page(title, lead, headline, result["notes"], [make(shown) for make in SECTIONS], SCRIPTS)
 
 
 def _scores(shown: Shown) -> str:
@@ -107,50 +115,41 @@ def _curves(shown: Shown) -> str:
 
 
 def _sizes(shown: Shown) -> str:
-    groups, label = {"clusters": sorted(shown.cluster.bincount().tolist(), reverse=True)}, shown.data.label
+    sizes, label = shown.cluster.bincount(), shown.data.label
+    order = sizes.argsort(descending=True, stable=True).tolist()
+    groups = {"clusters": sizes[order].tolist()}
     if label is not None:
         groups["classes"] = sorted(label[label >= 0].bincount().tolist(), reverse=True)
-    return section("Cluster sizes", charts.bars(groups, "cluster sizes against class sizes"))
+    names = [f"cluster {shown.names[k]}" for k in order]
+    return section("Cluster sizes", charts.bars(groups, "cluster sizes against class sizes", names))
 
 
 def _confusion(shown: Shown) -> str:
     if shown.data.label is None:
         return ""
-    table = confusion(shown.cluster, shown.data.label).numpy()
-    order = np.argsort(-(table / np.maximum(table.sum(0), 1)).argmax(0), kind="stable")[::-1]     # near the diagonal
+    table = confusion(shown.cluster, shown.data.label).numpy()                              # (C, K)
+    share = table / np.maximum(table.sum(0), 1)
+    main = share.argmax(0)                                                                  # (K,) the largest class
+    order = np.lexsort((-share.max(0), main))
     classes = list(shown.data.class_names or [f"class {i}" for i in range(table.shape[0])])
+    groups = [(classes[i], int(count)) for i, count in enumerate(np.bincount(main)) if count]
     columns = [str(shown.names[i]) for i in order]
-    drawing = charts.heat_map(table[:, order], classes, columns, "confusion matrix")
-    return section("Classes (rows) in clusters (columns)", drawing)
+    drawing = heat_map(table[:, order], classes, columns, "classes in clusters", groups)
+    of = "cluster" if drawing.wide else "class"
+    note = f"Shaded by the share of the {of}; clusters are sorted by their largest class."
+    return section("Classes (rows) in clusters (columns)", drawing, note)
 
 
 def _cluster_graph(shown: Shown) -> str:
-    onehot = torch.nn.functional.one_hot(shown.cluster).float()                             # (N, K)
-    between = onehot.T @ propagate(shown.data.graph, onehot, shown.data.edge_weight)        # (K, K)
-    weight = normalized_off_diagonal(between[None])[0].numpy()
-    drawing = charts.circle_graph(weight, shown.cluster.bincount().numpy(), "cluster graph", shown.names)
+    between = edges_between(shown.data.graph, shown.cluster, len(shown.names), shown.data.edge_weight)
+    weight = normalized_off_diagonal(between[None].float())[0].numpy()
+    drawing = circle_graph(weight, shown.cluster.bincount().numpy(), "the graph of clusters", shown.names)
     return section("The coarsened graph", drawing, "Discs: nodes of a cluster. Lines: edges between two, normalised.")
 
 
-def _features(shown: Shown) -> str:
-    data, cluster = shown.data, shown.cluster
-    feat = with_features(data, int(cluster.max()) + 1).feat
-    assert feat is not None
-    feat = feat.to_dense() if feat.layout == torch.sparse_csr else feat
-    for _ in range(4):
-        feat = smooth(data.graph, feat, edge_weight=data.edge_weight)
-    feat = torch.nn.functional.normalize(feat)
-    some = torch.linspace(0, len(feat) - 1, min(SHOWN_NODES, len(feat))).long()
-    centred = feat - feat.mean(0)
-    generator_state = torch.get_rng_state()
-    torch.manual_seed(0)                                                            # pca_lowrank draws at random
-    _, _, axes = torch.pca_lowrank(centred, q=min(6, *centred.shape), center=False)
-    torch.set_rng_state(generator_state)
-    xy = (centred[some] @ axes[:, :2]).numpy()
-    if xy.shape[1] < 2:
-        xy = np.column_stack([xy[:, 0], np.zeros(len(xy))])
-    note = f"{len(some):,} nodes; principal components of the smoothed features; one colour per cluster."
-    return section("Node features in the plane", charts.points(xy, cluster[some].numpy(), "node features"), note)
+def _graph(shown: Shown) -> str:
+    chosen = Clusters(shown.cluster, shown.names, shown.confidence)
+    return graph_section(view_graph(shown.data, chosen, shown.run["seed"]))
 
 
 def _runs(shown: Shown) -> str:
@@ -162,12 +161,13 @@ def _runs(shown: Shown) -> str:
 
 # In the order of the page: Shown -> a section as HTML, or "" if it does not apply.
 SECTIONS: list[Callable[[Shown], str]] = [
+    _graph,
     _scores,
     _curves,
     _sizes,
     _confusion,
     _cluster_graph,
-    _features,
+    lambda shown: "".join(seed_sections(shown.result, shown.run, shown.seeds)),
     lambda shown: "".join(search_sections(shown.result, shown.run)),
     _runs,
     lambda shown: settings(shown.result),

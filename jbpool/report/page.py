@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from html import escape
+from pathlib import Path
 from typing import Any
 
-STYLE = """
-:root{color-scheme:light dark}
-body{font:15px/1.5 system-ui,sans-serif;max-width:1040px;margin:2.5rem auto;padding:0 1.2rem}
-h1{font-size:1.7rem;margin:0 0 .2rem}h2{font-size:1.05rem;margin:0 0 .6rem}
-p.lead{margin:0 0 1.6rem;opacity:.75}
-.grid-of{display:grid;grid-template-columns:repeat(auto-fit,minmax(460px,1fr));gap:1.4rem}
-section{border:1px solid color-mix(in srgb,currentColor 16%,transparent);border-radius:10px;padding:1rem 1.1rem}
-section{overflow-x:auto}
-section p{margin:.6rem 0 0;font-size:13px;opacity:.75}
-table{border-collapse:collapse;width:100%}td,th{padding:.25rem .6rem;text-align:right}td{white-space:nowrap}
-th:first-child,td:first-child{text-align:left}
-thead th{border-bottom:1px solid color-mix(in srgb,currentColor 30%,transparent);font-weight:600}
-.wide{grid-column:1/-1}
-.warn{background:#ef91181f;border-color:#ef9118;margin-bottom:1rem}
-.big{display:flex;gap:2.2rem;flex-wrap:wrap;margin:0 0 1.6rem}.big div{font-size:2rem;font-weight:650;line-height:1.1}
-.big span{display:block;font-size:.8rem;font-weight:400;opacity:.75}
-.pair{display:flex;flex-wrap:wrap;gap:.8rem}.pair svg{flex:1 1 200px;min-width:0}
-svg{max-width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:currentColor}
-svg .grid{stroke:currentColor;stroke-opacity:.13}
-pre{font-size:12px;overflow-x:auto;margin:0}
-"""
+from jbpool.report.svg import Chart
+
+ASSETS = Path(__file__).parent / "assets"
+FULL_NOTES = 3
+# Nothing is loaded from elsewhere, and nothing is sent.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
-def render_page(title: str, lead: str, headline: dict[str, str], notes: Iterable[str], sections: Iterable[str]) -> str:
+@cache
+def asset(name: str) -> str:
+    """A file of the package that pages are made from."""
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def render_page(
+    title: str,
+    lead: str,
+    headline: dict[str, str],
+    notes: Iterable[str],
+    sections: Iterable[str],
+    scripts: Iterable[str] = (),
+) -> str:
     """The whole page.
 
     Parameters
@@ -45,20 +45,45 @@ def render_page(title: str, lead: str, headline: dict[str, str], notes: Iterable
         Warnings.
     sections : iterable of str
         HTML of the sections.
+    scripts : iterable of str
+        Names of assets that the sections need.
     """
     cells = "".join(f"<div>{escape(value)}<span>{escape(name)}</span></div>" for name, value in headline.items())
-    warnings = "".join(f'<section class="warn">{escape(note)}</section>' for note in notes)
+    warnings = _warnings(list(notes))
+    code = "".join(f"<script>{asset(name)}</script>" for name in (*scripts, "tips.js"))
+    if "sigma.js" in scripts:
+        code += f"<!--\n{asset('LICENSES.txt')}-->"
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>'
-        f"<h1>{escape(title)}</h1><p class='lead'>{escape(lead)}</p><div class='big'>{cells}</div>{warnings}"
-        f"<div class='grid-of'>{''.join(sections)}</div></body></html>\n"
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><style>{asset("page.css")}</style></head><body>'
+        f"<main><h1>{escape(title)}</h1><p class='lead'>{escape(lead)}</p><div class='big'>{cells}</div>{warnings}"
+        f"<div class='grid-of'>{''.join(sections)}</div></main>{code}</body></html>\n"
     )
 
 
-def section(title: str, body: str, note: str = "", wide: bool = False) -> str:
+def _warnings(notes: list[str]) -> str:
+    """The first few in full; the others can be opened."""
+    first, more = (f"<p>{'</p><p>'.join(map(escape, part))}</p>" for part in (notes[:FULL_NOTES], notes[FULL_NOTES:]))
+    if len(notes) > FULL_NOTES:
+        first += f"<details><summary>{len(notes) - FULL_NOTES} more</summary>{more}</details>"
+    return f'<section class="warn" aria-label="Warnings">{first}</section>' if notes else ""
+
+
+def section(title: str, body: str | Chart, note: str = "", wide: bool = False) -> str:
+    """A part of a page: HTML, or a chart with the table of its values."""
+    if isinstance(body, Chart):
+        note, wide = " ".join(part for part in (note, body.note) if part), wide or body.wide
+        body = _figure(body)
     kind = ' class="wide"' if wide else ""
     return f"<section{kind}><h2>{escape(title)}</h2>{body}{f'<p>{escape(note)}</p>' if note else ''}</section>"
+
+
+def _figure(chart: Chart) -> str:
+    if not chart.rows:
+        return f"<figure>{chart.svg}</figure>"
+    values = f'<div class="values">{table(chart.head, chart.rows)}</div>'
+    return f"<figure>{chart.svg}<details><summary>Values as a table</summary>{values}</details></figure>"
 
 
 def number(value: Any) -> str:
@@ -75,9 +100,9 @@ def score(scores: dict[str, Any], key: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    top = "".join(f"<th>{escape(name)}</th>" for name in head)
+    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{top}</tr></thead>{body}</table>"
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def settings(result: dict[str, Any]) -> str:

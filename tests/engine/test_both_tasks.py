@@ -1,5 +1,6 @@
 """Common behaviour of both tasks: complete run folders, --resume, Ctrl-C. Errors are in test_task_errors.py."""
 
+import re
 import shutil
 import statistics
 from dataclasses import replace
@@ -54,8 +55,11 @@ def test_the_run_folder_is_whole(case, finished):
 
 def test_the_report_is_one_file(finished):
     page = (finished[0] / "report.html").read_text()
-    assert "http" not in page.replace("http-equiv", "")                 # nothing is fetched
-    assert "<script" not in page
+    shown, _, licences = page.partition("<!--")
+    assert "http" not in shown.replace("http-equiv", "")                # nothing is fetched
+    assert "default-src 'none'" in shown                                # and the browser would refuse
+    assert not re.search(r"<[a-z]+ [^>]*\b(src|href)=", shown)
+    assert ("Alexis Jacomy" in licences) == ("sigma" in shown)          # of the libraries in the page
 
 
 def test_reports_do_not_read_resume_state(case, copy):

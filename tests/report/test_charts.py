@@ -7,22 +7,23 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from jbpool.report import charts
+from jbpool.report import charts, pictures, svg
+from jbpool.report.heat_map import heat_map, value_map
 
 HOSTILE = "<script>alert(\"x\")</script> & 'y' ]]> <!--"
 NUMBERS = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height", "stroke-width", "fill-opacity")
 
 
-def parse(svg):
+def parse(drawing):
     """The drawing as a tree; fails if it is not well-formed or contains NaN or infinity."""
-    root = ElementTree.fromstring(svg)
+    root = ElementTree.fromstring(getattr(drawing, "svg", drawing))
     assert root.tag == "svg"
     for node in root.iter():
         for key in NUMBERS:
             if key in node.attrib:
                 assert math.isfinite(float(node.attrib[key])), ElementTree.tostring(node)
         for key in ("d", "points"):
-            for number in re.findall(r"[^\sMLh,]+", node.attrib.get(key, "")):
+            for number in re.findall(r"[^\sMLQh,]+", node.attrib.get(key, "")):
                 assert math.isfinite(float(number)), node.attrib[key]
     return root
 
@@ -36,13 +37,20 @@ def random_weights(count):
     return weight + weight.T - np.diag(2 * weight.diagonal())
 
 
+def plane(xy, group, name):
+    names = [name] * (int(group.max(initial=0)) + 1)
+    edges = np.column_stack([np.arange(len(xy)), np.roll(np.arange(len(xy)), 1)])
+    return pictures.plane(xy, group, edges, np.arange(len(xy)), names, name)
+
+
 DRAWINGS = {
     "lines": lambda name: charts.lines({name: ([0, 1, 2], [0.5, 0.2, 0.1])}, name, name),
     "bars": lambda name: charts.bars({name: [3, 2, 1]}, name),
-    "heat map": lambda name: charts.heat_map(np.eye(2, dtype=int), [name, "b"], [name, "d"], name),
-    "points": lambda name: charts.points(np.eye(3)[:, :2], np.array([0, 1, 1]), name),
-    "circle graph": lambda name: charts.circle_graph(random_weights(3), np.array([5, 3, 2]), name),
-    "network": lambda name: charts.network(np.eye(3)[:, :2], np.array([[0, 1], [1, 2]]), np.array([0, 1, 1]), name),
+    "heat map": lambda name: heat_map(np.eye(2, dtype=int), [name, "b"], [name, "d"], name),
+    "value map": lambda name: value_map(np.eye(2), [name, "b"], [name, "b"], name),
+    "plane": lambda name: plane(np.eye(3)[:, :2], np.array([0, 1, 1]), name),
+    "circle graph": lambda name: pictures.circle_graph(random_weights(3), np.array([5, 3, 2]), name),
+    "network": lambda name: pictures.network(np.eye(3)[:, :2], np.array([[0, 1], [1, 2]]), np.array([0, 1, 1]), name),
 }
 
 
@@ -56,7 +64,8 @@ def test_names_stay_text(draw):
 def test_names_are_shown():
     name = "a & <b>"
     assert name in texts(parse(DRAWINGS["lines"](name)))
-    assert f"{name}: 3" in texts(parse(DRAWINGS["bars"](name)))
+    assert f"{name}, rank 1: 3" in texts(parse(DRAWINGS["bars"](name)))
+    assert "third: 1" in texts(parse(charts.bars({name: [3, 2, 1]}, "", ["first", "second", "third"])))
     assert texts(parse(DRAWINGS["heat map"](name))).count(name) == 2
 
 
@@ -71,13 +80,13 @@ EMPTY = {
     "no bars": lambda: charts.bars({}, ""),
     "bars without heights": lambda: charts.bars({"a": []}, ""),
     "bars of zeros": lambda: charts.bars({"a": [0, 0]}, ""),
-    "heat map without columns": lambda: charts.heat_map(np.zeros((2, 0)), ["a", "b"], [], ""),
-    "heat map without rows": lambda: charts.heat_map(np.zeros((0, 2)), [], ["a", "b"], ""),
-    "heat map of zeros": lambda: charts.heat_map(np.zeros((2, 2)), ["a", "b"], ["a", "b"], ""),
-    "no points": lambda: charts.points(NOTHING, np.zeros(0, dtype=int), ""),
-    "circle graph without clusters": lambda: charts.circle_graph(np.zeros((0, 0)), np.zeros(0, dtype=int), ""),
-    "network without nodes": lambda: charts.network(NOTHING, np.zeros((0, 2), dtype=int), np.zeros(0, dtype=int), ""),
-    "network without edges": lambda: charts.network(np.eye(2), np.zeros((0, 2), dtype=int), np.array([0, 1]), ""),
+    "heat map without columns": lambda: heat_map(np.zeros((2, 0)), ["a", "b"], [], ""),
+    "heat map without rows": lambda: heat_map(np.zeros((0, 2)), [], ["a", "b"], ""),
+    "heat map of zeros": lambda: heat_map(np.zeros((2, 2)), ["a", "b"], ["a", "b"], ""),
+    "no points": lambda: plane(NOTHING, np.zeros(0, dtype=int), ""),
+    "circle graph without clusters": lambda: pictures.circle_graph(np.zeros((0, 0)), np.zeros(0, dtype=int), ""),
+    "network without nodes": lambda: pictures.network(NOTHING, np.zeros((0, 2), dtype=int), np.zeros(0, dtype=int), ""),
+    "network without edges": lambda: pictures.network(np.eye(2), np.zeros((0, 2), dtype=int), np.array([0, 1]), ""),
 }
 
 
@@ -123,7 +132,7 @@ RANGES = [(0, 1), (-0.93, -0.21), (3, 3), (0, 12345), (0.001, 0.0011), (1e-12, 2
 
 @pytest.mark.parametrize(("low", "high"), RANGES)
 def test_ticks_cover_the_range_with_round_numbers(low, high):
-    ticks = charts._ticks(low, high)
+    ticks = svg.ticks(low, high)
     assert ticks[0] <= low
     assert ticks[-1] >= high
     steps = np.diff(ticks)
@@ -156,10 +165,10 @@ def test_any_number_of_clusters(count):
     names = [f"cluster {i}" for i in range(count)]
     drawings = [
         charts.bars({"clusters": sorted(size.tolist(), reverse=True)}, ""),
-        charts.heat_map(rng.integers(0, 9, (3, count)), names[:3] + ["b", "c"][: max(0, 3 - count)], names, ""),
-        charts.points(rng.random((3 * count, 2)), group, ""),
-        charts.circle_graph(random_weights(count), size, ""),
-        charts.network(rng.random((count, 2)), np.zeros((0, 2), dtype=int), np.arange(count), ""),
+        heat_map(rng.integers(0, 9, (3, count)), names[:3] + ["b", "c"][: max(0, 3 - count)], names, ""),
+        plane(rng.random((3 * count, 2)), group, ""),
+        pictures.circle_graph(random_weights(count), size, ""),
+        pictures.network(rng.random((count, 2)), np.zeros((0, 2), dtype=int), np.arange(count), ""),
     ]
     for drawing in drawings:
         root = parse(drawing)
@@ -176,7 +185,7 @@ def test_any_number_of_clusters(count):
 
 
 def test_sizes_are_areas():
-    circles = list(parse(charts.circle_graph(random_weights(3), np.array([100, 25, 1]), "")).iter("circle"))
+    circles = list(parse(pictures.circle_graph(random_weights(3), np.array([100, 25, 1]), "")).iter("circle"))
     radii = [float(node.attrib["r"]) for node in circles]
     assert radii[0] > radii[1] > radii[2] > 0
 
@@ -185,8 +194,73 @@ def test_many_curves_do_not_run_into_their_legend():
     """The legend uses as many rows as needed, and the curves start below it."""
     series = {f"a long name of method {i}": ([0, 1], [0, 1]) for i in range(30)}
     root = parse(charts.lines(series, "epoch", ""))
-    squares = [float(node.attrib["y"]) + float(node.attrib["height"]) for node in root.iter("rect")]
+    squares = [float(node.attrib["y"]) + float(node.attrib["height"]) for node in root.iter("rect") if len(node) == 0]
     curves = [node.attrib["points"].split() for node in root.iter("polyline")]
     tops = [min(float(point.split(",")[1]) for point in points) for points in curves]
     assert len(squares) == len(tops) == 30
     assert max(squares) <= min(tops)
+
+
+# ---------------------------------------------------------------- values
+
+
+def test_values_under_the_pointer_are_those_of_all_curves():
+    chart = charts.lines({"loss": ([1, 2], [0.5, 0.25]), "NMI": ([2], [0.75])}, "epoch", "")
+    told = [text for text in texts(parse(chart)) if "\n" in text]
+    assert told == ["epoch 1\nloss: 0.5", "epoch 2\nloss: 0.25\nNMI: 0.75"]
+    assert (chart.head, chart.rows) == (("epoch", "loss", "NMI"), [["1", "0.5", "-"], ["2", "0.25", "0.75"]])
+
+
+def test_a_long_curve_has_a_short_table():
+    xs = list(range(5000))
+    chart = charts.lines({"loss": (xs, xs)}, "epoch", "")
+    assert len(chart.rows) == charts.SHOWN_VALUES
+    assert (chart.rows[0][0], chart.rows[-1][0]) == ("0", "4999")
+
+
+def test_tables_of_values():
+    assert charts.bars({"clusters": [3, 1]}, "", ["cluster 4", "cluster 0"]).rows[1] == ["clusters", "cluster 0", "1"]
+    assert heat_map(np.array([[1, 2]]), ["a"], ["x", "y"], "").rows == [["a", "1", "2"]]
+    weight = np.array([[0, 1, 3], [1, 0, 2], [3, 2, 0]])
+    assert pictures.circle_graph(weight, np.ones(3), "", "abc").rows[0] == ["a", "c", "3.000"]
+
+
+# ---------------------------------------------------------------- many clusters
+
+
+@pytest.mark.parametrize("count", [13, 40, 200])
+def test_only_edges_that_matter_are_drawn(count):
+    weight = random_weights(count)
+    pairs = pictures.edges_that_matter(weight)
+    strongest = {frozenset((i, int(weight[i].argmax()))) for i in range(count)}         # of every cluster
+    assert strongest <= {frozenset(pair) for pair in pairs.tolist()}
+    assert count - 1 <= len(pairs) < 2.5 * count
+    values = weight[pairs[:, 0], pairs[:, 1]]
+    assert (np.diff(values) <= 0).all()
+    chart = pictures.circle_graph(weight, np.ones(count, dtype=int), "")
+    assert chart.note.startswith(f"Lines: {len(pairs)} of {count * (count - 1) // 2:,} connections")
+    assert len([node for node in parse(chart).iter("path")]) == len(pairs)
+
+
+def test_few_clusters_keep_all_but_negligible_edges():
+    weight = np.array([[0, 1, 0.01], [1, 0, 0.5], [0.01, 0.5, 0]])
+    assert pictures.edges_that_matter(weight).tolist() == [[0, 1], [1, 2]]
+
+
+def test_connected_clusters_are_close_on_the_circle():
+    """Four groups of clusters, numbered alternately, come to lie together."""
+    group = np.arange(40) % 4
+    weight = (group[:, None] == group).astype(float) + 0.02
+    np.fill_diagonal(weight, 0)
+    around = group[np.argsort(pictures._order(weight))]
+    assert (around != np.roll(around, 1)).sum() == 4
+
+
+def test_many_columns_are_grouped():
+    counts = np.random.default_rng(0).integers(0, 9, (3, 200))
+    chart = heat_map(counts, ["a", "b", "c"], [str(i) for i in range(200)], "", [("first", 120), ("last", 80)])
+    root = parse(chart)
+    assert {"first", "last"} <= set(texts(root))
+    assert float(root.attrib["width"]) <= svg.WIDE + 20
+    assert chart.wide
+    assert chart.rows[0][1:] == [str(count) for count in counts[0]]

@@ -1,12 +1,15 @@
 """Pages without a browser: user-defined names are escaped, and unusual runs have a report too."""
 
+import re
+import runpy
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from commands import CASES, CLASSIFY, CLUSTER, run_task
+from commands import CASES, CLASSIFY, CLUSTER, ROOT, run_task
 
-from jbpool.report.page import number, render_page, score, section, settings, spread, table
+from jbpool.report import charts
+from jbpool.report.page import ASSETS, asset, number, render_page, score, section, settings, spread, table
 
 HOSTILE = "<script>alert(\"x\")</script> & 'y' <img src=x onerror=alert(1)>"
 VOID = {"meta", "br", "img", "hr", "input", "link"}
@@ -17,7 +20,7 @@ class Page(HTMLParser):
 
     def __init__(self, page):
         super().__init__(convert_charrefs=True)
-        self.tags, self.words, self.open, self.pictures = [], [], [], []
+        self.tags, self.words, self.shown_words, self.open = [], [], [], []
         self.feed(page)
         self.close()
         assert self.open == []
@@ -36,17 +39,25 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.words.append(data)
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.shown_words.append(data)
 
     @property
     def text(self):
         return "".join(self.words)
+
+    @property
+    def shown(self):
+        """The text without scripts and styles."""
+        return "".join(self.shown_words)
 
 
 def test_every_part_of_a_page_is_escaped():
     result = {"config": {"dataset": {"name": HOSTILE, HOSTILE: 1}}, "versions": {}}
     parts = [section(HOSTILE, table([HOSTILE], [[HOSTILE]]), HOSTILE), settings(result)]
     page = Page(render_page(HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, [HOSTILE], parts))
-    assert {"script", "img"} & set(page.tags) == set()
+    assert page.tags.count("script") == 1                       # tips.js
+    assert "img" not in page.tags
     assert page.text.count(HOSTILE) == 2 + 1 + 2 + 1 + 4        # title twice, lead, headline, note, section
 
 
@@ -67,6 +78,31 @@ def test_scores_show_a_deviation_only_of_several_runs():
     assert score({**scores, "runs": [1, 2]}, "acc") == "0.500 ± 0.250"
     assert score({**scores, "runs": [1]}, "acc") == "0.500"
     assert spread(None, None) == "-"
+
+
+def test_a_chart_has_a_table_of_its_values():
+    page = Page(section("sizes", charts.bars({"clusters": [2, 1]}, "", ["a", "b"]), "note"))
+    assert page.tags.count("details") == page.tags.count("table") == page.tags.count("svg") == 1
+    assert page.tags.count("tr") == 3
+    assert "note" in page.text
+
+
+@pytest.mark.parametrize("name", [path.name for path in ASSETS.iterdir()])
+def test_assets_can_be_part_of_a_page(name):
+    """They end no element early and load nothing."""
+    text = asset(name)
+    assert "</script" not in text.lower()
+    assert "</style" not in text.lower()
+    assert "@import" not in text
+    assert "-->" not in text
+    assert not {"fetch(", "XMLHttpRequest", "WebSocket", "importScripts"} & set(re.findall(r"\w+\(?", text))
+
+
+def test_the_bundle_is_that_of_the_script():
+    bundle = runpy.run_path(str(ROOT / "scripts" / "bundle_sigma.py"))
+    assert asset("sigma.js").startswith(bundle["header"]())
+    for name, version in bundle["BUNDLED"].items():
+        assert f"{name} {version}\n" in asset("LICENSES.txt")
 
 
 # ---------------------------------------------------------------- the reports of both tasks
@@ -90,8 +126,10 @@ def report(case, folder, data, *changes):
 def test_hostile_names(case, tmp_path):
     data = load(case)
     names = [f"{HOSTILE} {i}" for i in range(data.num_classes)]
+    plain = report(case, tmp_path / "plain", data)
     page = report(case, tmp_path / "r", replace(data, name=HOSTILE, class_names=names))
-    assert {"script", "img"} & set(page.tags) == set()
+    assert page.tags.count("script") == plain.tags.count("script")
+    assert "img" not in page.tags
     assert HOSTILE in page.text
 
 
@@ -114,7 +152,7 @@ def test_a_graph_without_labels(tmp_path):
     data = replace(load(CLUSTER), label=None, num_classes=None, class_names=None)
     page = report(CLUSTER, tmp_path / "r", data, "method.num_clusters=3")
     assert page.tags.count("svg") == 3
-    assert "NMI" not in page.text
+    assert "NMI" not in page.shown
 
 
 def test_a_flat_network_has_no_clusters_to_show(tmp_path):

@@ -1,0 +1,139 @@
+"""What the report shows of a graph: all nodes of a small one, a sample of a large one, and where they are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import dgl
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.structure import with_features
+from jbpool.data import NodeData
+from jbpool.ops.sparse import csr
+from jbpool.report.graph_view import GraphView
+from jbpool.report.layout import positions
+
+MAX_NODES = 20_000
+MAX_EDGES = 60_000
+LAYOUT_EDGES = 200_000          # that positions are computed from
+AROUND_EDGES = 300_000          # to neighbours of a sample, over which its features are smoothed
+LEAST = 20                      # nodes of a cluster in a sample, if it has as many
+STEPS, COMPONENTS = 4, 12       # of the smoothed features
+
+
+class Clusters(NamedTuple):
+    """The clusters to show."""
+
+    cluster: Tensor                     # (N,) 0 .. K-1, none empty
+    names: list[int]                    # (K,) their numbers in assign.csv
+    confidence: Tensor | None           # (N,)
+
+
+def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
+    """Nodes and edges to show, and their positions.
+
+    Nothing here costs more than a pass over the nodes, except for the nodes shown.
+
+    Parameters
+    ----------
+    data : NodeData
+        The graph.
+    shown : Clusters
+        A cluster for every node.
+    seed : int, default 0
+        Of the sample and the positions.
+    """
+    cluster, num_nodes = shown.cluster.numpy(), data.graph.num_nodes()
+    sizes = np.bincount(cluster, minlength=len(shown.names))
+    rng = np.random.default_rng(seed)
+    nodes = np.arange(num_nodes) if num_nodes <= MAX_NODES else sample(cluster, sizes, MAX_NODES, rng)
+    inside, around = _edges(data, nodes)
+    edges = _some(inside, MAX_EDGES, rng)
+    feat = _smoothed(data, nodes, around, len(shown.names), seed)
+    label = None if data.label is None else data.label.numpy()
+    classes = [] if label is None else list(data.class_names or (f"class {i}" for i in range(data.num_classes or 0)))
+    confidence = None if shown.confidence is None else shown.confidence.numpy()[nodes]
+    chosen = torch.from_numpy(nodes).to(data.graph.idtype)
+    return GraphView(
+        xy=positions(feat, _some(inside, LAYOUT_EDGES, rng), seed),
+        edges=edges,
+        cluster=cluster[nodes],
+        cluster_names=shown.names,
+        cluster_sizes=sizes.tolist(),
+        degree=data.graph.in_degrees(chosen).numpy() if len(nodes) else np.zeros(0, dtype=int),
+        ids=nodes if data.ids is None else data.ids[nodes],
+        confidence=confidence if confidence is not None and np.isfinite(confidence).all() else None,
+        label=None if label is None else label[nodes],
+        class_names=classes,
+        class_sizes=[] if label is None else np.bincount(label[label >= 0], minlength=len(classes)).tolist(),
+        sampled=_told(num_nodes, len(nodes), len(inside), len(edges)),
+    )
+
+
+def sample(cluster: np.ndarray, sizes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """About ``count`` nodes, at most: of every cluster its share, but at least ``LEAST`` where it has as many."""
+    floor = np.minimum(sizes, min(LEAST, count // len(sizes)))
+    left = (count - floor.sum()) / max(int((sizes - floor).sum()), 1)                       # share of the others
+    quota = floor + ((sizes - floor) * left).astype(int)
+    order = rng.permutation(len(cluster))
+    order = order[np.argsort(cluster[order], kind="stable")]                                # by cluster, each shuffled
+    rank = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[cluster[order]]
+    return np.sort(order[rank < quota[cluster[order]]])
+
+
+def _some(edges: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    return edges if len(edges) <= count else edges[np.sort(rng.choice(len(edges), count, replace=False))]
+
+
+def _edges(data: NodeData, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Edges among these nodes, each once and by their place in ``nodes``; and those that end at one of them."""
+    ends = data.graph.in_edges(torch.from_numpy(nodes).to(data.graph.idtype))
+    around = np.column_stack([end.long().numpy() for end in ends])                          # (E', 2) numbers of nodes
+    place = np.full(data.graph.num_nodes(), -1, dtype=np.int64)
+    place[nodes] = np.arange(len(nodes))
+    inside = place[around]
+    return inside[(inside[:, 0] >= 0) & (inside[:, 0] < inside[:, 1])], around
+
+
+def _smoothed(data: NodeData, nodes: np.ndarray, around: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:
+    """Smoothed and reduced features ``(n, D)`` of these nodes; of a sample, smoothed over its neighbours only."""
+    place = nodes
+    if len(nodes) < data.graph.num_nodes():
+        around = _some(around, AROUND_EDGES, np.random.default_rng(seed))
+        near = np.unique(np.concatenate([nodes, around[:, 0]]))
+        data, place = _part(data, near, np.searchsorted(near, around)), np.searchsorted(near, nodes)
+    data = with_features(data, num_clusters)
+    assert data.feat is not None
+    fixed = FixedFeatures(data.feat.shape[1], steps=STEPS, weighting="auto", components=COMPONENTS)
+    return fixed.fit(data.graph, data.feat, data.edge_weight, seed).numpy()[place]
+
+
+def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray) -> NodeData:
+    """The graph of some nodes and these edges among them, unweighted, with their features."""
+    both = np.unique(np.concatenate([edges, edges[:, ::-1]]), axis=0)
+    graph = dgl.graph((torch.from_numpy(both[:, 0].copy()), torch.from_numpy(both[:, 1].copy())), num_nodes=len(nodes))
+    feat = data.feat
+    if feat is not None and feat.layout == torch.sparse_csr:
+        parts = (part.numpy() for part in (feat.values(), feat.col_indices(), feat.crow_indices()))
+        rows = scipy.sparse.csr_matrix(tuple(parts), shape=tuple(feat.shape))[nodes]
+        pointers, columns, values = (torch.from_numpy(part) for part in (rows.indptr, rows.indices, rows.data))
+        feat = csr(pointers, columns, values, rows.shape)
+    elif feat is not None:
+        feat = feat[torch.from_numpy(nodes)]
+    return replace(data, graph=graph, feat=feat, label=None, edge_weight=None, ids=None)
+
+
+def _told(num_nodes: int, nodes: int, inside: int, edges: int) -> str:
+    """What is not shown, in a sentence."""
+    told = []
+    if nodes < num_nodes:
+        told.append(f"A random sample of the {num_nodes:,} nodes, every cluster by its share.")
+        told.append("Degrees are those of the whole graph.")
+    if edges < inside:
+        told.append(f"A random sample of the {inside:,} edges between {'these' if nodes < num_nodes else 'the'} nodes.")
+    return " ".join(told)

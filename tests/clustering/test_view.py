@@ -1,0 +1,116 @@
+"""What the report shows of a graph, against the graph itself."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from commands import CLUSTER
+
+from jbpool.clustering import view
+from jbpool.clustering.view import Clusters, sample, view_graph
+
+
+@pytest.fixture(scope="module")
+def data():
+    return CLUSTER.task.load_data(CLUSTER.config("dataset.num_nodes=400"))
+
+
+def clusters(data, count=4):
+    cluster = torch.arange(data.graph.num_nodes()) % count
+    return Clusters(cluster, list(range(10, 10 + count)), torch.linspace(0, 1, len(cluster)))
+
+
+def pairs(data):
+    source, target = (end.tolist() for end in data.graph.edges())
+    return {(a, b) for a, b in zip(source, target, strict=True) if a < b}
+
+
+def test_a_small_graph_is_shown_completely(data):
+    found = view_graph(data, clusters(data))
+    assert {tuple(edge) for edge in found.edges.tolist()} == pairs(data)
+    assert found.ids.tolist() == list(range(400))
+    np.testing.assert_array_equal(found.degree, data.graph.in_degrees().numpy())
+    assert found.sampled == ""
+    assert found.cluster_names == [10, 11, 12, 13]
+    assert found.cluster_sizes == [100] * 4
+    assert sum(found.class_sizes) == 400
+
+
+def test_a_large_graph_is_sampled(data, monkeypatch):
+    monkeypatch.setattr(view, "MAX_NODES", 120)
+    monkeypatch.setattr(view, "MAX_EDGES", 50)
+    names = np.array([f"n{i}" for i in range(400)], dtype=object)
+    shown = replace(data, ids=names)
+    found = view_graph(shown, clusters(data))
+    nodes = [int(name[1:]) for name in found.ids]
+    assert np.bincount(found.cluster).tolist() == [30] * 4
+    inside = {(a, b) for a, b in pairs(data) if a in nodes and b in nodes}
+    assert len(inside) > len(found.edges) == 50
+    assert {(nodes[a], nodes[b]) for a, b in found.edges.tolist()} < inside
+    np.testing.assert_array_equal(found.degree, data.graph.in_degrees().numpy()[nodes])
+    np.testing.assert_array_equal(found.label, data.label.numpy()[nodes])
+    assert found.cluster_sizes == [100] * 4                              # of the whole graph
+    assert "sample of the 400 nodes" in found.sampled
+    assert f"sample of the {len(inside)} edges" in found.sampled
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "none"])
+def test_a_sample_of_any_features_has_positions(kind, data, monkeypatch):
+    monkeypatch.setattr(view, "MAX_NODES", 150)
+    feat = {"dense": data.feat.to_dense(), "sparse": data.feat, "none": None}[kind]
+    found = view_graph(replace(data, feat=feat), clusters(data))
+    assert np.isfinite(found.xy).all()
+    assert len(np.unique(found.xy, axis=0)) > 140
+
+
+def test_a_sample_does_not_touch_all_features(data, monkeypatch):
+    """Rows of nodes that are neither in the sample nor next to it are not read: here they are NaN."""
+    monkeypatch.setattr(view, "MAX_NODES", 20)
+    monkeypatch.setattr(view, "AROUND_EDGES", 40)
+    chosen = clusters(data)
+    around = []
+    part = view._part
+    monkeypatch.setattr(view, "_part", lambda data, nodes, edges: around.append(nodes) or part(data, nodes, edges))
+    view_graph(data, chosen)
+    dense = data.feat.to_dense()
+    feat = torch.full_like(dense, torch.nan)
+    feat[around[0]] = dense[around[0]]
+    assert len(around[0]) < 80
+    assert np.isfinite(view_graph(replace(data, feat=feat), chosen).xy).all()
+
+
+def test_every_cluster_is_in_the_sample():
+    sizes = np.array([100_000, 5, 40, 3000])
+    cluster = np.random.default_rng(0).permutation(np.repeat(np.arange(4), sizes))
+    nodes = sample(cluster, sizes, 2000, np.random.default_rng(0))
+    counts = np.bincount(cluster[nodes])
+    assert counts[1] == 5
+    assert counts[2] >= 20
+    assert counts[0] == pytest.approx(2000 * 100_000 / sizes.sum(), rel=0.03)
+    assert 1990 <= len(nodes) <= 2000
+    assert len(np.unique(nodes)) == len(nodes)
+
+
+def test_more_clusters_than_room():
+    sizes = np.full(300, 10)
+    nodes = sample(np.repeat(np.arange(300), 10), sizes, 100, np.random.default_rng(0))
+    assert len(nodes) <= 100
+
+
+def test_without_labels_and_confidence(data):
+    bare = replace(data, label=None, num_classes=None, class_names=None)
+    found = view_graph(bare, clusters(data)._replace(confidence=None))
+    assert found.label is None
+    assert found.confidence is None
+    assert found.class_names == []
+    unknown = view_graph(data, clusters(data)._replace(confidence=torch.full((400,), torch.nan)))
+    assert unknown.confidence is None
+
+
+def test_unlabelled_nodes_are_not_counted(data):
+    label = data.label.clone()
+    label[:100] = -1
+    found = view_graph(replace(data, label=label), clusters(data))
+    assert sum(found.class_sizes) == 300
+    assert (found.label[:100] == -1).all()
