@@ -78,7 +78,7 @@ class Job:
         ]
         trainings = sum(len(self.trials[method]) for method, _, _ in left) - self.leader.get("tried", 0)
         what = f"{count(trainings, 'training')} (pools x seeds x folds{' x trials' if self.config.search.grid else ''})"
-        shorter = "shorter: fewer train.epochs, --folds or --seeds, or a lower train.patience"
+        shorter = "shorter: fewer train.epochs, --folds or --seeds"
         forecast = Forecast(trainings, what, shorter) if rank() == 0 else None
         for method, seed, fold in left:
             self.run_fold({"method": method, "seed": seed, "fold": fold}, forecast)
