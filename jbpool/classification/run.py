@@ -16,6 +16,7 @@ from jbpool.atomic import atomic_file
 from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
 from jbpool.classification.network import GraphClassifier
+from jbpool.classification.pictured import choose_pictured
 from jbpool.classification.problem import ClassifyProblem
 from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER, score
 from jbpool.data import GraphData, load_graphs
@@ -40,8 +41,6 @@ FINISHED = {
 }
 UNFINISHED = {**FOLD, "training": {**TRAINING, "problem": {"best": {"key": list | None, "state": dict | None}}}}
 
-PICTURED = 4            # test graphs shown in the report, of at most PICTURED_NODES nodes
-PICTURED_NODES = 120
 
 
 def load_data(config: ClassifyConfig) -> GraphData:
@@ -218,13 +217,13 @@ class _Job:
         self.predictions.append({**where, "graph": split.test, "label": label, "scores": scores})
         if rank() > 0:
             return
-        self._keep_best(problem, method, found["valid"], split.test)
+        self._keep_best(problem, method, found["valid"], split.test, scores)
         self.save_predictions()                             # before the fold is recorded as finished
         self.out.keep(predictions=self.predictions, best_valid=self.best_valid)
         print(f"{name}: valid {found['valid']:.3f}, test {found['test']:.3f}, {progress.epoch} epochs")
 
-    def _keep_best(self, problem: ClassifyProblem, method: str, valid: float, test: Tensor) -> None:
-        """Save the model with the best validation score, and its clusters of a few test graphs."""
+    def _keep_best(self, problem: ClassifyProblem, method: str, valid: float, test: Tensor, scores: Tensor) -> None:
+        """Save the model with the best validation score, and its clusters of some test graphs."""
         worse = self.best_valid is not None and (
             valid >= self.best_valid if self.data.metric in LOWER_IS_BETTER else valid <= self.best_valid
         )
@@ -233,8 +232,8 @@ class _Job:
         self.best_valid = valid
         state = {key: value.cpu() for key, value in problem.model.state_dict().items()}
         save_state(self.out.path / "model.pt", {"state": state, "train": problem.split.train})
-        small = test[self.data.sizes[test] <= PICTURED_NODES]
-        save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(small[:PICTURED].tolist())})
+        pictured = choose_pictured(self.data, test, scores)
+        save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(pictured.tolist())})
 
     def save_predictions(self) -> None:
         """Write ``predictions.npz``: labels and scores of the test graphs of every fold."""

@@ -44,7 +44,7 @@
     const graph = new Graph({multi: false, type: "undirected"});
     const most = Math.log1p(degree.reduce((one, other) => Math.max(one, other), 1));
     const narrow = Math.min(1, root.clientWidth / 760);                              // a phone has less room
-    const base = (count <= 400 ? 6 : count <= 4000 ? 3.4 : 2.2) * Math.sqrt(narrow);
+    const base = (count <= 400 ? 6 : count <= 4000 ? 3.4 : count <= 10000 ? 2.2 : 1.7) * Math.sqrt(narrow);
     for (let node = 0; node < count; node++) {
       graph.addNode(node, {
         x: arrays.x[node] / 65535, y: arrays.y[node] / 65535,
@@ -72,6 +72,7 @@
     const ground = () => (dark.matches ? [17, 19, 23] : [246, 247, 249]);
     const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
     const mixtures = new Map();
+    const many = Math.max(0.3, Math.min(1, Math.sqrt(8000 / Math.max(source.length, 1))));   // many edges are paler
     function mix(hex, part) {
       const key = `${hex} ${part} ${dark.matches}`;
       if (!mixtures.has(key)) {
@@ -120,8 +121,8 @@
         if (a !== focus && b !== focus) return {...out, hidden: true};
         return {...out, size: 1.6, color: inside ? shade(cluster[a]) : mix(neutral(), 0.7)};
       }
-      if (inside) return {...out, color: state.mode === "cluster" ? mix(shade(cluster[a]), 0.42) : mix(neutral(), 0.1)};
-      return {...out, color: mix(neutral(), 0.2)};
+      if (inside) return {...out, color: state.mode === "cluster" ? mix(shade(cluster[a]), 0.42 * many) : mix(neutral(), 0.1 * many)};
+      return {...out, color: mix(neutral(), 0.2 * many)};
     }
 
     // ------------------------------------------------------------ sigma
