@@ -14,14 +14,17 @@ if TYPE_CHECKING:
     from jbpool.checks import value_checks
     from jbpool.clustering.estimator import JBClustering
     from jbpool.nn import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool, Pooled
+    from jbpool.trained import load_run
 
 __version__ = "0.1.0"
 __all__ = [
-    "DMoNPool", "DeltaConv", "DiffPool", "JBClustering", "JBPool", "MinCutPool", "Pooled", "objectives", "value_checks",
+    "DMoNPool", "DeltaConv", "DiffPool", "JBClustering", "JBPool", "MinCutPool", "Pooled", "load_run", "objectives",
+    "value_checks",
 ]  # fmt: skip
 
 _MODULES = {                                        # public name -> module, if not jbpool.nn
     "JBClustering": "jbpool.clustering.estimator",
+    "load_run": "jbpool.trained",
     "value_checks": "jbpool.checks",
 }
 _SUBMODULES = ("data", "nn", "objectives", "ops")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from jbpool.atomic import check_writable
-from jbpool.errors import JBPoolError, TrainingError, WriteError
+from jbpool.errors import ConfigError, JBPoolError, TrainingError, WriteError
 from jbpool.output import end_with_reader
 
 CLUSTER = """Cluster the nodes of a graph.
@@ -52,6 +52,7 @@ def classify(argv: Sequence[str] | None = None) -> int:
     """``jbpool-classify``: returns the exit code."""
     options = _parser("graph_classify", CLASSIFY)
     options.add_argument("--folds", metavar="0,1", help="the folds to run (default: all)")
+    options.add_argument("--predict", metavar="RUN_DIR", help="apply a trained model to the graphs of --set dataset...")
     return end_with_reader(lambda: _main("graph_classify", options.parse_args(argv)))
 
 
@@ -115,13 +116,13 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _start(name: str, args: argparse.Namespace) -> int:
     from jbpool.engine.config import load_config
-    from jbpool.engine.processes import gather, local_device, process_group, rank
+    from jbpool.engine.processes import gather, local_device, process_group, rank, world_size
 
     task = _load_task(name)
     if args.list:
         return _show_list(task)
     device = local_device(_choose_device(args.device))
-    if getattr(args, "predict", None) is not None:
+    if args.predict is not None:
         return _predict(task, args, device)
     config = load_config(task, args.cfg, args.changes)
     more = {}
@@ -130,6 +131,8 @@ def _start(name: str, args: argparse.Namespace) -> int:
     if "WORLD_SIZE" in os.environ:
         signal.signal(signal.SIGTERM, _stop_with_the_others)
     with process_group(device):
+        if world_size() > 1 and (reason := task.one_process_only(config)):
+            raise ConfigError(reason)
         folder = args.folder = gather(_run_folder(args, task.name))[0]      # named by rank 0 before anything is written
         check_writable(folder / "config.yaml")                              # before hours of work
         data = task.load_data(config)
@@ -170,9 +173,11 @@ def _stop_with_the_others(*_: Any) -> None:
 def _predict(task: Any, args: argparse.Namespace, device: Any) -> int:
     if args.cfg is not None:
         sys.exit("--cfg has no effect with --predict: name the new graph with --set dataset...=...")
+    if getattr(args, "folds", None) is not None:
+        sys.exit("--folds has no effect with --predict: the model of the best fold is applied.")
     run_dir = Path(args.predict)
     out = Path(args.out or run_dir / "predicted")
-    check_writable(out / "assign.csv")
+    check_writable(out / "predicted.csv")
     print(task.predict(task, run_dir, args.changes, out, device))
     return 0
 

@@ -1,12 +1,30 @@
-"""Progress bars of long work."""
+"""Progress bars of long work, and how long each kind of it has taken."""
 
 from __future__ import annotations
 
 import os
+import time
 
 from tqdm import tqdm
 
 DELAY = 1.0             # seconds of work before a bar appears
+
+seconds: dict[str, float] = {}          # kind of work -> seconds in this process so far
+
+
+class _Bar(tqdm):
+    """Adds the time until it is closed to ``seconds``."""
+
+    def __init__(self, what: str, **options):
+        self.what = what
+        self.began: float | None = time.perf_counter()
+        super().__init__(desc=what, **options)
+
+    def close(self):
+        if self.began is not None:                          # tqdm closes a bar more than once
+            seconds[self.what] = seconds.get(self.what, 0.0) + time.perf_counter() - self.began
+            self.began = None
+        super().close()
 
 
 def progress_bar(what: str, total: int | None, unit: str) -> tqdm:
@@ -15,14 +33,13 @@ def progress_bar(what: str, total: int | None, unit: str) -> tqdm:
     Parameters
     ----------
     what : str
-        The work.
+        The kind of work.
     total : int or None
         Its amount, if known.
     unit : str
         What is counted.
     """
-    hidden = int(os.environ.get("RANK", "0")) > 0       # set by torchrun
-    return tqdm(
-        total=total, desc=what, unit=f" {unit}", unit_scale=True, leave=False, delay=DELAY, mininterval=0.5,
-        disable=hidden,
-    )  # fmt: skip
+    hidden = int(os.environ.get("RANK", "0")) > 0           # set by torchrun
+    return _Bar(
+        what, total=total, unit=f" {unit}", unit_scale=True, leave=False, delay=DELAY, mininterval=0.5, disable=hidden
+    )

@@ -20,7 +20,7 @@ HIDDEN = 64
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN))
+    return nn.Sequential(nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN, bias=False))
 
 
 class PygClassifier(nn.Module):
@@ -61,8 +61,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
 
+    from jbpool.classification.model import make_model
     from jbpool.classification.problem import ClassifyProblem
-    from jbpool.classification.run import make_model
     from jbpool.classification.task import GRAPH_CLASSIFY
     from jbpool.data import load_graphs
     from jbpool.engine.config import load_config

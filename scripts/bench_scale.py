@@ -1,86 +1,253 @@
-"""Time and peak memory of a clustering step by graph size, each size in a new process.
+"""Time and memory of clustering by graph size, phase by phase, beside Leiden and mini-batch k-means.
 
-    python scripts/bench_scale.py [--sizes 1e4 1e5 1e6 3e6] [--steps 5]
+    python scripts/bench_scale.py [--sizes 1e5 1e6 1e7] [--degree 10] [--others] [--speed-up]
 
-Random graphs of average degree 20 with 64 features, 16 clusters: full batch (`delta`, 3 layers of 64) and `sgc` (three
-smoothing steps once, then only the MLP).
+Planted partitions of 16 classes with 64 features, in files; every size runs in a new process with the configuration
+large.yaml (8 smoothing steps, 4 starts) and 32 principal components. ``--others`` adds Leiden (igraph) and mini-batch
+k-means (scikit-learn) on the same smoothed features; ``--speed-up`` compares a training step of one process and of two,
+one thread each.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from pathlib import Path
+from typing import Any
 
-import torch
-from benchmark import peak_rss, write
+import numpy as np
+from benchmark import ROOT, missing, write
+
+CLASSES, FEATURES, COMPONENTS, STARTS = 16, 64, 32, 4
+INSIDE = 0.8            # share of the edges inside classes
+NOISE = 2.0             # deviation of each feature around the centre of the class, whose length is 3
+BLOCK = 1 << 20
+PHASES = {
+    "load": ("load",),
+    "smooth": ("smoothing", "finding axes"),
+    "reduce": ("reducing",),
+    "train": ("train",),
+    "score": ("scoring",),
+    "write": ("writing clusters", "writing the cache"),
+}
 
 
-def measure(num_nodes: int, backbone: str, steps: int) -> dict:
-    import dgl
+def make_graph(folder: Path, num_nodes: int, degree: int) -> None:
+    """Write edges.npy (each edge once), features.npy and labels.npy, block by block."""
+    random = np.random.default_rng(0)
+    label = random.integers(0, CLASSES, num_nodes).astype(np.int32)
+    order = np.argsort(label, kind="stable").astype(np.int32)
+    count = np.bincount(label, minlength=CLASSES)
+    first = count.cumsum() - count
+    np.save(folder / "labels.npy", label)
+    num_edges = num_nodes * degree // 2
+    edges = np.lib.format.open_memmap(folder / "edges.npy", "w+", np.int32, (num_edges, 2))
+    for start in range(0, num_edges, BLOCK):
+        size = min(BLOCK, num_edges - start)
+        source, target = random.integers(0, num_nodes, (2, size))
+        inside = random.random(size) < INSIDE
+        group = label[source[inside]]
+        target[inside] = order[first[group] + (random.random(inside.sum()) * count[group]).astype(np.int64)]
+        edges[start : start + size] = np.stack([source, target], 1)
+    centres = random.standard_normal((CLASSES, FEATURES))
+    centres *= 3 / np.linalg.norm(centres, axis=1, keepdims=True)
+    feat = np.lib.format.open_memmap(folder / "features.npy", "w+", np.float32, (num_nodes, FEATURES))
+    for start in range(0, num_nodes, BLOCK):
+        part = label[start : start + BLOCK]
+        feat[start : start + BLOCK] = centres[part] + NOISE * random.standard_normal((len(part), FEATURES))
 
+
+class Memory:
+    """Resident memory in GB: now, and at its highest since the start. Pages of mapped files are counted apart."""
+
+    def __init__(self) -> None:
+        self.peak = self.peak_anonymous = 0.0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    @staticmethod
+    def now() -> tuple[float, float]:
+        """Resident memory, and the part of it that belongs to no file."""
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        total, anonymous = (int(lines[name].split()[0]) * 1024 / 1e9 for name in ("VmRSS", "RssAnon"))
+        return total, anonymous
+
+    def _watch(self) -> None:
+        while True:
+            total, anonymous = self.now()
+            self.peak, self.peak_anonymous = max(self.peak, total), max(self.peak_anonymous, anonymous)
+            time.sleep(0.02)
+
+
+def settings(folder: Path) -> list[str]:
+    files = [f"dataset.{name}={folder / file}.npy" for name, file in
+             (("edges", "edges"), ("features", "features"), ("labels", "labels"))]  # fmt: skip
+    return [*files, f"method.num_clusters={CLASSES}", f"model.components={COMPONENTS}", f"train.restarts={STARTS}"]
+
+
+def run_jbpool(folder: Path) -> dict:
+    """All phases of a run, as the command line goes through them."""
+    import torch
+
+    from jbpool import progress
     from jbpool.clustering.task import NODE_CLUSTER
-    from jbpool.clustering.training import make_model
     from jbpool.engine.config import load_config
 
-    torch.manual_seed(0)
-    one, other = torch.randint(num_nodes, (2, 10 * num_nodes), dtype=torch.int32)
-    graph = dgl.graph((torch.cat([one, other]), torch.cat([other, one])), num_nodes=num_nodes)
-    del one, other
-    feat = torch.randn(num_nodes, 64)
-    loaded = peak_rss()
-    config = load_config(NODE_CLUSTER, "cora", [f"model.backbone={backbone}", "model.layers=3"])
-    model = make_model(config, 64, 16)
-    began = time.perf_counter()
-    feat = model.prepare(graph, feat)
-    prepared = time.perf_counter() - began
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
-    seconds = []
-    for _ in range(steps + 1):
-        began = time.perf_counter()
-        _, losses = model(graph, feat)
-        optimiser.zero_grad(set_to_none=True)
-        losses["balance"].sum().backward()
-        optimiser.step()
-        seconds.append(time.perf_counter() - began)
+    memory = Memory()
+    before, began = memory.now()[1], time.perf_counter()
+    config = load_config(NODE_CLUSTER, "large", settings(folder))
+    data = NODE_CLUSTER.load_data(config)
+    _ = data.fingerprint
+    progress.seconds["load"] = time.perf_counter() - began
+    loaded = memory.now()[1]
+    memory.peak_anonymous = loaded                          # beyond the loaded graph; features are a mapped file
+    out = NODE_CLUSTER.run(config, data, folder / "run", torch.device("cpu"))
+    NODE_CLUSTER.write_report(folder / "run", data)
+    progress.seconds["train"] = out.runs[0]["seconds"]
     return {
-        "nodes": num_nodes, "backbone": backbone, "prepare": prepared, "first step": seconds[0],
-        "step": statistics.median(seconds[1:]), "loaded": loaded, "peak": peak_rss(),
+        "seconds": time.perf_counter() - began,
+        "phases": {name: sum(progress.seconds.get(part, 0) for part in parts) for name, parts in PHASES.items()},
+        "step": out.runs[0]["seconds_per_step"], "nmi": out.runs[0]["nmi"], "acc": out.runs[0]["acc"],
+        "edges": data.graph.num_edges(), "loaded": loaded - before, "beyond": memory.peak_anonymous - loaded,
+        "peak": memory.peak,
     }  # fmt: skip
+
+
+def run_kmeans(folder: Path) -> dict:
+    """Mini-batch k-means on the smoothed, reduced features of the run before."""
+    from sklearn.cluster import MiniBatchKMeans
+    from sklearn.metrics import normalized_mutual_info_score
+
+    memory = Memory()
+    rows = np.load(next(folder.glob("cache/jbpool/smoothed/*/rows-*.npy")), mmap_mode="r")
+    began = time.perf_counter()
+    found = MiniBatchKMeans(CLASSES, n_init=STARTS, batch_size=8192, random_state=0).fit_predict(rows)
+    seconds = time.perf_counter() - began
+    nmi = normalized_mutual_info_score(np.load(folder / "labels.npy"), found)
+    return {"seconds": seconds, "nmi": nmi, "peak": memory.peak}
+
+
+def run_leiden(folder: Path) -> dict:
+    """Leiden of igraph, modularity, until it no longer improves; it chooses the number of clusters."""
+    import igraph
+    from sklearn.metrics import normalized_mutual_info_score
+
+    memory = Memory()
+    label = np.load(folder / "labels.npy")
+    began = time.perf_counter()
+    graph = igraph.Graph(n=len(label), edges=np.load(folder / "edges.npy"))
+    loaded = time.perf_counter() - began
+    found = graph.community_leiden("modularity", n_iterations=2).membership
+    seconds = time.perf_counter() - began
+    nmi = normalized_mutual_info_score(label, found)
+    clusters = len(set(found))
+    return {"seconds": seconds, "load": loaded, "nmi": nmi, "peak": memory.peak, "clusters": clusters}
+
+
+def run_step(folder: Path) -> dict:
+    """Seconds of a training step, the median of some; with torchrun the rows are shared."""
+    import torch
+
+    from jbpool.clustering.heads import Heads, rows_together
+    from jbpool.engine.processes import process_group, rank
+    from jbpool.engine.shares import RowShares
+
+    torch.set_num_threads(1)
+    with process_group(torch.device("cpu")):
+        rows = torch.from_numpy(np.load(next(folder.glob("cache/jbpool/smoothed/*/rows-*.npy"))))
+        shares = RowShares.of_this_run(len(rows), rows_together(STARTS, CLASSES))
+        mine = rows[shares.start : shares.stop].clone()
+        prototypes = torch.randn(STARTS, CLASSES, rows.shape[1], generator=torch.Generator().manual_seed(0))
+        heads, seconds = Heads(prototypes, 0.2, shares), []
+        for _ in range(6):
+            began = time.perf_counter()
+            heads.gradient(mine)
+            seconds.append(time.perf_counter() - began)
+        if rank() > 0:
+            sys.exit()
+    return {"seconds": statistics.median(seconds[1:])}
+
+
+CONTESTANTS = {"jbpool": run_jbpool, "k-means": run_kmeans, "leiden": run_leiden, "step": run_step}
+
+
+def measure(name: str, folder: Path, launcher: tuple[str, ...] = (sys.executable,)) -> dict | None:
+    """One contestant in a new process; ``None`` if it failed, as for lack of memory."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    command = [*launcher, __file__, "--one", name, str(folder)]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+    if done.returncode:
+        print(f"{name} failed (exit code {done.returncode})", file=sys.stderr)
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", type=float, default=[1e4, 1e5, 1e6, 3e6])
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--one", nargs=2, metavar=("N", "BACKBONE"), help="one measurement, as JSON")
+    parser.add_argument("--sizes", nargs="+", type=float, default=[1e5, 1e6])
+    parser.add_argument("--degree", type=int, default=10)
+    parser.add_argument("--others", action="store_true", help="Leiden and mini-batch k-means, too")
+    parser.add_argument("--speed-up", action="store_true", help="a step of one process and of two")
+    parser.add_argument("--folder", help="where to put the files (default: a temporary folder)")
+    parser.add_argument("--one", nargs=2, metavar=("NAME", "FOLDER"), help="one measurement, as JSON")
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(measure(int(args.one[0]), args.one[1], args.steps)))
+        print(json.dumps(CONTESTANTS[args.one[0]](Path(args.one[1]))))
         return
-    raw, failed = [], False
-    for backbone in ("delta", "sgc"):
-        for size in args.sizes:
-            command = [sys.executable, __file__, "--steps", str(args.steps), "--one", str(int(size)), backbone]
-            done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-            if done.returncode:                         # probably out of memory; other results are kept
-                print(f"{backbone} with {size:,.0f} nodes failed (exit code {done.returncode})", file=sys.stderr)
-                failed = True
-                continue
-            raw.append(json.loads(done.stdout))
-    rows = [
-        [
-            found["backbone"], f"{found['nodes']:,}", f"{found['prepare']:.2f}", f"{found['step']:.3f}",
-            f"{1e6 * found['step'] / found['nodes']:.2f}", f"{found['loaded']:.1f}", f"{found['peak']:.1f}",
-        ]
-        for found in raw
-    ]  # fmt: skip
-    head = ["backbone", "nodes", "prepare, s", "step, s", "µs per node", "graph loaded, GB", "peak, GB"]
-    write("scale", "A training step on random graphs of degree 20", head, rows, raw)
-    sys.exit(failed)
+    others = ["k-means", *([] if missing("igraph") else ["leiden"])] if args.others else []
+    raw: list[dict[str, Any]] = []
+    for size in map(int, args.sizes):
+        with tempfile.TemporaryDirectory(dir=args.folder) as name:
+            folder = Path(name)
+            make_graph(folder, size, args.degree)
+            found: dict[str, Any] = {"nodes": size, **{name: measure(name, folder) for name in ("jbpool", *others)}}
+            if args.speed_up:
+                found["one"] = measure("step", folder)
+                torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+                found["two"] = measure("step", folder, torchrun)
+        raw.append(found)
+        print(json.dumps(found), file=sys.stderr, flush=True)
+    _write_phases(raw)
+    if others:
+        _write_others(raw, others)
+    if args.speed_up:
+        rows = [
+            [f"{found['nodes']:,}", *(f"{found[name]['seconds']:.3f}" for name in ("one", "two")),
+             f"{found['one']['seconds'] / found['two']['seconds']:.2f}"]
+            for found in raw if found["one"] and found["two"]
+        ]  # fmt: skip
+        head = ["nodes", "one process, s", "two processes, s", "speed-up"]
+        write("scale_processes", "A training step, one thread per process", head, rows, raw)
+
+
+def _write_phases(raw: list[dict]) -> None:
+    rows = []
+    for found in raw:
+        if run := found["jbpool"]:
+            cells = [f"{seconds:.1f} ({1e6 * seconds / found['nodes']:.2f})" for seconds in run["phases"].values()]
+            memory = [f"{run[name]:.2f}" for name in ("loaded", "beyond", "peak")]
+            whole = f"{run['seconds']:.0f} ({1e6 * run['seconds'] / found['nodes']:.1f})"
+            rows.append([f"{found['nodes']:,}", f"{run['edges']:,}", *cells, whole, *memory, f"{run['nmi']:.3f}"])
+    head = ["nodes", "directed edges", *PHASES, "all", "graph, GB", "beyond, GB", "peak, GB", "NMI"]
+    write("scale", "All phases: seconds (microseconds per node)", head, rows, raw)
+
+
+def _write_others(raw: list[dict], others: list[str]) -> None:
+    rows = []
+    for found in raw:
+        for name in ("jbpool", *others):
+            if run := found[name]:
+                rows.append(
+                    [f"{found['nodes']:,}", name, f"{run['seconds']:.1f}", f"{run['peak']:.2f}", f"{run['nmi']:.3f}"]
+                )
+    head = ["nodes", "method", "seconds", "peak, GB", "NMI"]
+    write("scale_others", "Beside other methods", head, rows, raw)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ ANYWHERE = {
     "auto": ["method.name=auto"],
     "kmeans": ["method.name=kmeans"],
     **{f"{name}-cosine": [f"method.name={name}", *FIXED] for name in ("jb", "mincut", "dmon")},
+    "jb-cosine-auto": ["method.name=jb", *FIXED, "method.temperature=auto"],
 }
 TEN_SEEDS = ("jb", "jb-diagonal", *ANYWHERE)
 

@@ -45,7 +45,8 @@ def name_of(result: dict) -> str:
     config = result["config"]
     words = [result["method"]]
     if is_fixed(result) or (result["task"] == "node_cluster" and result["dataset"] not in DATASETS):
-        return ", ".join(words + (["bounded head"] if config["method"]["head"] == "cosine" else []))
+        words += ["bounded head"] if config["method"]["head"] == "cosine" else []
+        return ", ".join(words + (["temperature auto"] if config["method"].get("temperature") == "auto" else []))
     if result["method"] == "jb" and config["method"]["sqrt"] == "diagonal":
         words.append("diagonal")
     if result["task"] == "node_cluster":
@@ -130,6 +131,25 @@ def classification_table(results: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def paired_table(results: list[dict]) -> str:
+    """Differences to none on the same folds in percentage points: mean, corrected standard error, p-value."""
+    from jbpool.classification.paired import paired_difference
+
+    runs: dict[str, dict[str, list[dict]]] = {}
+    folds: dict[str, int] = {}
+    for result in results:
+        for method, scores in {name_of(result): result, **result["compared"]}.items():
+            runs.setdefault(result["dataset"], {})[method.replace("-", ", ")] = scores["runs"]
+        folds[result["dataset"]] = result["config"]["train"]["folds"]
+    lines = ["| set | method | minus none | folds |", "|---|---|---|---|"]
+    for dataset, methods in runs.items():
+        for method, ours in methods.items():
+            found = paired_difference(ours, methods.get("none", []), folds[dataset]) if method != "none" else None
+            if found is not None:
+                lines.append(f"| {dataset} | {method} | {found} | {found.pairs} |")
+    return "\n".join(lines)
+
+
 def every_run(results: list[dict]) -> str:
     """One line per seed or fold, as CSV."""
     lines = ["task,dataset,method,seed,fold,acc,nmi,loss,test"]
@@ -209,6 +229,7 @@ def main() -> None:
         else:
             paper = result["dataset"] in DATASETS and not is_fixed(result)
             tables[clustering_table if paper else fixed_table].append(result)
+    tables[paired_table] = tables[classification_table]
     print("\n\n".join(make(some) for make, some in tables.items() if some))
 
 

@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import time
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
@@ -22,6 +24,17 @@ KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight":
 def installed():
     """The path of a Chromium, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+# For pytestmark of modules that use a browser
+BROWSER = [
+    pytest.mark.skipif(installed() is None, reason="no Chromium on this machine: reports are not tested in a browser"),
+    pytest.mark.xdist_group("browser"),         # one browser for all of these
+]
+
+# What the runs of conftest.py contain
+HOSTILE = "</script><script>alert('x')</script>\"'&é\u2028<img src=x onerror=alert(1)>"
+NODES = 300
 
 
 class Browser:

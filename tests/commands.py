@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -94,18 +95,37 @@ def call(command: Callable, *args, cwd: Path, check: bool = True) -> Outcome:
 
 def environment(cwd: Path) -> dict[str, str]:
     """For a new process: the same number of threads, so that results agree to the bit."""
-    return {**os.environ, "XDG_CACHE_HOME": str(cwd / "cache"), "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    threads = str(torch.get_num_threads())
+    path = {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(cwd / "cache")}
+    return {**os.environ, **path, "OMP_NUM_THREADS": threads}
 
 
-def launch(case: Case, *args, cwd: Path, processes: int = 1, **options) -> subprocess.Popen:
-    """The script of a task in one or several new processes."""
+def launch(script: str | Path, *args, cwd: Path, processes: int = 1, **options) -> subprocess.Popen:
+    """A script in one or several new processes."""
     start = [sys.executable]
     if processes > 1:
         start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(
-        [*start, case.script, *map(str, args)], cwd=cwd, env=environment(cwd), **{**pipes, **options}
-    )
+    return subprocess.Popen([*start, str(script), *map(str, args)], cwd=cwd, env=environment(cwd), **pipes | options)
+
+
+def launch_ranks(script: str | Path, *args, cwd: Path, processes: int = 2, **options) -> list[subprocess.Popen]:
+    """A script in processes that know of each other, without the further one of ``torchrun``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, str(script), *map(str, args)]
+    envs = ({**environment(cwd), **common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes))
+    return [subprocess.Popen(command, cwd=cwd, env=env, **pipes | options) for env in envs]
+
+
+def run_ranks(script: str | Path, *args, cwd: Path, processes: int) -> None:
+    """:func:`launch_ranks`, until all processes have succeeded."""
+    started = launch_ranks(script, *args, cwd=cwd, processes=processes)
+    told = [process.communicate(timeout=300) for process in started]
+    assert [process.returncode for process in started] == [0] * processes, told
 
 
 def wait_for(path: Path, process: subprocess.Popen, seconds: float = 90) -> None:

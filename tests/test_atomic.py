@@ -1,9 +1,12 @@
 """Files are written completely or not at all."""
 
+import errno
 import os
+import resource
 
 import pytest
 
+from jbpool import atomic
 from jbpool.atomic import atomic_file, write_text
 
 
@@ -58,3 +61,97 @@ def test_two_writers_do_not_share_a_part(tmp_path):
         two.write(b"two")
     assert target.read_bytes() == b"one"                    # the block that ended last
     assert os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_a_library_s_own_error_does_not_hide_the_disk_s(tmp_path, monkeypatch):
+    def full(self, data):
+        self.failure = OSError(errno.ENOSPC, "No space left on device")
+        raise self.failure
+
+    def save():
+        with atomic_file(tmp_path / "new" / "a.pt") as file:
+            try:
+                file.write(bytes(10**6))
+            except OSError:
+                raise RuntimeError("unexpected pos 64 vs 0") from None          # as torch.save does
+
+    monkeypatch.setattr(atomic._File, "write", full)
+    with pytest.raises(atomic.WriteError, match=r"new.a\.pt cannot be written \(No space left"):
+        save()
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_errors_of_a_block_pass_unchanged(tmp_path):
+    def save(error):
+        with atomic_file(tmp_path / "new" / "a") as file:
+            file.write(b"half")
+            raise error
+
+    for error in (ConnectionResetError(errno.ECONNRESET, "reset"), RuntimeError("x"), KeyboardInterrupt()):
+        with pytest.raises(type(error)) as caught:
+            save(error)
+        assert caught.value is error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_write_keeps_the_old_file_and_other_folders(tmp_path, monkeypatch):
+    (tmp_path / "old").mkdir()
+    write_text(tmp_path / "old" / "a", "before")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.EDQUOT, "quota")))
+    with pytest.raises(atomic.WriteError, match="free some space"):
+        write_text(tmp_path / "old" / "a", "after")
+    assert (tmp_path / "old" / "a").read_text() == "before"
+    assert len(list((tmp_path / "old").iterdir())) == 1
+
+
+def test_the_check_leaves_nothing_behind(tmp_path):
+    atomic.check_writable(tmp_path / "new" / "deep" / "a")
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_after_a_failed_write_stays_ctrl_c(tmp_path, monkeypatch):
+    def save():
+        with atomic_file(tmp_path / "a") as file:
+            file.raw.failure = OSError(errno.ENOSPC, "full")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        save()
+
+
+def test_an_error_on_closing_names_the_target(tmp_path):
+    """Network file systems report some errors only then; here the descriptor is closed already."""
+    def save():
+        with atomic_file(tmp_path / "a") as file:
+            os.close(file.fileno())
+
+    with pytest.raises(atomic.WriteError, match="a cannot be written"):
+        save()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_others_use_by_now_stays(tmp_path):
+    def save():
+        with atomic_file(tmp_path / "new" / "a"):
+            (tmp_path / "new" / "other").touch()
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        save()
+    assert os.listdir(tmp_path / "new") == ["other"]
+
+
+@pytest.fixture
+def tiny_disk():
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_buffered_bytes_that_do_not_fit(tmp_path, tiny_disk):
+    """The error comes when the buffer is flushed, and the target must not be there by then."""
+    for write in (lambda target: write_text(target, "x" * 1000), atomic.check_writable):
+        with pytest.raises(atomic.WriteError, match="free some space"):
+            write(tmp_path / "a")
+        assert not list(tmp_path.iterdir())

@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 
-from jbpool import value_checks
-from jbpool.checks import lookup, may_read
+from jbpool import checks, value_checks
+from jbpool.checks import check_cluster_sizes, check_sizes, lookup, may_read, memory_problem
 
 
 def on(kind):
@@ -43,3 +44,29 @@ def test_lookup_suggests_and_lists():
         lookup({"relu": 1, "elu": 2}, "rlu", "activation")
     with pytest.raises(ValueError, match=r"xyz=3 is unknown\. Choose"):
         lookup({"relu": 1}, 3, "xyz")
+
+
+def test_all_of_the_memory_may_be_used(monkeypatch):
+    monkeypatch.setattr(checks, "physical_memory", lambda: 10**9)
+    assert memory_problem(10**9, "this") is None
+    assert memory_problem(10**9 + 1, "this") == "this would need about 1 GB; this machine has 1 GB of memory"
+
+
+@pytest.mark.parametrize("sizes", [[], [True, False], [1.0, 1.0], [[2]]])
+def test_sizes_are_a_row_of_whole_numbers(sizes):
+    with pytest.raises(ValueError, match="give the nodes per graph as a 1-D integer tensor"):
+        check_sizes(torch.tensor(sizes), 2)
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.51], [0.5, 0.49], [1.0, 0.0], [1.5, -0.5]])
+def test_proportions_are_positive_and_sum_to_one(shares):
+    with pytest.raises(ValueError, match="must be positive and add up to 1"):
+        check_cluster_sizes(shares, 2)
+
+
+def test_rounded_proportions_are_rescaled():
+    given = torch.tensor([0.3333, 0.3333, 0.3333], requires_grad=True)
+    share = check_cluster_sizes(given, 3)
+    assert share.tolist() == pytest.approx([1 / 3] * 3, abs=1e-12)
+    assert not share.requires_grad
+

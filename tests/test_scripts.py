@@ -1,5 +1,8 @@
 """The scripts that print tables, on generated run folders."""
 
+import contextlib
+import importlib
+import io
 import json
 import runpy
 import sys
@@ -78,20 +81,26 @@ def test_a_folder_without_runs(script):
 
 def test_the_table_of_graph_classification(tmp_path, script):
     for name, sqrt, compared in (("all", "matrix", ["none", "dmon"]), ("diagonal", "diagonal", [])):
-        scores = {"runs": [{}] * 3, "mean": {"test": 0.75}, "std": {"test": 0.02}}
+        runs = [{"seed": 0, "fold": fold, "test": test} for fold, test in enumerate((0.73, 0.75, 0.77))]
+        scores = {"runs": runs, "mean": {"test": 0.75}, "std": {"test": 0.02}}
         result = {
             "task": "graph_classify", "dataset": "NCI1", "method": "jb", **scores,
             "compared": {method: scores for method in compared},
-            "config": {"method": {"sqrt": sqrt}, "dataset": {"name": "NCI1"}},
+            "config": {"method": {"sqrt": sqrt}, "dataset": {"name": "NCI1"}, "train": {"folds": 10}},
         }  # fmt: skip
         (tmp_path / "r" / name).mkdir(parents=True)
         (tmp_path / "r" / name / "result.json").write_text(json.dumps(result))
-    lines = script("table.py", "r").out.splitlines()
+    result["runs"] = [{"seed": 0, "fold": fold, "test": test} for fold, test in enumerate((0.75, 0.78, 0.81))]
+    (tmp_path / "r" / "diagonal" / "result.json").write_text(json.dumps(result))
+    lines, paired = (part.splitlines() for part in script("table.py", "r").out.split("\n\n"))
     head, _, row = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
     cells = dict(zip(head, row, strict=True))
     assert cells["jb"] == cells["jb, diagonal"] == cells["none"] == cells["dmon"] == "75.0 ± 2.0 (3)"
     assert (cells["set"], cells["mincut"]) == ("NCI1", "-")
     assert cells["published"] == "GIN 80.0 ± 1.4, DiffPool 76.9 ± 1.9"
+    error = 100 * ((1 / 3 + 1 / 9) * 0.0001) ** 0.5             # of differences 0.02, 0.03 and 0.04
+    assert f"| NCI1 | jb, diagonal | +3.0 ± {error:.1f} (p = 0.05) | 3 |" in paired
+    assert "| NCI1 | dmon | +0.0 ± 0.0 (p = 1.00) | 3 |" in paired
 
 
 @pytest.mark.parametrize(
@@ -120,8 +129,33 @@ def test_every_script_opens_with_its_command(name):
     assert f"    python scripts/{name}" in (ROOT / "scripts" / name).read_text().split('"""')[1]
 
 
-def test_load_benchmark(script):
-    out = script("bench_load.py", "--edges", 2000, "--nodes", 300).out
+def test_load_benchmark(monkeypatch, capsys):
+    """Only the last file is loaded in a new process, as all are by the script: each imports torch and DGL."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    bench = importlib.import_module("bench_load")
+    measure = bench._measure
+
+    def measure_here(path, features=""):
+        if features:
+            return measure(path, features)
+        told = io.StringIO()
+        with monkeypatch.context() as patch, contextlib.redirect_stdout(told):
+            patch.setattr(sys, "argv", ["-c", str(path), features])
+            exec(bench.LOAD, {})
+        return [[float(number) for number in line.split()] for line in told.getvalue().splitlines()]
+
+    monkeypatch.setattr(bench, "_measure", measure_here)
+    monkeypatch.setattr(sys, "argv", ["bench_load.py", "--edges", "2000", "--nodes", "300"])
+    bench.main()
+    out = capsys.readouterr().out
     for kind in (".npy", ".npz", "CSV", "CSV, weights", "CSV, text ids"):
         assert f"| {kind} |" in out
     assert "Features from the edges: " in out
+
+
+def test_the_limit_of_the_pooling_benchmark(script):
+    row = script("gcb_limit.py", "--sets", "gcb-sim", "--graphs", 60).out.splitlines()[-1]
+    none, one, more, limit = (float(cell.strip(" %")) for cell in row.split("|")[3:-1])
+    assert none + one + more == pytest.approx(100, abs=0.2)
+    assert limit == pytest.approx(100 - none * 2 / 3, abs=0.1)
+    assert 10 < none < 50

@@ -57,3 +57,9 @@ POOLS = {
     "dmon": lambda *args: DMoNPool(*args),
     "diffpool": lambda *args: DiffPool(*args),
 }
+
+
+def rank_example(rank):
+    """The graph and features of one of two processes."""
+    graph = random_graph(10 + 5 * rank, 30, seed=rank)
+    return graph, torch.randn(graph.num_nodes(), 5, generator=torch.Generator().manual_seed(rank))

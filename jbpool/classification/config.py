@@ -10,7 +10,8 @@ from jbpool.checks import unknown_choices
 from jbpool.classification.network import READOUTS
 from jbpool.classification.norm import NORMS
 from jbpool.data import graph_problems
-from jbpool.engine.schema import MAX_EPOCHS, MAX_WIDTH, number
+from jbpool.engine.fit import SCHEDULES
+from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.nn.conv import BACKBONES
 from jbpool.nn.pools import POOLS, PoolOptions
@@ -54,10 +55,21 @@ class ClassifyTrainConfig(TrainConfig):
     lr: float = number(1e-3, above=0, high=1e3)
     eval_every: int = number(1, 1, MAX_EPOCHS)      # epochs between evaluations of the validation graphs
     patience: int | None = number(50, 1, MAX_EPOCHS)    # stop after this many epochs without improvement
+    schedule: str = "constant"                      # learning rate over the epochs: constant, or cosine (to zero)
     weight_decay: float = number(0.0, 0, 1e6)
     batch_size: int = number(128, 1, 10**6)         # graphs per step, over all processes
     folds: int = number(10, 2, 1000)                # stratified folds, for datasets without an official split
+    official_split: bool = True                     # use the split of the dataset if it has one, not folds over all
     class_weight: bool = False                      # weight classes by their inverse frequency
+
+
+@dataclass
+class SearchConfig:
+    """Model selection: settings to try in every fold, chosen on validation graphs."""
+
+    grid: dict[str, dict] = field(default_factory=dict)     # section -> key -> list of values
+    trials: int | None = number(None, 1, 10**4)     # random draws from the grid; all combinations if not given
+    seed: int = number(0, 0, MAX_SEED)              # of the draws
 
 
 @dataclass
@@ -69,6 +81,7 @@ class ClassifyConfig:
     model: ClassifyModelConfig = field(default_factory=ClassifyModelConfig)
     method: PoolOptions = field(default_factory=PoolOptions)
     train: ClassifyTrainConfig = field(default_factory=ClassifyTrainConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
 
 
 # Two ways to specify the number of clusters: --set of one overrides the other in the file.
@@ -83,12 +96,15 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
         [
             (BACKBONES, model.backbone, "model.backbone"),
             (NORMS, model.norm, "model.norm"),
+            (SCHEDULES, config.train.schedule, "train.schedule"),
             (dict.fromkeys(("all", "last")), model.readout_of, "model.readout_of"),
             (dict.fromkeys(METHODS), model.pool, "model.pool"),
             *((dict.fromkeys(METHODS), name, "model.compare") for name in model.compare),
             *((READOUTS, name, "model.readout") for name in model.readout.split("+")),
         ]
     )
+    if config.method.temperature == "auto":
+        yield "method.temperature", "method.temperature=auto is for node clustering: give a number"
     if model.num_clusters is not None and model.ratio is not None:
         yield "model.ratio", "model.ratio and model.num_clusters both set the number of clusters: give only one of them"
     if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):

@@ -101,7 +101,8 @@ class GraphClassifier(nn.Module):
         for pool in [None, *pools]:
             pooled = pooled or pool is not None
             width = 0 if pooled else edge_feats
-            convs = [make_conv(hidden, hidden, delta) for _ in range(layers)]
+            # Batch normalisation cancels the bias of units that are active everywhere: its gradient is rounding error.
+            convs = [make_conv(hidden, hidden, delta, bias=norm != "batch") for _ in range(layers)]
             self.blocks.append(nn.ModuleList(_Layer(conv, hidden, width, norm, dropout) for conv in convs))
         read = hidden * len(readout) * (len(self.blocks) if read_all else 1)
         self.head = nn.Sequential(

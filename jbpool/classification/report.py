@@ -15,11 +15,13 @@ from torch import Tensor
 from torchmetrics.functional.classification import binary_roc
 
 from jbpool.atomic import write_text
+from jbpool.classification.paired import paired_difference
 from jbpool.classification.report_graphs import SCRIPTS, graphs_section
 from jbpool.classification.scores import CLASS_SCORES
 from jbpool.data import GraphData
 from jbpool.engine.run_folder import read_results
 from jbpool.engine.state import load_state
+from jbpool.errors import RunFolderError
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.heat_map import heat_map
@@ -52,6 +54,8 @@ def write_report(folder: Path, data: GraphData) -> Path:
         The graphs of the run.
     """
     result, history = read_results(folder)
+    if not result["runs"]:
+        raise RunFolderError(f"{folder} has no finished fold yet.")
     with np.load(folder / "predictions.npz", allow_pickle=False) as stored:
         predictions = {key: torch.from_numpy(stored[key]) for key in stored}
     pictures = load_state(folder / "pictures.pt", PICTURES)["pictures"]
@@ -75,11 +79,15 @@ def page(shown: Shown) -> str:
 def _scores(shown: Shown) -> str:
     result, rows = shown.result, []
     for method, scores in {result["method"]: result, **result["compared"]}.items():
-        rows.append((method, score(scores, "test"), score(scores, "valid"), str(len(scores["runs"]))))
+        flat = {} if method == "none" else {result["method"]: result, **result["compared"]}.get("none", {})
+        found = paired_difference(scores["runs"], flat.get("runs", []), result["config"]["train"]["folds"])
+        better = "-" if found is None else str(found)
+        rows.append((method, score(scores, "test"), score(scores, "valid"), better, str(len(scores["runs"]))))
     for source, (mean, deviation) in CLASSIFICATION.get(result["dataset"], {}).items():
-        rows.append((f"{source}, published", spread(mean, deviation), "-", "-"))
-    note = "Mean and deviation over folds and seeds, all methods on the same folds."
-    return section("Scores", table(("pool", "test", "validation", "runs"), rows), note)
+        rows.append((f"{source}, published", spread(mean, deviation), "-", "-", "-"))
+    note = "Mean and deviation over folds and seeds, all methods on the same folds. "
+    note += "Differences to none in percentage points, with the standard error of the corrected resampled t-test."
+    return section("Scores", table(("pool", "test", "validation", "minus none", "runs"), rows), note)
 
 
 def _curves(shown: Shown) -> str:
@@ -121,6 +129,26 @@ def _roc(shown: Shown) -> str:
     return section("ROC curve", charts.lines(series, "false positive rate", "ROC curve"))
 
 
+def _search(shown: Shown) -> str:
+    tried = shown.result.get("search")
+    if not tried:
+        return ""
+    result = shown.result
+    chosen = {
+        (method, run["seed"], run["fold"], run["trial"])
+        for method, scores in {result["method"]: result, **result["compared"]}.items()
+        for run in scores["runs"]
+    }
+    rows = []
+    for entry in tried:
+        where = tuple(entry[key] for key in ("method", "seed", "fold", "trial"))
+        settings_of = ", ".join(f"{key} {value}" for key, value in entry["settings"].items())
+        scores = [number(entry[key]) for key in ("valid", "valid_loss", "epochs", "seconds")]
+        rows.append([*map(str, where), settings_of, *scores, "yes" if where in chosen else ""])
+    head = ("pool", "seed", "fold", "trial", "settings", "validation", "validation loss", "epochs", "seconds", "chosen")
+    return section("Search", table(head, rows), "Chosen in each fold by the validation graphs alone.", wide=True)
+
+
 def _runs(shown: Shown) -> str:
     result = shown.result
     rows = [
@@ -139,5 +167,6 @@ SECTIONS: list[Callable[[Shown], str]] = [
     _roc,
     lambda shown: graphs_section(shown.data, shown.pictures),
     _runs,
+    _search,
     lambda shown: settings(shown.result),
 ]

@@ -1,8 +1,10 @@
 """Graph classification as a task of the command line."""
 
-from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig, num_weights, problems
+from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig, num_weights
+from jbpool.classification.predict import predict
 from jbpool.classification.report import write_report
 from jbpool.classification.run import load_data, run
+from jbpool.classification.search import problems
 from jbpool.engine.task import Task
 
 GRAPH_CLASSIFY = Task(
@@ -16,4 +18,5 @@ GRAPH_CLASSIFY = Task(
     run=run,
     write_report=write_report,
     exclusive=EXCLUSIVE,
+    predict=predict,
 )

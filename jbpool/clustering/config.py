@@ -90,9 +90,18 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     if method.objective and not all(map(math.isfinite, method.objective.values())):
         yield "method.objective", f"method.objective={method.objective}: weights should be finite numbers"
     terms = method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
+    yield from _no_auto_temperature(config)
     if method.cluster_sizes is not None and "balance" not in terms:
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
         yield "method.cluster_sizes", problem
+
+
+def _no_auto_temperature(config: ClusterConfig) -> Iterator[tuple[str, str]]:
+    """``auto`` compares heads on fixed features."""
+    fixed = config.model.backbone == "sgc" and not config.model.mlp and config.method.head == "cosine"
+    if config.method.temperature == "auto" and config.method.name in POOLS and not fixed:
+        needs = "model.backbone: sgc, model.mlp: [] and method.head: cosine"
+        yield "method.temperature", f"method.temperature=auto needs fixed features ({needs}); else give a number"
 
 
 def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:
@@ -127,6 +136,25 @@ def num_weights(config: ClusterConfig) -> int:
 def num_starts(config: ClusterConfig) -> int:
     """Starts of a seed, or of every chosen setting of ``auto``."""
     return config.train.restarts or (AUTO_STARTS if config.method.name == "auto" else 1)
+
+
+def trains_heads(config: ClusterConfig) -> bool:
+    """Whether a run trains bounded heads on fixed features by balance alone: in blocks, by any number of processes."""
+    method, model = config.method, config.model
+    own_loss = method.objective is None and method.sqrt == "matrix" and method.cluster_sizes is None
+    fixed = model.backbone == "sgc" and not model.mlp
+    return method.name == "jb" and own_loss and method.head == "cosine" and fixed
+
+
+def one_process_only(config: ClusterConfig) -> str | None:
+    """Why a run cannot use several processes; ``None`` if it can."""
+    if trains_heads(config) and config.method.temperature != "auto":
+        return None
+    return (
+        f"method.name={config.method.name} with these settings runs in a single process, without torchrun. Several "
+        "processes can share method.name=jb with method.head=cosine, a fixed method.temperature, model.backbone=sgc "
+        "and model.mlp=[], as large.yaml has them."
+    )
 
 
 def unused_by_auto(config: ClusterConfig) -> list[str]:

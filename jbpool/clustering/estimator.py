@@ -81,6 +81,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
         adjacency : matrix, graph or edge list
             A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]`` and ``edata["weight"]``
             are used); a networkx graph (edge attribute ``weight``); an edge list as a DataFrame or an array.
+            Clusters are those of an undirected graph: one-way edges of a matrix, DGLGraph or DiGraph are refused, with
+            the call that adds the other direction. An edge list may hold one direction or both.
         features : array, sparse matrix or DataFrame, optional
             ``(N, D)``, a row per node. Without features the clusters come from the edges alone.
         """

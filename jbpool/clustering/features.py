@@ -161,16 +161,21 @@ class _Smoothing:
         with progress_bar("smoothing", width, "columns") as bar:
             for turn in range(0, len(blocks), shares.processes):
                 parts = blocks[turn : turn + shares.processes]                  # one for each process
-                columns = mine.new_empty(shares.num_rows, 0)
-                if shares.place < len(parts):
-                    first, last = parts[shares.place]
-                    columns = self.rows.columns(first, last) if axes is None else self.rows.times(axes[:, first:last])
-                    columns = self.smooth(columns, self.steps)
-                received = shares.exchange(columns, [last - first for first, last in parts])
-                for (first, last), part in zip(parts, received, strict=True):
-                    mine[:, first:last] = part
+                self._fill(mine, parts, axes)
                 bar.update(parts[-1][1] - parts[0][0])
         return mine
+
+    def _fill(self, mine: Tensor, parts: list[tuple[int, int]], axes: Tensor | None) -> None:
+        """Smooth a block of columns in each process, and take over the rows of this one; its own function, so that no
+        block outlives its turn."""
+        columns = mine.new_empty(self.shares.num_rows, 0)
+        if self.shares.place < len(parts):
+            first, last = parts[self.shares.place]
+            columns = self.rows.columns(first, last) if axes is None else self.rows.times(axes[:, first:last])
+            columns = self.smooth(columns, self.steps)
+        received = self.shares.exchange(columns, [last - first for first, last in parts])
+        for (first, last), part in zip(parts, received, strict=True):
+            mine[:, first:last] = part
 
     def leading_axes(self, width: int, generator: torch.Generator) -> Tensor:
         """An orthonormal basis of the leading directions of the centred smoothed rows Y, ``(D, width)``.

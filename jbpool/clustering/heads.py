@@ -2,7 +2,8 @@
 
 Head r assigns node i to cluster k by the cosine to its prototype, ``S = softmax(<x_i, w_k> / temperature)`` with unit
 vectors x and w. The loss and its gradient need the nodes only through sums over rows, so that S is never held for all
-nodes: one pass over the blocks gives the Gram matrices, a second one the gradient.
+nodes: one pass over the blocks gives the Gram matrices, a second one the gradient. Each process of a run
+passes over its share of the rows, and the sums are added up.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from jbpool.engine.shares import RowShares
 from jbpool.nn.heads import spread_rows, unit_rows
 from jbpool.ops.matrix_sqrt import matrix_inverse_sqrt
 
-BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
-KEPT = 2**26            # entries of S kept between the two passes; beyond that they are computed twice
+BLOCK = 2**16           # entries of S per block, all starts together: a block stays in the cache
+KEPT = 2**24            # entries of S kept between the two passes; beyond that they are computed twice
 CANDIDATES = 20_000     # nodes that initial prototypes are chosen from
 TRAIN_NODES = 5000      # trained_heads: nodes that heads are trained on; they are applied to all
 EPOCHS = 60             # trained_heads: steps of the optimiser
@@ -31,10 +33,14 @@ class Heads:
         ``(R, K, D)``, the initial prototypes; see :func:`spread_nodes`.
     temperature : float or Tensor, default 0.2
         One for all heads, or ``(R,)``. Logits lie in ``[-1 / temperature, 1 / temperature]``.
+    shares : RowShares, optional
+        Rows of each process. Default: this process has all of them.
     """
 
-    def __init__(self, prototypes: Tensor, temperature: float | Tensor = 0.2):
-        self.prototypes = prototypes.clone()
+    def __init__(
+        self, prototypes: Tensor, temperature: float | Tensor = 0.2, shares: RowShares | None = None
+    ):
+        self.prototypes, self.shares = prototypes.clone(), shares
         self.temperature = torch.as_tensor(temperature, dtype=prototypes.dtype).expand(len(prototypes))[:, None, None]
 
     def losses(self, feat: Tensor) -> Tensor:
@@ -50,6 +56,7 @@ class Heads:
 
     def _pass(self, feat: Tensor, with_gradient: bool) -> tuple[Tensor, Tensor]:
         """``-Tr(sqrt(S^T S)) / sqrt(N K)``, and its gradient by ``dL/dS = -S (S^T S)^(-1/2) / sqrt(N K)``."""
+        shares = self.shares or RowShares.alone(feat.shape[0])
         weight = unit_rows(self.prototypes) / self.temperature                      # (R, K, D)
         num_heads, num_clusters, _ = weight.shape
         keep = with_gradient and feat.shape[0] * num_heads * num_clusters <= KEPT
@@ -61,18 +68,20 @@ class Heads:
             gram += wide @ wide.mT
             if keep:
                 kept.append(soft)
+        gram = shares.add_up(gram)
         root = matrix_inverse_sqrt(gram)                                            # (R, K, K)
-        best = (feat.shape[0] * num_clusters) ** 0.5
-        grad = torch.zeros_like(weight)
+        best = (shares.num_rows * num_clusters) ** 0.5
+        grad = torch.zeros(weight.shape, dtype=torch.float64, device=feat.device)   # a sum over many blocks
         if with_gradient:
             slope = (-root / best).to(feat.dtype)
             for number, block in enumerate(blocks):
                 soft = kept[number] if keep else _soft(block, weight)
                 pull = slope @ soft                                                 # (R, K, n)  dL/dS
                 pull -= (soft * pull).sum(1, keepdim=True)
-                grad.view(-1, feat.shape[1]).addmm_(pull.mul_(soft).flatten(0, 1), block)   # through the softmax
+                grad += (pull.mul_(soft).flatten(0, 1) @ block).view_as(grad)       # through the softmax
+            grad = shares.add_up(grad)
         losses = -((gram * root).sum((-2, -1)) / best).to(feat.dtype)
-        return losses, grad / self.temperature
+        return losses, grad.to(feat.dtype) / self.temperature
 
     def clusters(self, feat: Tensor) -> Tensor:
         """The cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
@@ -80,8 +89,20 @@ class Heads:
         return torch.cat([_soft(block, weight).argmax(1) for block in _row_blocks(feat, weight)], dim=1)
 
 
+    def assigned(self, feat: Tensor, head: int) -> tuple[Tensor, Tensor]:
+        """The cluster of every node by one head, int32, and its share of the assignment: ``(N,)`` and ``(N,)``."""
+        weight = (unit_rows(self.prototypes) / self.temperature)[head : head + 1]   # (1, K, D)
+        parts = [_soft(block, weight)[0].max(0) for block in _row_blocks(feat, weight)]
+        return torch.cat([part.indices.int() for part in parts]), torch.cat([part.values for part in parts])
+
+
+def rows_together(num_heads: int, num_clusters: int) -> int:
+    """Rows of a block."""
+    return max(256, BLOCK // (num_heads * num_clusters))
+
+
 def _row_blocks(feat: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    return feat.split(max(256, BLOCK // (weight.shape[0] * weight.shape[1])))
+    return feat.split(rows_together(*weight.shape[:2]))
 
 
 def _soft(block: Tensor, weight: Tensor) -> Tensor:
@@ -91,6 +112,14 @@ def _soft(block: Tensor, weight: Tensor) -> Tensor:
     """
     soft = (weight.flatten(0, 1) @ block.T).exp_().unflatten(0, weight.shape[:2])
     return soft.div_(soft.sum(1, keepdim=True))
+
+
+def candidate_rows(feat: Tensor, shares: RowShares, seed: int) -> Tensor:
+    """The rows that initial prototypes are chosen from, the same in every process: all, or a sample of many."""
+    if shares.num_rows <= CANDIDATES:
+        return shares.whole(feat)
+    index = torch.randint(shares.num_rows, (CANDIDATES,), generator=torch.Generator().manual_seed(seed))
+    return shares.picked(feat, index.to(feat.device))
 
 
 def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: torch.Generator) -> Tensor:

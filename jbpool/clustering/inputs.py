@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
     adjacency : matrix, graph or edge list
         A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]``, ``edata["weight"]`` are
         used); a networkx graph (edge attribute ``weight``); an edge list as a DataFrame or an array ``(E, 2)`` or
-        ``(E, 3)``. A square array is always a matrix.
+        ``(E, 3)``. A square array is always a matrix. Matrices and directed graphs have to hold both directions of
+        every edge, edge lists either one or both.
     features : array, sparse matrix, tensor or DataFrame, optional
         ``(N, D)``, a row per node; of a DataFrame the index holds the node ids. Overrides the features of a DGLGraph.
 
@@ -83,9 +85,9 @@ def _from_matrix(adjacency: Any) -> tuple[scipy.sparse.csr_matrix, bool]:
         raise DataError(f"adjacency holds {adjacency.dtype}: give numbers.")
     matrix = scipy.sparse.csr_matrix(adjacency).astype(np.float64)
     _check_weights(matrix.data, "adjacency")
-    gap = abs(matrix - matrix.T)
-    if gap.nnz and gap.max() > 1e-6 * abs(matrix).max():
-        row, column = (int(place[gap.data.argmax()]) for place in gap.tocoo().coords)
+    one_way = _one_way(matrix)
+    if one_way is not None:
+        row, column = one_way
         raise DataError(
             f"adjacency is not symmetric: entry ({row}, {column}) is {matrix[row, column]:g} and ({column}, {row}) is "
             f"{matrix[column, row]:g}. For an undirected graph pass adjacency.maximum(adjacency.T) "
@@ -94,6 +96,30 @@ def _from_matrix(adjacency: Any) -> tuple[scipy.sparse.csr_matrix, bool]:
     edges = matrix.tocoo()
     weighted = bool((matrix.data != 1).any())
     return symmetric_adjacency(edges.row, edges.col, edges.data if weighted else None, matrix.shape[0]), weighted
+
+
+def _one_way(matrix: scipy.sparse.csr_matrix) -> tuple[int, int] | None:
+    """Where a matrix exceeds its transpose most; ``None`` if it is symmetric up to rounding."""
+    gap = (matrix - matrix.T).tocoo()
+    if not gap.nnz or gap.max() <= 1e-6 * matrix.max():
+        return None
+    return int(gap.row[gap.data.argmax()]), int(gap.col[gap.data.argmax()])
+
+
+def _refuse_one_way(
+    source: np.ndarray, target: np.ndarray, weight: np.ndarray | None, ids: Sequence[Any], what: str, cure: str
+) -> None:
+    """Refuse edges without their reverse: directions are not used, and whether to drop them is the user's choice."""
+    present = np.ones(len(source), dtype=bool) if weight is None else weight    # without weights, repeats do not count
+    matrix = scipy.sparse.coo_matrix((present, (source, target)), shape=(len(ids),) * 2).tocsr().astype(np.float64)
+    one_way = _one_way(matrix)
+    if one_way is not None:
+        row, column = one_way
+        one, other = ids[row], ids[column]
+        raise DataError(
+            f"{what} is directed: the edge {one!r} -> {other!r} has weight {matrix[row, column]:g}, {other!r} -> "
+            f"{one!r} has {matrix[column, row]:g}. For an undirected graph pass {cure}."
+        )
 
 
 def _from_dgl(graph: DGLGraph, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, Any]:
@@ -105,6 +131,10 @@ def _from_dgl(graph: DGLGraph, features: Any) -> tuple[scipy.sparse.csr_matrix, 
         if weight.shape != source.shape:
             raise DataError(f"edata['weight'] has shape {weight.shape}: give one number per edge.")
         _check_weights(weight, "edata['weight']")
+    cure = "dgl.to_bidirected(graph, copy_ndata=True)"
+    if weight is not None:
+        cure = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
+    _refuse_one_way(source, target, weight, range(graph.num_nodes()), "the DGLGraph", cure)
     if features is None and "feat" in graph.ndata:
         features = graph.ndata["feat"]
     return symmetric_adjacency(source, target, weight, graph.num_nodes()), weight is not None, features
@@ -121,17 +151,22 @@ def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarra
     ids[:] = list(graph.nodes)
     place = {node: number for number, node in enumerate(graph.nodes)}
     ends = np.array([(place[a], place[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
+    source, target = ends[:, 0], ends[:, 1]
     given = [weight for _, _, weight in graph.edges(data="weight")]
-    if all(weight is None for weight in given):
-        return symmetric_adjacency(ends[:, 0], ends[:, 1], None, len(ids)), False, ids
-    if any(weight is None for weight in given):
-        raise DataError("some edges of the networkx graph have a 'weight', others have none: set it for all or none.")
-    try:
-        weight = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError("the edge attribute 'weight' must be one number per edge.") from None
-    _check_weights(weight, "the edge attribute 'weight'")
-    return symmetric_adjacency(ends[:, 0], ends[:, 1], weight, len(ids)), True, ids
+    weight = None
+    if any(value is not None for value in given):
+        if any(value is None for value in given):
+            raise DataError(
+                "some edges of the networkx graph have a 'weight', others have none: set it for all or none."
+            )
+        try:
+            weight = np.array(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError("the edge attribute 'weight' must be one number per edge.") from None
+        _check_weights(weight, "the edge attribute 'weight'")
+    if graph.is_directed():
+        _refuse_one_way(source, target, weight, list(graph.nodes), "the networkx graph", "graph.to_undirected()")
+    return symmetric_adjacency(source, target, weight, len(ids)), weight is not None, ids
 
 
 def _from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:

@@ -18,6 +18,7 @@ from jbpool.clustering.structure import with_features
 from jbpool.clustering.training import UNFINISHED, Training
 from jbpool.data import NodeData
 from jbpool.engine.forecast import Forecast, count
+from jbpool.engine.processes import gather, rank
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.state import save_state
 
@@ -41,10 +42,15 @@ class Job:
         self.training = Training(config, self.data, num_clusters, out, device, self.scores)
 
     def load(self) -> None:
-        state = self.out.finished(FINISHED)
-        if state:
-            self.clusters, self.confidence = state["clusters"], state["confidence"]
-        self.training.unfinished = self.out.unfinished(UNFINISHED)
+        """What the run has finished and begun, read by the first process, whose machine has the folder."""
+        if rank() == 0:
+            state = self.out.finished(FINISHED)
+            if state:
+                self.clusters, self.confidence = state["clusters"], state["confidence"]
+            self.training.unfinished = self.out.unfinished(UNFINISHED)
+        finished, self.training.unfinished = gather((list(self.clusters), self.training.unfinished))[0]
+        if rank() > 0:
+            self.clusters = dict.fromkeys(finished, torch.empty(0))
 
     def save_clusters(self) -> None:
         """The readable files of clusters: of every seed, and a table of the best one without labels."""
@@ -55,11 +61,15 @@ class Job:
 
     def keep(self) -> None:
         """Everything about the finished seeds; last what says that they are finished."""
+        if rank() > 0:
+            return
         self.save_clusters()
         self.out.keep(clusters=self.clusters, confidence=self.confidence)
 
     def leave(self) -> None:
         """Interrupted: leave what there is in readable form; --resume does not need it."""
+        if rank() > 0:
+            return
         if self.out.runs:
             self.save_clusters()
         self.out.history += self.training.curve
@@ -84,7 +94,9 @@ class Job:
 
     def finish(self, seed: int, result: SeedResult) -> None:
         """Score the clusters of a seed, tell and keep them."""
-        self.clusters[seed], self.confidence[seed] = result.cluster, result.confidence
+        self.clusters[seed], self.confidence[seed] = result.cluster.int(), result.confidence
+        if rank() > 0:
+            return
         scores = self.scores(result.cluster)
         self.out.runs.append({"seed": seed, **scores, **result.told, **self.labelled})
         self.out.history += result.history

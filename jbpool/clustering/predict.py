@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 import torch
 from dgl import DGLGraph
-from torch import Tensor
+from torch import Tensor, nn
 
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.consensus import Consensus
+from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.run import load_data
 from jbpool.clustering.training import make_model
-from jbpool.data import NODE_SETS
+from jbpool.data import node_files
+from jbpool.engine.apply import check_request, config_for, load_model
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import write_assign_csv
-from jbpool.engine.state import load_state, usable
-from jbpool.engine.task import DatasetConfig, Task
-from jbpool.errors import ConfigError
+from jbpool.engine.state import usable
+from jbpool.engine.task import Task
+from jbpool.errors import ConfigError, JBPoolError
 from jbpool.nn.pools import POOLS
 
 MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int, "made_feat": bool}    # in model.pt
@@ -45,29 +48,16 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
     device : torch.device
         Where to compute.
     """
-    if not (run_dir / "model.pt").is_file():
-        methods = ", ".join(("auto", *POOLS))
-        raise ConfigError(f"{run_dir} has no model.pt: give a finished run of {methods}, on a graph with features.")
-    other = [change for change in changes if not change.startswith("dataset.")]
-    if other:
-        raise ConfigError(f"--set {other[0]}: the model of {run_dir} is fixed; only dataset... can be set.")
+    stored = _load(run_dir)
     path = out / "assign.csv"
-    if path.exists():
-        raise ConfigError(f"{path} already exists: choose another --out.")
-    stored = load_state(run_dir / "model.pt", MODEL)
-    if stored["made_feat"]:
-        raise ConfigError(
-            f"the model of {run_dir} was trained without features: its inputs, eigenvectors of one graph, are not "
-            "comparable between graphs. Train on a graph with features, or cluster the new one."
-        )
+    check_request(run_dir, changes, path)
     if not {change.partition("=")[0] for change in changes} - DESCRIBING:
         raise ConfigError(
             "--predict: specify the new graph, such as --set dataset.edges=new.csv "
             "--set dataset.features=new_features.csv; "
             f"the clusters of the training graph are in {run_dir / 'assign.csv'}."
         )
-    trained = load_config(task, str(run_dir / "config.yaml")).dataset
-    config = load_config(task, str(run_dir / "config.yaml"), [*_forget_files(trained, changes), *changes])
+    config = config_for(task, run_dir, changes, node_files)
     data = load_data(config)
     if data.feat is None:
         raise ConfigError(
@@ -79,41 +69,93 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
             f"{data.name} has {data.feat.shape[1]} features, the model was trained on {stored['in_feats']}: "
             "give the new graph the same features."
         )
-    with usable(run_dir / "model.pt"):
-        assign_nodes = _rebuild(config, stored, device)
+    model = _rebuild(config, stored, run_dir).to(device)
     weight = None if data.edge_weight is None else data.edge_weight.to(device)
-    with torch.no_grad():
-        cluster, confidence = assign_nodes(data.graph.to(device), data.feat.to(device), weight)
+    cluster, confidence = model(data.graph.to(device), data.feat.to(device), weight)
     ids = np.arange(len(cluster)) if data.ids is None else data.ids
     write_assign_csv(path, ids, cluster.cpu(), confidence.cpu())
     return path
 
 
-def _rebuild(
-    config: ClusterConfig, stored: dict[str, Any], device: torch.device
-) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The trained model: (graph, feat, edge_weight) -> cluster and confidence of every node, ``(N,)`` each."""
-    if config.method.name == "auto":
-        consensus = Consensus.of_members(stored["num_clusters"], stored["members"], stored["in_feats"]).to(device)
-        consensus.load_state_dict(stored["state"])
-        return consensus
-    model = make_model(config, stored["in_feats"], stored["num_clusters"]).to(device)
-    model.load_state_dict(stored["state"])
-    model.eval()
+class TrainedClusters(nn.Module):
+    """A trained model of node clustering, in evaluation mode.
 
-    def apply(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor]:
-        assign, _ = model(graph, model.prepare(graph, feat, edge_weight), edge_weight)
+    Parameters
+    ----------
+    net : ClusterNet or Consensus
+        The network of a pool, or what ``auto`` left.
+    in_feats : int
+        Number of features.
+    num_clusters : int
+        K.
+    """
+
+    def __init__(self, net: ClusterNet | Consensus, in_feats: int, num_clusters: int):
+        super().__init__()
+        self.net, self.in_feats, self.num_clusters = net, in_feats, num_clusters
+        self.eval()
+
+    @torch.no_grad()
+    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The cluster of every node, and how sure it is.
+
+        Parameters
+        ----------
+        graph : DGLGraph
+            Holds both directions of every edge.
+        feat : Tensor
+            ``(N, D)``, dense or sparse CSR: the features of the training graph, in their order.
+        edge_weight : Tensor, optional
+            ``(E,)``.
+
+        Returns
+        -------
+        (Tensor, Tensor)
+            Clusters ``(N,)`` and their confidence ``(N,)``.
+        """
+        if feat.dim() != 2 or feat.shape != (graph.num_nodes(), self.in_feats):
+            expected = f"({graph.num_nodes()}, {self.in_feats})"
+            raise JBPoolError(f"feat has shape {tuple(feat.shape)}, expected {expected}: the features of training.")
+        if isinstance(self.net, Consensus):
+            return self.net(graph, feat, edge_weight)
+        assign, _ = self.net(graph, self.net.prepare(graph, feat, edge_weight), edge_weight)
         return assign.argmax(1), assign.amax(1)
 
-    return apply
+
+def load_trained(task: Task, run_dir: Path) -> TrainedClusters:
+    """The model of a run.
+
+    Parameters
+    ----------
+    task : Task
+        Node clustering.
+    run_dir : Path
+        The folder of a finished run of a pool or ``auto``, on a graph with features.
+    """
+    stored = _load(run_dir)
+    return _rebuild(load_config(task, str(run_dir / "config.yaml")), stored, run_dir)
 
 
-def _forget_files(trained: DatasetConfig, changes: Sequence[str]) -> list[str]:
-    """Changes that remove the files of the training graph; another ``dataset.name`` already removes all options."""
-    given = dict(change.split("=", 1) for change in changes if "=" in change)
-    if given.get("dataset.name", trained.name) != trained.name:
-        return []
-    loader = NODE_SETS[trained.name]
-    hints = get_type_hints(getattr(loader, "func", loader))             # of the function inside a partial
-    files = [option for option in trained.options if Path in get_args(hints[option])]
-    return [f"dataset.{option}=null" for option in files if f"dataset.{option}" not in given]
+def _load(run_dir: Path) -> dict[str, Any]:
+    """The content of ``model.pt``, if it can be applied to other graphs."""
+    stored = load_model(run_dir, MODEL, f"of {', '.join(('auto', *POOLS))}, on a graph with features")
+    if stored["made_feat"]:
+        raise ConfigError(
+            f"the model of {run_dir} was trained without features: its inputs, eigenvectors of one graph, are not "
+            "comparable between graphs. Train on a graph with features, or cluster the new one."
+        )
+    return stored
+
+
+def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> TrainedClusters:
+    in_feats, num_clusters = stored["in_feats"], stored["num_clusters"]
+    net: ClusterNet | Consensus
+    with usable(run_dir / "model.pt"):
+        if config.method.name == "auto":
+            net = Consensus.of_members(num_clusters, stored["members"], in_feats)
+        else:
+            if config.method.temperature == "auto":
+                config = replace(config, method=replace(config.method, temperature=stored["temperature"]))
+            net = make_model(config, in_feats, num_clusters)
+        net.load_state_dict(stored["state"])
+    return TrainedClusters(net, in_feats, num_clusters)

@@ -2,43 +2,57 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
+from jbpool.clustering.heads import Heads
 from jbpool.clustering.starts import Starts
 from jbpool.engine.fit import Problem, weights_diagnosis
+from jbpool.engine.shares import RowShares
 
 GAIN = 1e-4         # relative decrease that counts as an improvement: losses hardly ever stop falling
 
 
-class ClusterProblem(Problem):
+class Finished(NamedTuple):
+    """What several starts have found."""
+
+    losses: Tensor              # (R,)
+    cluster: Tensor             # (N,) by the start with the lowest loss
+    confidence: Tensor          # (N,)
+
+
+class StartsProblem(Problem):
     """Several starts on one graph.
 
     Parameters
     ----------
-    model : Starts
-        R networks.
-    feat : Tensor
-        ``(N, D)``, as returned by ``prepare``.
+    model : nn.Module
+        What is trained.
+    num_starts : int
+        R.
     score : callable
-        Assignments ``(N, K)`` of the start with the lowest loss -> scores for the history.
+        Clusters ``(N,)`` of the start with the lowest loss -> scores for the history.
     """
 
-    model: Starts
+    losses: dict[str, Tensor]                               # name -> (R,), of the last step
 
-    def __init__(self, model: Starts, feat: Tensor, score: Callable[[Tensor], dict[str, float]]):
-        self.model, self.feat, self.score = model, feat, score
-        self.best = [float("inf")] * len(model.nets)        # loss of each start at its last improvement
+    def __init__(self, model: nn.Module, num_starts: int, score: Callable[[Tensor], dict[str, float]]):
+        self.model, self.score = model, score
+        self.best = [float("inf")] * num_starts             # loss of each start at its last improvement
 
-    def batches(self, epoch: int) -> list[Tensor]:
-        return [self.feat]
+    @abstractmethod
+    def clusters(self, start: int) -> Tensor:
+        """The clusters ``(N,)`` of a start at the last step."""
 
-    def loss(self, batch: Tensor) -> Tensor:
-        self.assign, self.losses = self.model(batch)        # (R, N, K), name -> (R,)
-        return _total(self.losses).sum()
+    @abstractmethod
+    def finish(self) -> Finished:
+        """What the trained starts have found."""
 
     def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
         values = _total(self.losses).tolist()
@@ -50,26 +64,112 @@ class ClusterProblem(Problem):
         lowest = values.index(min(values))
         row = {"restart": lowest, "loss": values[lowest]}
         row |= {f"{name}_loss": value[lowest].item() for name, value in self.losses.items()}
-        return improved, row | self.score(self.assign[lowest].detach())
-
-    def finish(self) -> tuple[Tensor, Tensor]:
-        """The assignments ``(R, N, K)`` and losses ``(R,)`` of the trained model."""
-        self.model.eval()
-        with torch.no_grad():
-            assign, losses = self.model(self.feat)
-        return assign, _total(losses)
+        return improved, row | self.score(self.clusters(lowest))
 
     def diagnosis(self) -> str:
         named = ", ".join(f"{name}={value.sum().item():g}" for name, value in self.losses.items())
-        values = self.feat.values() if self.feat.layout == torch.sparse_csr else self.feat
-        cause = "the node features contain NaN or infinity: clean the data"
-        return f"({named}); {weights_diagnosis(self.model) if bool(values.isfinite().all()) else cause}"
+        return f"({named}); {weights_diagnosis(self.model)}"
 
     def state(self) -> dict[str, Any]:
         return {"best": self.best}
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.best = state["best"]
+
+
+class ClusterProblem(StartsProblem):
+    """Networks with any pool.
+
+    Parameters
+    ----------
+    model : Starts
+        R networks.
+    feat : Tensor
+        ``(N, D)``, as returned by ``prepare``.
+    score : callable
+        As for :class:`StartsProblem`.
+    """
+
+    model: Starts
+
+    def __init__(self, model: Starts, feat: Tensor, score: Callable[[Tensor], dict[str, float]]):
+        super().__init__(model, len(model.nets), score)
+        self.feat = feat
+
+    def batches(self, epoch: int) -> list[Tensor]:
+        return [self.feat]
+
+    def loss(self, batch: Tensor) -> Tensor:
+        self.assign, self.losses = self.model(batch)        # (R, N, K), name -> (R,)
+        return _total(self.losses).sum()
+
+    def clusters(self, start: int) -> Tensor:
+        return self.assign[start].detach().argmax(1)
+
+    def finish(self) -> Finished:
+        self.model.eval()
+        with torch.no_grad():
+            assign, losses = self.model(self.feat)
+        best = assign[_total(losses).argmin()]              # (N, K)
+        return Finished(_total(losses), best.argmax(1), best.amax(1))
+
+    def diagnosis(self) -> str:
+        values = self.feat.values() if self.feat.layout == torch.sparse_csr else self.feat
+        if bool(values.isfinite().all()):
+            return super().diagnosis()
+        return f"({', '.join(self.losses)}); the node features contain NaN or infinity: clean the data"
+
+
+class HeadsProblem(StartsProblem):
+    """Bounded heads on fixed features: never more than a block of assignments in memory.
+
+    Parameters
+    ----------
+    heads : Heads
+        R initial heads, with the shares of the processes.
+    feat : Tensor
+        ``(n, D)`` unit rows, those of this process.
+    score : callable
+        As for :class:`StartsProblem`.
+    """
+
+    def __init__(self, heads: Heads, feat: Tensor, score: Callable[[Tensor], dict[str, float]]):
+        self.prototypes = nn.Parameter(heads.prototypes.clone())
+        super().__init__(nn.ParameterDict({"prototypes": self.prototypes}), len(heads.prototypes), score)
+        self.heads, self.feat = heads, feat
+        self.shares = heads.shares or RowShares.alone(len(feat))
+
+    def batches(self, epoch: int) -> list[Tensor]:
+        return [self.feat]
+
+    def loss(self, batch: Tensor) -> Tensor:
+        self.losses = {"balance": _HeadLosses.apply(self.prototypes, self.heads, batch)}
+        return self.losses["balance"].sum()
+
+    def clusters(self, start: int) -> Tensor:
+        return self.shares.whole(self.heads.assigned(self.feat, start)[0])
+
+    def finish(self) -> Finished:
+        self.heads.prototypes = self.prototypes.detach()
+        losses = self.heads.losses(self.feat)
+        cluster, confidence = self.heads.assigned(self.feat, int(losses.argmin()))
+        return Finished(losses, self.shares.whole(cluster), self.shares.whole(confidence))
+
+
+class _HeadLosses(Function):
+    """Losses of heads ``(R,)``; their gradient is known in closed form."""
+
+    @staticmethod
+    def forward(ctx, prototypes, heads, feat):
+        heads.prototypes = prototypes.detach()
+        losses, gradient = heads.gradient(feat)
+        ctx.save_for_backward(gradient)
+        return losses
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        return grad[:, None, None] * ctx.saved_tensors[0], None, None
 
 
 def _falls(value: float, best: float) -> bool:

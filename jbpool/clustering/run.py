@@ -11,7 +11,9 @@ from tqdm import tqdm
 from jbpool.clustering.choose_k import choose_num_clusters
 from jbpool.clustering.config import ClusterConfig, cluster_range, unused_by_auto
 from jbpool.clustering.job import Job
+from jbpool.clustering.room import require_room
 from jbpool.data import NodeData, load_nodes
+from jbpool.engine.processes import rank, world_size
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import usable
@@ -64,25 +66,34 @@ def run(
         Continue the run in the folder; what is finished is not repeated.
     """
     num_clusters = number_of_clusters(config, data)
+    require_room(config, data, num_clusters[-1] if isinstance(num_clusters, range) else num_clusters)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint)
     if isinstance(num_clusters, range):
         num_clusters = _choose(num_clusters, data, config.train.seeds[0], out, resume)
     job = Job(config, data, num_clusters, out, device)
     if resume:
         job.load()
-    out.start()
-    if job.clusters:
-        with usable(folder / "finished.pt"):
-            job.save_clusters()
-    if config.method.name == "auto" and unused_by_auto(config):
-        print(f"auto chooses for itself and does not read: {', '.join(unused_by_auto(config))}")
-    print(f"{data.summary}\n{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}, into {folder}")
+    if rank() == 0:
+        _begin(config, data, num_clusters, out, job)
     try:
         job.run()
     except KeyboardInterrupt:
         job.leave()
         raise
     return out
+
+
+def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFolder, job: Job) -> None:
+    """Write what is known before the first seed, and say what will be done."""
+    out.start()
+    if job.clusters:
+        with usable(out.path / "finished.pt"):
+            job.save_clusters()
+    if config.method.name == "auto" and unused_by_auto(config):
+        print(f"auto chooses for itself and does not read: {', '.join(unused_by_auto(config))}")
+    processes = f", {world_size()} processes" if world_size() > 1 else ""
+    how = f"{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}{processes}"
+    print(f"{data.summary}\n{how}, into {out.path}")
 
 
 def _choose(candidates: range, data: NodeData, seed: int, out: RunFolder, resume: bool) -> int:

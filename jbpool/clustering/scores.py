@@ -18,6 +18,7 @@ from torch import Tensor
 
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.contingency import contingency
+from jbpool.progress import progress_bar
 
 
 def confusion(cluster: Tensor, label: Tensor) -> Tensor:
@@ -181,9 +182,11 @@ def _cluster_edges(
     graph: DGLGraph, cluster: Tensor, edge_weight: Tensor | None
 ) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor | None]]:
     """The clusters at both ends of the edges and their weights, block by block, on the CPU."""
-    for source, target, edges in edge_blocks(graph):
-        weight = None if edge_weight is None else edge_weight.detach()[edges].cpu().double()
-        yield (cluster[source.cpu()], cluster[target.cpu()]), weight
+    with progress_bar("scoring", graph.num_edges(), "edges") as bar:
+        for source, target, edges in edge_blocks(graph):
+            weight = None if edge_weight is None else edge_weight.detach()[edges].cpu().double()
+            yield (cluster[source.cpu()], cluster[target.cpu()]), weight
+            bar.update(len(source))
 
 
 def best_run(runs: list[dict[str, Any]]) -> dict[str, Any]:

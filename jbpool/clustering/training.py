@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
+from dgl import DGLGraph
 from torch import Tensor
 from tqdm import tqdm
 
-from jbpool.clustering.config import ClusterConfig, num_starts
+from jbpool.clustering.config import ClusterConfig, num_starts, trains_heads
+from jbpool.clustering.feature_cache import fitted_rows
+from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.heads import Heads, candidate_rows, rows_together
 from jbpool.clustering.methods import SeedResult
 from jbpool.clustering.network import ClusterNet
-from jbpool.clustering.problem import ClusterProblem
+from jbpool.clustering.problem import ClusterProblem, HeadsProblem, StartsProblem
 from jbpool.clustering.starts import Starts, starts_at_once
+from jbpool.clustering.temperature import with_temperature
 from jbpool.data import NodeData
 from jbpool.engine.fit import TRAINING, Progress, fit
 from jbpool.engine.forecast import Forecast, count
 from jbpool.engine.run_folder import RunFolder
+from jbpool.engine.shares import RowShares
 from jbpool.nn.cluster_pool import ClusterPool
+from jbpool.nn.heads import CosineHead
 from jbpool.nn.pools import POOLS, make_pool
 
 # What checkpoint.pt holds, for load_state.
 BEST = {
-    "assign": Tensor, "loss": float, "epochs": int, "restart": int, "seconds": float, "seconds_per_step": float,
-    "history": [dict], "state": dict[str, Tensor],
+    "cluster": Tensor, "confidence": Tensor, "loss": float, "epochs": int, "restart": int, "seconds": float,
+    "seconds_per_step": float, "history": [dict], "state": dict[str, Tensor],
 }  # fmt: skip
 UNFINISHED = {
     "seed": int,
@@ -45,6 +53,10 @@ def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> Clust
         in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
         weighting=config.dataset.weighting, components=model.components,
     )  # fmt: skip
+
+
+def _head(net: ClusterNet) -> CosineHead:
+    return cast(CosineHead, net.pool.mlp[-1])
 
 
 class Training:
@@ -77,6 +89,12 @@ class Training:
     ):
         self.config, self.data, self.num_clusters, self.out, self.device = config, data, num_clusters, out, device
         self.score = score
+        self.shares = RowShares.alone(data.graph.num_nodes())
+        if trains_heads(config):
+            together = rows_together(num_starts(config), num_clusters)
+            self.shares = RowShares.of_this_run(data.graph.num_nodes(), together)
+        self.fitted: tuple[FixedFeatures, Tensor] | None = None     # features that no seed changes, and their rows
+        self.resolved = config                          # with the temperature that was chosen for the seed
         self.unfinished: dict[str, Any] = {}            # the checkpoint to continue from
         self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
         self.forecast: Forecast | None = None
@@ -84,8 +102,11 @@ class Training:
     def train(self, seed: int) -> SeedResult:
         """All restarts of a seed; the one with the lowest loss counts, labels are not used."""
         best: dict[str, Any] | None = None
+        began = time.perf_counter()
+        self.resolved, chosen = with_temperature(self.config, self.data, self.num_clusters, seed)
+        choosing = time.perf_counter() - began
         restarts, first = num_starts(self.config), 0
-        together = starts_at_once(restarts, self.data.graph.num_nodes())
+        together = self._starts_at_once()
         if self.unfinished.get("seed") == seed:
             first, best = self.unfinished["first"], self.unfinished["best"]
         for start in range(first, restarts, together):
@@ -94,14 +115,16 @@ class Training:
                 result["seconds"] += best["seconds"]
             best = result if best is None or result["loss"] < best["loss"] else best | {"seconds": result["seconds"]}
         assert best is not None
+        told = {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")} | chosen
+        told["seconds"] += choosing
         method = self.config.method
         terms = tuple(method.objective or POOLS[method.name].pool.terms)
         only_balance = terms == ("balance",) and method.cluster_sizes is None and method.head == "linear"
         return SeedResult(
-            cluster=best["assign"].argmax(1),
-            confidence=best["assign"].amax(1),
-            told={key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")},
-            model={"state": best["state"]},
+            cluster=best["cluster"],
+            confidence=best["confidence"],
+            told=told,
+            model={"state": best["state"], "temperature": self.resolved.method.temperature},
             history=tuple(best["history"]),
             trained=True,
             balance=best["loss"] if only_balance else None,
@@ -109,29 +132,52 @@ class Training:
 
     def forecast_for(self, seeds: Sequence[int]) -> None:
         """Prepare to estimate how long the trainings of these seeds will take."""
-        restarts = num_starts(self.config)
-        together = starts_at_once(restarts, self.data.graph.num_nodes())
+        restarts, together = num_starts(self.config), self._starts_at_once()
         per_seed = -(-restarts // together)
         done = self.unfinished.get("first", 0) // together
         what = f"{count(len(seeds), 'seed')} x {count(restarts, 'start')}"
         shorter = "shorter: fewer train.epochs, train.restarts or --seeds, or train.patience to stop early"
         self.forecast = Forecast(len(seeds) * per_seed - done, what, shorter)
 
+    def _starts_at_once(self) -> int:
+        restarts = num_starts(self.config)
+        return restarts if trains_heads(self.config) else starts_at_once(restarts, self.data.graph.num_nodes())
+
+    def _prepared(self, net: ClusterNet, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
+        """The input of a network ``(n, D)``; fixed features are computed once for all seeds."""
+        if net.features is None:
+            return net.prepare(graph, feat, edge_weight)
+        if self.fitted is None:
+            self.fitted = net.features, fitted_rows(net.features, self.data, feat, self.shares)
+        net.features = self.fitted[0]
+        return self.fitted[1]
+
+    def _problem(
+        self, nets: list[ClusterNet], graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None
+    ) -> StartsProblem:
+        if not trains_heads(self.config):
+            return ClusterProblem(Starts(nets, graph, edge_weight), feat, self._score)
+        prototypes = torch.stack([_head(net).weight.detach() for net in nets])              # (R, K, D)
+        temperature = cast(float, self.resolved.method.temperature)
+        return HeadsProblem(Heads(prototypes, temperature, self.shares), feat, self._score)
+
+    def _score(self, cluster: Tensor) -> dict[str, float]:
+        """Of all clusters, in the process that writes the history."""
+        return self.score(cluster.cpu()) if self.shares.place == 0 else {"used_clusters": 0}
+
     def _train_together(self, seed: int, starts: range, best: dict[str, Any] | None) -> dict[str, Any]:
         """Some starts of a seed trained as one model; the result of the one with the lowest loss."""
         data, device = self.data, self.device
         graph, feat = data.graph.to(device), cast(Tensor, data.feat).to(device)
         weight = None if data.edge_weight is None else data.edge_weight.to(device)
-        nets = []
+        nets: list[ClusterNet] = []
         for start in starts:
             torch.manual_seed(seed + 1_000_003 * start)
-            nets.append(make_model(self.config, feat.shape[1], self.num_clusters).to(device))
-        feat = nets[0].prepare(graph, feat, weight)
-        for net in nets[1:]:
-            net.features = nets[0].features
-        if self.config.method.head == "cosine" and not nets[0].convs:           # fixed features: start at nodes
-            for net in nets:
-                net.pool.init_prototypes(feat)
+            net = make_model(self.resolved, feat.shape[1], self.num_clusters).to(device)
+            prepared = self._prepared(net, graph, feat, weight)
+            if self.config.method.head == "cosine" and not net.convs:           # fixed features: start at nodes
+                net.pool.init_prototypes(candidate_rows(prepared, self.shares, seed))
+            nets.append(net)
         resume = None
         if (self.unfinished.get("seed"), self.unfinished.get("first")) == (seed, starts[0]):
             resume, self.unfinished = self.unfinished["training"], {}
@@ -139,7 +185,10 @@ class Training:
         name = f"seed {seed}"
         if num_starts(self.config) > 1:
             name += f" starts {starts[0] + 1}-{starts[-1] + 1} of {num_starts(self.config)}"
-        with tqdm(total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5) as bar:
+        hidden = self.shares.place > 0
+        with tqdm(
+            total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5, unit=" epochs", disable=hidden
+        ) as bar:
 
             def curve(progress: Progress) -> list[dict[str, Any]]:
                 return [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
@@ -152,20 +201,23 @@ class Training:
                     **shown, used=row["used_clusters"], s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False
                 )
 
-            model = Starts(nets, graph, weight)
-            problem = ClusterProblem(model, feat, lambda assign: self.score(assign.argmax(1).cpu()))
+            def checkpoint(training: dict[str, Any]) -> None:
+                self.out.checkpoint(seed=seed, first=starts[0], best=best, training=training)
+
+            problem = self._problem(nets, graph, prepared, weight)
             progress = fit(
                 problem, self.config.train, report=report, resume=resume,
                 resume_path=self.out.path / "checkpoint.pt", forecast=self.forecast,
-                checkpoint=lambda training: self.out.checkpoint(
-                    seed=seed, first=starts[0], best=best, training=training
-                ),
+                checkpoint=checkpoint if self.shares.place == 0 else None,
             )  # fmt: skip
-            assign, losses = problem.finish()
-        lowest = int(losses.argmin())
+            found = problem.finish()
+        lowest = int(found.losses.argmin())
+        if isinstance(problem, HeadsProblem):
+            _head(nets[lowest]).weight.data.copy_(problem.prototypes[lowest])
         return {
-            "assign": assign[lowest].cpu(),
-            "loss": losses[lowest].item(),
+            "cluster": found.cluster.cpu(),
+            "confidence": found.confidence.cpu(),
+            "loss": found.losses[lowest].item(),
             "epochs": progress.epoch,
             "restart": starts[lowest],
             "seconds": progress.seconds,

@@ -40,7 +40,7 @@ class UnitRows:
     def columns(self, first: int, last: int) -> Tensor:
         """Some columns of X, dense: ``(N, last - first)``."""
         if self.sparse is None:
-            return self.feat[:, first:last] * self.column_weight[first:last] * self.scale
+            return (self.feat[:, first:last] * self.column_weight[first:last]).mul_(self.scale)
         pick = torch.eye(self.shape[1], last - first, device=self.device).roll(first, 0)    # (D, b)
         return multiply(self.sparse, pick)
 

@@ -14,14 +14,14 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from jbpool import _environment
 
 _environment.require_dgl()      # before anything imports dgl, for a readable error
 
 from jbpool.checks import convert, lookup, readable  # noqa: E402
-from jbpool.data import bins, citation, files, npz, ogb_mol, ogb_nodes, synthetic, tu  # noqa: E402
+from jbpool.data import citation, files, gcb, graph_files, npz, ogb_mol, ogb_nodes, synthetic, tu  # noqa: E402
 from jbpool.data.containers import GraphBatch, GraphData, NodeData, Split  # noqa: E402
 from jbpool.data.sources import find  # noqa: E402
 from jbpool.errors import DataError, JBPoolError  # noqa: E402
@@ -38,7 +38,12 @@ NODE_SETS: dict[str, Callable[..., NodeData]] = {
     "file": files.load_node_files,
 }
 
-OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {"motifs": synthetic.motifs, "file": bins.load_graph_files}
+OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {
+    **{name: partial(gcb.load_gcb, name) for name in gcb.SETS},
+    "gcb-sim": gcb.gcb_sim,
+    "motifs": synthetic.motifs,
+    "file": graph_files.load_graph_files,
+}
 
 
 def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> NodeData:
@@ -61,11 +66,12 @@ def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> Gr
     Parameters
     ----------
     name : str
-        A TU dataset (PROTEINS, NCI1, ...), an ``ogbg-mol*`` dataset, motifs, or file.
+        A TU dataset (PROTEINS, NCI1, ...), an ``ogbg-mol*`` dataset, gcb-hard and so on, gcb-sim, motifs, or file.
     root : str or Path, optional
         Folder searched before the other data roots.
     **options
-        Options of the dataset: :func:`jbpool.data.synthetic.motifs`, :func:`jbpool.data.bins.load_graph_files`.
+        Options of the dataset: :func:`jbpool.data.synthetic.motifs`, :func:`jbpool.data.gcb.gcb_sim`,
+        :func:`jbpool.data.graph_files.load_graph_files`.
 
     Returns
     -------
@@ -108,6 +114,18 @@ def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) 
         yield "dataset.name", str(error)
     else:
         yield from list(_wrong_options(loader, name, options)) or synthetic.size_problems(name, options)
+
+
+def node_files(name: str) -> list[str]:
+    """The options of a dataset of :func:`load_nodes` that are files."""
+    loader = NODE_SETS[name]
+    hints = get_type_hints(getattr(loader, "func", loader))             # of the function inside a partial
+    return [option for option in inspect.signature(loader).parameters if Path in get_args(hints[option])]
+
+
+def own_graph_options(name: str) -> list[str]:
+    """The options of a dataset of :func:`load_graphs` that describe the user's files."""
+    return list(inspect.signature(graph_files.load_graph_files).parameters) if name == "file" else []
 
 
 def _wrong_options(loader: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:

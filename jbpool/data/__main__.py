@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlparse
 
-from jbpool.data import NODE_SETS, OTHER_GRAPHS, citation, npz, ogb_files, ogb_mol, ogb_nodes, tu
+from jbpool.data import NODE_SETS, OTHER_GRAPHS, citation, gcb, npz, ogb_files, ogb_mol, ogb_nodes, tu
 from jbpool.data.sources import data_roots, find
 from jbpool.data.synthetic import SIMULATED
 from jbpool.output import end_with_reader
@@ -44,6 +44,10 @@ def rows() -> list[tuple[str, str, str, str]]:
         place = _place([ogb_files.folder_name(name)], [ogb_files.source(info).path])
         size = f"{ogb_mol.NUM_GRAPHS[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
         table.append((name, size, place, _host(str(info["url"]))))
+    for name, benchmark in gcb.SETS.items():
+        size = f"{sum(benchmark.counts):,} graphs, {gcb.CLASSES} classes"
+        table.append((name, size, _place([gcb.source(name).path]), _host(gcb.URL)))
+    table.append(("gcb-sim", "any number and size of such graphs", "generated", "-"))
     table.append(("motifs", "any number of small graphs", "generated", "-"))
     table.append(("npz", "your own file in the graph2gauss layout", "-", "docs/data.md"))
     table.append(("file", "your own", "-", "docs/data.md"))

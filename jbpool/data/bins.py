@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +17,10 @@ from torch import Tensor
 
 from jbpool.data.arrays import read_arrays
 from jbpool.data.cache import Arrays
-from jbpool.data.containers import GraphData, NodeData, degree_features
+from jbpool.data.containers import UNLABELLED, GraphData, NodeData
 from jbpool.data.labels import class_codes
 from jbpool.data.memory import require_memory
-from jbpool.data.structure import node_data, symmetric_adjacency
-from jbpool.data.tu import load_tu_folder
+from jbpool.data.structure import graph_data, node_data, symmetric_adjacency
 from jbpool.errors import DataError
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
@@ -87,7 +85,7 @@ def load_node_bin(path: Path) -> NodeData:
         symmetric_adjacency(arrays["source"], arrays["target"], weight, count),
         weight_name=None if weight is None else "edata 'weight'",
         feat=feat,
-        label=None if label is None else _classes(label, count, path, unlabelled=True),
+        label=None if label is None else _classes(label, count, path)[0],
     )
 
 
@@ -107,58 +105,48 @@ def _frames(arrays: Arrays, path: Path) -> tuple[Tensor | None, np.ndarray | Non
     return None if feat is None else torch.from_numpy(feat), weight
 
 
-def _classes(label: np.ndarray, count: int, path: Path, unlabelled: bool = False) -> Tensor:
-    """Classes as 0, 1, 2, ... without gaps; -1 stays where nodes may be unlabelled."""
+def _classes(label: np.ndarray, count: int, path: Path) -> tuple[Tensor, list[str]]:
+    """Classes as 0, 1, 2, ... without gaps, -1: unlabelled, and their names."""
     label = label[:, 0] if label.ndim == 2 and label.shape[1] == 1 else label
-    lowest = -1 if unlabelled else 0
-    if label.shape != (count,) or label.dtype.kind not in "iub" or int(label.min()) < lowest:
-        also = " (-1: unlabelled)" if unlabelled else ""
-        raise DataError.at(path, f"label ({label.dtype}, {label.shape}) must be {count} classes 0, 1, 2, ...{also}")
-    return torch.from_numpy(class_codes(label, path)[0])
+    if label.shape != (count,) or label.dtype.kind not in "iub" or int(label.min()) < UNLABELLED:
+        expected = f"{count} classes 0, 1, 2, ... (-1: unlabelled)"
+        raise DataError.at(path, f"label ({label.dtype}, {label.shape}) must be {expected}")
+    codes, names = class_codes(label, path)
+    return torch.from_numpy(codes), names
 
 
-def load_graph_files(folder: str | Path | None = None, graphs: str | Path | None = None) -> GraphData:
-    """Your own graphs with one class each.
-
-    Parameters
-    ----------
-    folder : str or Path, optional
-        A folder in the TU format.
-    graphs : str or Path, optional
-        Instead of ``folder``: a file of ``dgl.save_graphs(path, graphs, {"label": classes})``. ndata 'feat' and edata
-        'weight' are used; without features, degrees are.
-    """
-    if (folder is None) == (graphs is None):
-        raise DataError("dataset 'file': give either folder (in the TU format) or graphs (a DGL .bin file).")
-    if folder is not None:
-        return load_tu_folder(folder)
-    path = Path(graphs)                                         # type: ignore[arg-type]
+def load_graph_bin(path: Path) -> GraphData:
+    """Many graphs, with the labels 'label' (classes, -1: unlabelled) and 'id', if present."""
     arrays = read_bin(path)
+    sizes = arrays["sizes"]
     labels = {key.removeprefix("label "): value for key, value in arrays.items() if key.startswith("label ")}
-    label = next((labels[key] for key in ("label", "labels", "glabel") if key in labels), None)
-    if label is None:
+    given = next((labels[key] for key in ("label", "labels", "glabel") if key in labels), None)
+    if given is None and set(labels) - {"id"}:
         cure = "save them with dgl.save_graphs(path, graphs, {'label': classes})"
         raise DataError.at(path, f"has the labels {list(labels)}: {cure}")
-    classes = _classes(label, len(arrays["sizes"]), path)
+    classes = torch.full((len(sizes),), UNLABELLED)
+    class_names: list[str] = []
+    if given is not None:
+        classes, class_names = _classes(given, len(sizes), path)
+    ids = labels.get("id")
+    if ids is not None and (ids.shape != sizes.shape or len(np.unique(ids)) < len(ids)):
+        raise DataError.at(path, f"'id' of shape {ids.shape} must be {len(sizes)} different numbers")
     feat, weight = _frames(arrays, path)
-    if "edata feat" in arrays:
-        warnings.warn(f"{path}: edata 'feat' is not used; edge weights are read from 'weight'.", stacklevel=2)
-    sizes = torch.from_numpy(arrays["sizes"])
-    # One matrix of all graphs, made symmetric and simple by the same rules as every other source.
-    shift = (np.cumsum(arrays["sizes"]) - arrays["sizes"]).repeat(arrays["num_edges"])
-    coo = symmetric_adjacency(arrays["source"] + shift, arrays["target"] + shift, weight, int(sizes.sum())).tocoo()
-    member = torch.arange(len(sizes)).repeat_interleave(sizes)                      # graph of each node
-    source, target = (torch.from_numpy(end.astype(np.int64)) for end in (coo.row, coo.col))
-    first = (sizes.cumsum(0) - sizes)[member[source]]
-    num_edges = member[source].bincount(minlength=len(sizes))
-    return GraphData(
-        name=path.stem,
-        sizes=sizes,
-        num_edges=num_edges,
-        source=source - first,
-        target=target - first,
-        feat=degree_features(sizes, num_edges, source - first) if feat is None else feat,
-        label=classes,
-        num_classes=int(classes.max()) + 1,
-        edge_weight=None if weight is None else torch.from_numpy(coo.data.astype(np.float32)),
-    )
+    shift = (np.cumsum(sizes) - sizes).repeat(arrays["num_edges"])
+    return graph_data(
+        path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, classes, weight=weight,
+        edge_feat=_edge_features(arrays, path), feat=feat, class_names=class_names, ids=ids,
+    )  # fmt: skip
+
+
+def _edge_features(arrays: Arrays, path: Path) -> np.ndarray | None:
+    """edata 'feat' as float32, checked; one number per edge is a column."""
+    values = arrays.get("edata feat")
+    if values is None:
+        return None
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or len(values) != len(arrays["source"]) or not np.isfinite(values).all():
+        raise DataError.at(path, f"edata 'feat' of shape {values.shape} must be a finite (edges, features) table")
+    return values

@@ -21,8 +21,10 @@ from torch.nn import functional
 from jbpool.errors import DataError
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr
+from jbpool.progress import progress_bar
 
 MAX_DEGREE_BUCKET = 15
+DEGREE, NODE_LABEL = "degree from", "node label"        # how the names of one-hot columns begin
 UNLABELLED = -1
 
 
@@ -71,18 +73,20 @@ class NodeData:
         some = f" ({labelled:,} of {nodes:,} nodes labelled)" if labelled < nodes else ""
         return f"{self.num_classes} classes{some}"
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of graph, weights and features."""
         feat: tuple[Tensor | None, ...] = (self.feat,)
         if self.feat is not None and self.feat.layout == torch.sparse_csr:
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
         digest = hashlib.sha256(str((self.graph.num_nodes(), self.graph.num_edges())).encode())
-        for block in edge_blocks(self.graph):
-            digest.update(block.source.long().numpy().data)         # the same for 32-bit ids
-            digest.update(block.target.long().numpy().data)
-            if self.edge_weight is not None:
-                digest.update(self.edge_weight[block.edges].numpy().data)
+        with progress_bar("fingerprint of the data", self.graph.num_edges(), "edges") as bar:
+            for block in edge_blocks(self.graph):
+                digest.update(block.source.long().numpy().data)         # the same for 32-bit ids
+                digest.update(block.target.long().numpy().data)
+                if self.edge_weight is not None:
+                    digest.update(self.edge_weight[block.edges].numpy().data)
+                bar.update(len(block.source))
         return _hash(*feat, digest=digest)
 
 
@@ -120,7 +124,7 @@ class GraphData:
     """Many graphs, packed: the nodes of all of them in one array, the edges in another.
 
     Node ids in ``source`` and ``target`` start from 0 in each graph. Floating-point ``feat`` are features; integers are
-    categories, as for the atom encoder of ``ogb``.
+    categories, as for the atom encoder of ``ogb``. Graphs without a known class have the label -1 (``UNLABELLED``).
     """
 
     name: str
@@ -135,8 +139,11 @@ class GraphData:
     edge_feat: Tensor | None = None         # (E, D_e)
     edge_weight: Tensor | None = None       # (E,)
     edge_sum: Tensor | None = None          # (N, D_s) sum of the edge features of each node
-    official_split: Split | None = None
+    official_split: Split | None = None     # also the user's own
     class_names: Sequence[str] | None = None
+    ids: np.ndarray | None = None           # (G,) the user's own graph ids; None: 0 .. G-1
+    feat_names: Sequence[str] | None = None             # of the columns of feat, if they have names
+    edge_categories: Sequence[int] | None = None        # categories of each edge feature that edge_sum counts
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -154,6 +161,10 @@ class GraphData:
     @cached_property
     def _first_edge(self) -> Tensor:
         return self.num_edges.cumsum(0) - self.num_edges
+
+    def mean_size(self, index: Tensor) -> float:
+        """The mean number of nodes of the graphs with these indices."""
+        return self.sizes[index].float().mean().item()
 
     def batch(self, index: Tensor | Sequence[int]) -> GraphBatch:
         """The graphs with these indices as one batched graph, equal to ``dgl.batch`` of them."""
@@ -178,20 +189,30 @@ class GraphData:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of graphs, weights, features and labels."""
+        """A hash of graphs, weights, features, labels and the official split."""
         edges = self.num_edges, self.source, self.target, self.edge_feat, self.edge_weight, self.edge_sum
-        return _hash(self.sizes, self.feat, self.label, *edges)
+        return _hash(self.sizes, self.feat, self.label, *edges, *(self.official_split or ()))
 
-    def with_edge_sums(self) -> GraphData:
-        """The same graphs with ``edge_sum`` instead of ``edge_feat``; categories are counted."""
+    def with_edge_sums(self, categories: Sequence[int] | None = None) -> GraphData:
+        """The same graphs with ``edge_sum`` instead of ``edge_feat``; categories are counted.
+
+        Parameters
+        ----------
+        categories : sequence of int, optional
+            Number of categories of each edge feature. Default: as many as occur.
+        """
         if self.edge_feat is None:
             return self
         edge_feat = self.edge_feat
-        if not edge_feat.is_floating_point():
-            edge_feat = torch.cat([functional.one_hot(column) for column in edge_feat.unbind(1)], dim=1)
+        if edge_feat.is_floating_point():
+            categories = None
+        else:
+            categories = (edge_feat.amax(0) + 1).tolist() if categories is None else categories
+            columns = zip(edge_feat.unbind(1), categories, strict=True)
+            edge_feat = torch.cat([functional.one_hot(column, count) for column, count in columns], dim=1)
         target = self.target + self._first_node.repeat_interleave(self.num_edges)
         sums = torch.zeros(len(self.feat), edge_feat.shape[1]).index_add_(0, target, edge_feat.float())
-        return replace(self, edge_feat=None, edge_sum=sums)
+        return replace(self, edge_feat=None, edge_sum=sums, edge_categories=categories)
 
     def split(self, fold: int = 0, folds: int = 10, seed: int = 0) -> Split:
         """Training, validation and test graphs of one fold; the official split if the dataset has one.
@@ -256,6 +277,11 @@ def degree_features(sizes: Tensor, num_edges: Tensor, source: Tensor) -> Tensor:
     degree = (source + first).bincount(minlength=int(sizes.sum()))
     bucket = (1 + degree).log2().floor().long().clamp_max(MAX_DEGREE_BUCKET)
     return one_hot(bucket)
+
+
+def degree_names(feat: Tensor) -> list[str]:
+    """Names of the columns of :func:`degree_features`."""
+    return [f"{DEGREE} {2**bucket - 1}" for bucket in range(feat.shape[1])]
 
 
 def one_hot(codes: Tensor) -> Tensor:

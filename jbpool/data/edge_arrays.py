@@ -13,6 +13,7 @@ from jbpool.data.edgelist import warn_of_other_columns
 from jbpool.data.edges import BLOCK, INT32_MAX, EdgeBlocks, EdgeList, narrow, require_edge_memory
 from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS
 from jbpool.errors import DataError
+from jbpool.progress import progress_bar
 
 PARQUET_INDEX = "__index_level_"        # a pandas index without a name
 
@@ -34,8 +35,10 @@ def read_npy_edges(path: Path) -> EdgeList:
             highest = max(highest, int(ids.max()))
     index = np.int32 if highest <= INT32_MAX else np.int64
     source, target = (np.empty(len(pairs), dtype=index) for _ in range(2))
-    for block in blocks:
-        source[block], target[block] = pairs[block].T
+    with progress_bar(f"reading {path.name}", len(pairs), "edges") as bar:
+        for block in blocks:
+            source[block], target[block] = pairs[block].T
+            bar.update(len(pairs[block]))
     return EdgeList(source, target, None, None, None, [])
 
 
@@ -76,7 +79,8 @@ def read_parquet_edges(path: Path) -> EdgeList:
     source, target, weight = _columns(path, names)
     require_edge_memory(path, file.metadata.num_rows)
     edges, start = EdgeBlocks(path), 0
-    for block in _parquet_blocks(path, file, [name for name in (source, target, weight) if name is not None]):
+    wanted = [name for name in (source, target, weight) if name is not None]
+    for block in _parquet_blocks(path, file, wanted):
         ends = [_parquet_ids(path, block.column(name), name) for name in (source, target)]
         if ends[0].dtype.kind != ends[1].dtype.kind:
             raise DataError.at(path, f"columns {source!r} and {target!r} must both hold whole numbers or both text")
@@ -107,7 +111,10 @@ def _open_parquet(path: Path) -> Any:
 
 def _parquet_blocks(path: Path, file: Any, columns: list[str]) -> Iterator[Any]:
     try:
-        yield from file.iter_batches(batch_size=BLOCK, columns=columns)
+        with progress_bar(f"reading {path.name}", file.metadata.num_rows, "edges") as bar:
+            for block in file.iter_batches(batch_size=BLOCK, columns=columns):
+                yield block
+                bar.update(block.num_rows)
     except Exception as error:
         raise DataError.at(path, f"cannot be read ({error})") from None
 

@@ -71,8 +71,7 @@ def _read(path: Path, separator: str | None, header: bool | None, text: bool) ->
             text = True
         if weight is not None and (arrays[weight] < 0).any():
             row = int(np.argmax(arrays[weight] < 0))
-            number = next(number for place, (number, _) in enumerate(table.rows()) if place == row)
-            raise DataError.at(path, f"weight {arrays[weight][row]:g} is negative", number)
+            raise DataError.at(path, f"weight {arrays[weight][row]:g} is negative", table.line(row))
         if edges.count == 0:
             require_edge_memory(path, int(len(arrays[source]) / block.share))
         edges.add(arrays[source], arrays[target], None if weight is None else arrays[weight])

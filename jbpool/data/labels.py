@@ -46,7 +46,7 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
         if table.columns != first + 2:
             raise DataError.at(path, f"{table.columns} columns: expected node id and label", table.first + 1)
         arrays = table.read((first,), classes=(first + 1,))
-        ids, values = arrays[first], _numbers_if_all(arrays[first + 1])
+        ids, values = arrays[first], numbers_if_all(arrays[first + 1])
         ignored = table.ignored({first, first + 1})
         refuse_repeated(ids, path)
 
@@ -83,7 +83,7 @@ def class_codes(values: np.ndarray, path: Path) -> tuple[np.ndarray, list[str]]:
     return codes, [str(name) for name in names]
 
 
-def _numbers_if_all(texts: np.ndarray) -> np.ndarray:
+def numbers_if_all(texts: np.ndarray) -> np.ndarray:
     """Convert texts to whole numbers if all are whole numbers or empty (unlabelled)."""
     if all(re.fullmatch(r"(-?(0|[1-9][0-9]{0,17}))?", text) for text in texts):
         return np.array([int(text) if text else UNLABELLED for text in texts], dtype=np.int64)

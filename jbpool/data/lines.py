@@ -12,6 +12,7 @@ from pathlib import Path
 from jbpool.data.archive import unpacked_limit
 from jbpool.data.memory import available_memory
 from jbpool.errors import DataError
+from jbpool.progress import progress_bar
 
 BLOCK = 16 << 20                # bytes read at a time
 MAX_LINE = 16 << 20             # bytes of a line, where a file is read in blocks
@@ -55,8 +56,8 @@ def _whole_lines(path: Path, limit: int | None, max_line: int | None) -> Iterato
     if not path.is_file():
         raise DataError.at(path, "no such file")
     try:
-        with open(path, "rb") as raw:
-            size = path.stat().st_size
+        size = path.stat().st_size
+        with open(path, "rb") as raw, progress_bar(f"reading {path.name}", size, "bytes") as bar:
             is_packed = path.suffix == ".gz"
             file = gzip.GzipFile(fileobj=raw) if is_packed else raw
             left = unpacked_limit(size) if limit is None else min(unpacked_limit(size), limit)
@@ -65,6 +66,7 @@ def _whole_lines(path: Path, limit: int | None, max_line: int | None) -> Iterato
                 left -= len(block)
                 if left < 0 and is_packed:
                     raise DataError.at(path, "unpacks to more than its size or the available memory allows")
+                bar.update(raw.tell() - bar.n)
                 rest += block
                 end = _end_of_last_line(rest)
                 if end:

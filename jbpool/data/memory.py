@@ -41,8 +41,9 @@ def require_memory(path: Path, needed: int, what: str) -> None:
     """
     available = available_memory()
     if needed > available:
-        raise DataError.at(path, f"{what} needs about {_size(needed)} of memory, {_size(available)} are available")
+        raise DataError.at(path, f"{what} needs about {size(needed)} of memory, {size(available)} are available")
 
 
-def _size(count: int) -> str:
+def size(count: int) -> str:
+    """Bytes for people: ``"3.2 GB"``."""
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"

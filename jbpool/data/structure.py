@@ -1,4 +1,4 @@
-"""From edges to a graph: the symmetric adjacency matrix, and NodeData."""
+"""From edges to graphs: the symmetric adjacency matrix, NodeData and GraphData."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 
-from jbpool.data.containers import NodeData
+from jbpool.data.containers import GraphData, NodeData, degree_features, degree_names
 from jbpool.errors import DataError
 
 
@@ -92,3 +92,86 @@ def node_data(
         weight_name=weight_name,
         ignored=ignored,
     )
+
+
+def graph_data(
+    name: str,
+    sizes: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+    label: Tensor,
+    *,
+    weight: np.ndarray | None = None,
+    edge_feat: np.ndarray | None = None,
+    feat: Tensor | None = None,
+    feat_names: Sequence[str] | None = None,
+    class_names: Sequence[str] = (),
+    ids: np.ndarray | None = None,
+) -> GraphData:
+    """Many graphs, made symmetric and simple by the same rules as a single one; without features, degrees are used.
+
+    Features of repeated edges are added, like weights. If one direction of an edge is given, both get its features.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset.
+    sizes : array
+        ``(G,)``, nodes per graph.
+    source : array
+        ``(E,)``, first node of each edge, numbered over all graphs.
+    target : array
+        ``(E,)``, second node, of the same graph.
+    label : Tensor
+        ``(G,)`` classes 0, 1, 2, ...; -1: unlabelled.
+    weight : array, optional
+        ``(E,)``.
+    edge_feat : array, optional
+        ``(E, D_e)``.
+    feat : Tensor, optional
+        ``(N, D)``.
+    feat_names : sequence of str, optional
+        Names of the columns of ``feat``.
+    class_names : sequence of str, optional
+        Names of the classes. Default: none are known.
+    ids : array, optional
+        ``(G,)``, the user's own graph ids.
+    """
+    num_nodes = int(sizes.sum())
+    coo = symmetric_adjacency(source, target, weight, num_nodes).tocoo()
+    row, column = coo.row.astype(np.int64), coo.col.astype(np.int64)
+    graph_of = np.repeat(np.arange(len(sizes)), sizes)[row]
+    first = (np.cumsum(sizes) - sizes)[graph_of]
+    counts = torch.from_numpy(np.bincount(graph_of, minlength=len(sizes)))
+    nodes, one = torch.from_numpy(sizes), torch.from_numpy(row - first)
+    if feat is None:
+        feat = degree_features(nodes, counts, one)
+        feat_names = degree_names(feat)
+    return GraphData(
+        name=name,
+        sizes=nodes,
+        num_edges=counts,
+        source=one,
+        target=torch.from_numpy(column - first),
+        feat=feat,
+        label=label,
+        num_classes=len(class_names),
+        edge_feat=None if edge_feat is None else _of_both_directions(source, target, edge_feat, row, column, num_nodes),
+        edge_weight=None if weight is None else torch.from_numpy(coo.data.astype(np.float32)),
+        class_names=class_names,
+        ids=ids,
+        feat_names=feat_names,
+    )
+
+
+def _of_both_directions(
+    source: np.ndarray, target: np.ndarray, values: np.ndarray, row: np.ndarray, column: np.ndarray, num_nodes: int
+) -> Tensor:
+    """The features of the edges ``row -> column``: as given for this direction, else as for the other; (E, D_e)."""
+    given, place = np.unique(source * np.int64(num_nodes) + target, return_inverse=True)
+    total = torch.zeros(len(given), values.shape[1]).index_add_(0, torch.from_numpy(place), torch.from_numpy(values))
+    forth, back = row * np.int64(num_nodes) + column, column * np.int64(num_nodes) + row
+    found = np.searchsorted(given, forth).clip(max=max(len(given) - 1, 0))
+    missing = given[found] != forth
+    found[missing] = np.searchsorted(given, back[missing])
+    return total[torch.from_numpy(found)]

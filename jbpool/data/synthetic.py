@@ -5,7 +5,7 @@ All data are drawn from one seeded ``numpy`` generator: the same seed gives the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import dgl
@@ -14,6 +14,7 @@ import scipy.sparse
 import torch
 
 from jbpool.checks import check_cluster_sizes, check_count, check_fraction, memory_problem
+from jbpool.data import gcb
 from jbpool.data.citation import PUBLISHED
 from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor
 from jbpool.data.structure import undirected
@@ -254,7 +255,7 @@ def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[
 
 def size_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Key and problem of options, of the right types, that are out of range or need too much memory."""
-    if name not in ("sbm", "motifs", *SIMULATED):
+    if name not in ("sbm", "motifs", "gcb-sim", *SIMULATED):
         return
     numbers = {option: value for option, value in options.items() if isinstance(value, (int, float))}
     wrong = {option: value for option, value in numbers.items() if not 0 <= value <= MAX_OPTION}
@@ -262,13 +263,10 @@ def size_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str
         yield f"dataset.{option}", f"dataset.{option}={value} should be at least 0 and at most {MAX_OPTION}"
     if wrong or name in SIMULATED:
         return
-    if name == "sbm":
-        sizes = ("num_nodes", "avg_degree", "words", "num_features", "num_clusters")
-        given = {option: numbers[option] for option in sizes if option in numbers}
-        needed = _sbm_bytes(**given)
-        key = max(given, key=lambda option: _sbm_bytes(**{option: given[option]}), default="")
-    else:
-        needed, key = MOTIF_BYTES * numbers.get("num_graphs", 0), "num_graphs"
+    peak_bytes, sizes = _MEMORY[name]
+    given = {option: numbers[option] for option in sizes if option in numbers}
+    needed = peak_bytes(**given)
+    key = max(given, key=lambda option: peak_bytes(**{option: given[option]}), default="")
     problem = memory_problem(needed, f"a generated dataset with {key}={options.get(key)}")
     if problem is not None:
         yield f"dataset.{key}", f"{problem}: lower dataset.{key}"
@@ -283,3 +281,16 @@ def _sbm_bytes(
 ) -> float:
     """Peak memory of :func:`sbm`, measured on 200,000 nodes."""
     return num_nodes * (150 * avg_degree + 70 * words) + 20 * num_features + 50 * num_clusters
+
+
+def _motif_bytes(num_graphs: float = 900) -> float:
+    """Peak memory of :func:`motifs`."""
+    return MOTIF_BYTES * num_graphs
+
+
+# Generator -> its peak memory, and the options that determine it.
+_MEMORY: dict[str, tuple[Callable[..., float], tuple[str, ...]]] = {
+    "sbm": (_sbm_bytes, ("num_nodes", "avg_degree", "words", "num_features", "num_clusters")),
+    "motifs": (_motif_bytes, ("num_graphs",)),
+    "gcb-sim": (gcb.peak_bytes, ("num_graphs", "max_nodes", "k")),
+}

@@ -87,6 +87,10 @@ class Table:
                 number += self.before
                 yield number + 1, _row(self.path, number, line, self.separator)
 
+    def line(self, row: int) -> int:
+        """The line number (from 1) of a row of data, counted from 0."""
+        return next(number for place, (number, _) in enumerate(self.rows()) if place == row)
+
     @property
     def unnamed(self) -> bool:
         """Whether the first column has no name, like an index written by ``DataFrame.to_csv()``."""

@@ -17,14 +17,14 @@ import torch
 
 from jbpool.data.archive import open_archive, read_members
 from jbpool.data.cache import Arrays, cached
-from jbpool.data.containers import GraphData, degree_features, one_hot
+from jbpool.data.containers import NODE_LABEL, UNLABELLED, GraphData, degree_features, degree_names, one_hot
 from jbpool.data.lines import TEXT_FACTOR
 from jbpool.data.memory import require_memory
 from jbpool.data.sources import Source, Wheel, fetch, find
 from jbpool.data.structure import undirected
 from jbpool.errors import DataError
 
-PARSER = 1
+PARSER = 2
 MIRRORS = (
     "https://www.chrsmrrs.com/graphkerneldatasets/{}.zip",
     "https://ls11-www.cs.tu-dortmund.de/people/morris/graphkerneldatasets/{}.zip",
@@ -89,7 +89,7 @@ def load_tu(name: str, root: str | Path | None = None) -> GraphData:
 
 
 def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
-    """Your own dataset in the TU format, named after its file ``NAME_A.txt``."""
+    """Your own dataset in the TU format, named after its file ``NAME_A.txt``; graphs may have no labels."""
     folder = Path(folder)
     if name is None:
         found = sorted(folder.glob("*_A.txt"))
@@ -97,7 +97,7 @@ def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
             raise DataError.at(folder, f"a TU folder has one file NAME_A.txt, this one has {len(found)}")
         name = found[0].name.removesuffix("_A.txt")
     files = {part: folder / f"{name}_{part}.txt" for part in PARTS}
-    for part in REQUIRED:
+    for part in ("A", "graph_indicator"):
         if not files[part].is_file():
             raise DataError.at(folder, f"{files[part].name} is missing")
     present = {part: path for part, path in files.items() if path.is_file()}
@@ -124,9 +124,14 @@ def _from_archive(path: Path, name: str) -> dict[str, tuple[Path, bytes]]:
 def _parse(parts: dict[str, tuple[Path, bytes]], where: Path) -> Arrays:
     require_memory(where, TEXT_FACTOR * sum(len(content) for _, content in parts.values()), "parsing it")
     graph_of = _whole_numbers(*parts["graph_indicator"], columns=1)[:, 0] - 1
-    raw_label = _whole_numbers(*parts["graph_labels"], columns=1)[:, 0]
     pairs = _whole_numbers(*parts["A"], columns=2) - 1
-    num_nodes, num_graphs = len(graph_of), len(raw_label)
+    num_nodes = len(graph_of)
+    if "graph_labels" in parts:
+        class_names, label = np.unique(_whole_numbers(*parts["graph_labels"], columns=1)[:, 0], return_inverse=True)
+    else:
+        _refuse(graph_of >= num_nodes, parts["graph_indicator"][0], f"there are only {num_nodes} nodes")
+        class_names, label = np.array([], dtype=np.int64), np.full(int(graph_of.max()) + 1, UNLABELLED)
+    num_graphs = len(label)
 
     _refuse(graph_of < 0, parts["graph_indicator"][0], "graph numbers start at 1")
     _refuse(graph_of >= num_graphs, parts["graph_indicator"][0], f"there are labels for {num_graphs} graphs only")
@@ -138,7 +143,6 @@ def _parse(parts: dict[str, tuple[Path, bytes]], where: Path) -> Arrays:
     first = np.cumsum(sizes) - sizes
     source, target = undirected(pairs[:, 0], pairs[:, 1], num_nodes)        # sorted by source, hence by graph
     graph_of_edge = graph_of[source]
-    class_names, label = np.unique(raw_label, return_inverse=True)
     arrays = {
         "sizes": sizes,
         "num_edges": np.bincount(graph_of_edge, minlength=num_graphs),
@@ -149,8 +153,13 @@ def _parse(parts: dict[str, tuple[Path, bytes]], where: Path) -> Arrays:
     }
     if "node_labels" in parts:
         path = parts["node_labels"][0]
-        codes = arrays["node_label"] = _as_codes(_whole_numbers(*parts["node_labels"]), num_nodes, path)
+        raw = _whole_numbers(*parts["node_labels"])
+        codes = arrays["node_label"] = _as_codes(raw, num_nodes, path)
         columns = int((codes.max(axis=0) + 1).sum())
+        different = [np.unique(column) for column in raw.T]
+        arrays["node_label_names"] = np.array(
+            [f"{NODE_LABEL} {place}: {value}" for place, values in enumerate(different, 1) for value in values]
+        )
         require_memory(path, 8 * num_nodes * columns, f"{columns:,} different node labels in one-hot form")
     if "node_attributes" in parts:
         path, content = parts["node_attributes"]
@@ -224,13 +233,16 @@ def _first_bad_line(content: bytes, error: Exception) -> tuple[str, int | None]:
 def _graph_data(name: str, arrays: Arrays) -> GraphData:
     sizes, source = torch.from_numpy(arrays["sizes"]), torch.from_numpy(arrays["source"])
     num_edges = torch.from_numpy(arrays["num_edges"])
-    columns = []
+    columns, names = [], []
     if "node_attribute" in arrays:
         columns.append(torch.from_numpy(arrays["node_attribute"]))
+        names += [f"node attribute {place}" for place in range(1, columns[0].shape[1] + 1)]
     if "node_label" in arrays:
         columns += [one_hot(torch.from_numpy(column)) for column in arrays["node_label"].T]
+        names += arrays["node_label_names"].tolist()
     if not columns:
         columns.append(degree_features(sizes, num_edges, source))
+        names = degree_names(columns[0])
     return GraphData(
         name=name,
         sizes=sizes,
@@ -241,4 +253,5 @@ def _graph_data(name: str, arrays: Arrays) -> GraphData:
         label=torch.from_numpy(arrays["label"]),
         num_classes=len(arrays["class_names"]),
         class_names=arrays["class_names"].tolist(),
+        feat_names=names,
     )

@@ -57,6 +57,15 @@ class _Array:
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
+    def objects(self) -> list | None:
+        """The entries of a one-dimensional array of objects; ``None`` for other arrays."""
+        _, shape, dtype, _, entries = self.state
+        if not (isinstance(dtype, _Dtype) and dtype.name == "O8" and isinstance(entries, list)):
+            return None
+        if shape != (len(entries),):
+            raise pickle.UnpicklingError(f"{len(entries)} objects for the shape {shape!r}")
+        return entries
+
     def finished(self, budget: int) -> np.ndarray:
         """The array, if it has at most ``budget`` bytes."""
         _, shape, dtype, fortran, raw = self.state
@@ -144,7 +153,11 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 def load_pickle(path: Path) -> Any:
     """The object in a pickle file of arrays, matrices, dicts and lists."""
-    content = path.read_bytes()
+    return read_pickle(path.read_bytes(), path)
+
+
+def read_pickle(content: bytes, path: Path) -> Any:
+    """The object in a pickle; ``path`` names its origin in messages. Arrays of objects become lists."""
     try:
         _check_opcodes(content)
         loaded = _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
@@ -196,11 +209,15 @@ class _Finisher:
             return type(value)(self.finish(entry, depth + 1) for entry in value)
         if isinstance(value, (_Array, _Matrix)):
             if id(value) not in self.done:
-                self.done[id(value)] = self._array(value) if isinstance(value, _Array) else self._matrix(value, depth)
+                made = self._array(value, depth) if isinstance(value, _Array) else self._matrix(value, depth)
+                self.done[id(value)] = made
             return self.done[id(value)]
         return _plain(value)
 
-    def _array(self, value: _Array) -> np.ndarray:
+    def _array(self, value: _Array, depth: int) -> Any:
+        objects = value.objects()
+        if objects is not None:
+            return self.finish(objects, depth + 1)
         array = value.finished(self.bytes)
         self.bytes -= array.nbytes
         return array

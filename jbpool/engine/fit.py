@@ -21,6 +21,12 @@ from jbpool.errors import TrainingError
 
 CHECKPOINT_SECONDS = 0.5        # minimum time between two checkpoints
 
+# Share of the epochs that are done -> factor of the learning rate.
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": lambda done: 1.0,
+    "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
+}
+
 # Content of every checkpoint, for load_state; a task adds the state of its problem.
 TRAINING = {
     "model": dict[str, Tensor],
@@ -84,6 +90,7 @@ def fit(
     config: TrainConfig,
     *,
     weight_decay: float = 0.0,
+    schedule: str = "constant",
     report: Callable[[Progress, dict[str, Any]], None] = lambda progress, row: None,
     checkpoint: Callable[[dict[str, Any]], None] | None = None,
     resume: dict[str, Any] | None = None,
@@ -100,6 +107,8 @@ def fit(
         Epochs, learning rate and so on.
     weight_decay : float, default 0
         Weight decay of Adam.
+    schedule : str, default "constant"
+        Learning rate over the epochs: a key of ``SCHEDULES``.
     report : callable, optional
         Called every ``eval_every`` epochs with the progress and the new row of the history.
     checkpoint : callable, optional
@@ -128,6 +137,8 @@ def fit(
     if forecast is not None:
         forecast.begin(progress.epoch)
     while progress.epoch < config.epochs:
+        for group in optimiser.param_groups:
+            group["lr"] = config.lr * SCHEDULES[schedule](progress.epoch / config.epochs)
         began = time.perf_counter()
         for batch in problem.batches(progress.epoch):
             loss = problem.loss(batch)

@@ -9,8 +9,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from jbpool.errors import ProcessError
 
@@ -61,7 +59,7 @@ def barrier() -> None:
 
 def mean_over_processes(value: Tensor) -> float:
     """The mean of a scalar over all processes, the same number in each."""
-    return _all_reduce(value.detach()).item() / world_size()
+    return total_over_processes(value.detach()).item() / world_size()
 
 
 def mean_gradients(parameters: Iterable[nn.Parameter]) -> None:
@@ -73,33 +71,18 @@ def mean_gradients(parameters: Iterable[nn.Parameter]) -> None:
         if parameter.grad is None:                          # all processes must reduce the same sizes
             parameter.grad = torch.zeros_like(parameter)
     grads = [cast(Tensor, parameter.grad) for parameter in parameters]
-    mean = _all_reduce(torch.cat([grad.flatten() for grad in grads])) / world_size()
+    mean = total_over_processes(torch.cat([grad.flatten() for grad in grads])) / world_size()
     for grad, part in zip(grads, mean.split([grad.numel() for grad in grads]), strict=True):
         grad.copy_(part.view_as(grad))
 
 
-def _all_reduce(value: Tensor) -> Tensor:
+def total_over_processes(value: Tensor) -> Tensor:
+    """The sum of a tensor over all processes, without a gradient."""
     total = value.clone()
     if world_size() > 1:
         with collective():
             distributed.all_reduce(total)
     return total
-
-
-def sum_over_processes(value: Tensor) -> Tensor:
-    """The sum of a tensor over all processes, with its gradient."""
-    return _Sum.apply(value)
-
-
-class _Sum(Function):
-    @staticmethod
-    def forward(ctx, value):
-        return _all_reduce(value)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
-        return _all_reduce(grad)
 
 
 def gather(value: Any) -> list[Any]:

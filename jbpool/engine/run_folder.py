@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 import yaml
 from torch import Tensor
@@ -22,7 +23,9 @@ from torch import Tensor
 from jbpool.atomic import atomic_file, write_text
 from jbpool.engine.state import load_state, save_state
 from jbpool.errors import RunFolderError
+from jbpool.progress import progress_bar
 
+CSV_LINES = 1 << 18         # lines of assign.csv written at a time
 PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
 
 # Content of finished.pt for every task, for load_state
@@ -180,12 +183,12 @@ class RunFolder:
 
 def write_assign_csv(path: Path, ids: np.ndarray, cluster: Tensor, confidence: Tensor) -> None:
     """Write one line per node: id, cluster, confidence."""
-    table = io.StringIO()
-    writer = csv.writer(table)
-    writer.writerow(["node", "cluster", "confidence"])
-    shares = (f"{share:.6f}" for share in confidence.tolist())
-    writer.writerows(zip(ids.tolist(), cluster.tolist(), shares, strict=True))
-    write_text(path, table.getvalue())
+    columns = {"node": ids, "cluster": cluster.numpy(), "confidence": confidence.numpy()}
+    with atomic_file(path) as file, progress_bar("writing clusters", len(ids), "nodes") as bar:
+        for start in range(0, max(len(ids), 1), CSV_LINES):
+            table = pd.DataFrame({name: column[start : start + CSV_LINES] for name, column in columns.items()})
+            table.to_csv(file, index=False, header=start == 0, float_format="%.6f", lineterminator="\r\n")
+            bar.update(len(table))
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:

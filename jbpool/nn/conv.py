@@ -119,7 +119,7 @@ class GraphConv(dgl.nn.GraphConv):
         if edge_weight is None and not _is_sparse(feat):
             return super().forward(graph, feat)
         mixed = propagate_normalized(graph, _times(feat, self.weight), edge_weight).to(feat.dtype)
-        return self._activation(mixed + self.bias)
+        return self._activation(mixed if self.bias is None else mixed + self.bias)
 
 
 class GINConv(dgl.nn.GINConv):
@@ -145,34 +145,37 @@ class SAGEConv(dgl.nn.SAGEConv):
             neighbours = mean(_times(feat, weight))
         else:
             neighbours = self.fc_neigh(mean(feat))
-        own = _times(feat, self.fc_self.weight.T) + self.fc_self.bias if _is_sparse(feat) else self.fc_self(feat)
-        return self.activation(own + neighbours)
+        if not _is_sparse(feat):
+            return self.activation(self.fc_self(feat) + neighbours)
+        own, bias = _times(feat, self.fc_self.weight.T), self.fc_self.bias
+        return self.activation((own if bias is None else own + bias) + neighbours)
 
 
 class GATConv(nn.Module):
     """DGL's ``GATConv`` with concatenated heads, ``out_feats`` wide in total."""
 
-    def __init__(self, in_feats: int, out_feats: int, heads: int = 4):
+    def __init__(self, in_feats: int, out_feats: int, heads: int = 4, bias: bool = True):
         super().__init__()
         heads = heads if out_feats % heads == 0 else 1
         width = out_feats // heads
-        self.conv = dgl.nn.GATConv(in_feats, width, heads, activation=torch.relu, allow_zero_in_degree=True)
+        self.conv = dgl.nn.GATConv(in_feats, width, heads, activation=torch.relu, allow_zero_in_degree=True, bias=bias)
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return self.conv(graph, feat, edge_weight=edge_weight).flatten(1)
 
 
-def _mlp(in_feats: int, out_feats: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(in_feats, out_feats), nn.ReLU(inplace=True), nn.Linear(out_feats, out_feats))
+def _mlp(in_feats: int, out_feats: int, bias: bool) -> nn.Module:
+    return nn.Sequential(nn.Linear(in_feats, out_feats), nn.ReLU(inplace=True), nn.Linear(out_feats, out_feats, bias))
 
 
-# name -> (in_feats, out_feats, delta) -> a layer called with (graph, feat, edge_weight=...), ReLU included
-BACKBONES: dict[str, Callable[[int, int, float], nn.Module]] = {
-    "delta": lambda i, o, delta: DeltaConv(i, o, delta, activation=torch.relu_),
-    "gcn": lambda i, o, _: GraphConv(i, o, activation=torch.relu, allow_zero_in_degree=True),
-    "gin": lambda i, o, _: GINConv(_mlp(i, o), "sum", activation=torch.relu_),
-    "sage": lambda i, o, _: SAGEConv(i, o, "mean", activation=torch.relu),
-    "gat": lambda i, o, _: GATConv(i, o),
+# name -> (in_feats, out_feats, delta, bias=True) -> a layer called with (graph, feat, edge_weight=...), ReLU included;
+# bias: that of the last linear map
+BACKBONES: dict[str, Callable[..., nn.Module]] = {
+    "delta": lambda i, o, delta, bias=True: DeltaConv(i, o, delta, bias=bias, activation=torch.relu_),
+    "gcn": lambda i, o, _, bias=True: GraphConv(i, o, bias=bias, activation=torch.relu, allow_zero_in_degree=True),
+    "gin": lambda i, o, _, bias=True: GINConv(_mlp(i, o, bias), "sum", activation=torch.relu_),
+    "sage": lambda i, o, _, bias=True: SAGEConv(i, o, "mean", bias=bias, activation=torch.relu),
+    "gat": lambda i, o, _, bias=True: GATConv(i, o, bias=bias),
 }
 
 # Backbones that accept sparse features; for the others they are converted to dense.

@@ -11,9 +11,9 @@ from zoo import ZOO, random_graph, symmetric_weights
 
 from jbpool.classification.config import METHODS
 from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
+from jbpool.classification.model import make_model, numbers_of_clusters
 from jbpool.classification.network import _Layer, read_out
 from jbpool.classification.problem import ClassifyProblem
-from jbpool.classification.run import make_model, numbers_of_clusters
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config

@@ -7,8 +7,8 @@ import pytest
 import torch
 from commands import CPU
 
+from jbpool.classification.model import make_model
 from jbpool.classification.problem import ClassifyProblem
-from jbpool.classification.run import make_model
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
@@ -95,3 +95,18 @@ def test_a_loss_that_is_no_number_stops_before_the_step(broken):
     if broken == "weights":                             # the very first batch shows it
         for name, parameter in problem.model.named_parameters():
             assert torch.equal(parameter, before[name]), name
+
+
+@pytest.mark.parametrize(("schedule", "factors"), [("constant", [1, 1, 1, 1]), ("cosine", [1, 0.85355, 0.5, 0.14645])])
+def test_the_learning_rate_over_the_epochs(schedule, factors, monkeypatch):
+    problem, rates = problem_for("acc", torch.arange(60) % 3, "train.epochs=4", "train.lr=0.01"), []
+    step = torch.optim.Adam.step
+
+    def recorded(optimiser, *args):
+        rates.append(optimiser.param_groups[0]["lr"])
+        return step(optimiser, *args)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", recorded)
+    progress = fit(problem, problem.config.train, schedule=schedule)
+    steps = progress.steps // 4
+    assert rates[::steps] == pytest.approx([0.01 * factor for factor in factors], rel=1e-4)

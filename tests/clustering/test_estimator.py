@@ -160,6 +160,46 @@ def test_tables_and_tensors_of_other_kinds():
         assert torch.allclose(as_node_data(square, scale * np.eye(5)).feat, torch.eye(5))
 
 
+def weighted_ring(*, both: bool):
+    """A ring of four nodes as a DGLGraph and as a networkx graph, in one direction or in both."""
+    ends, weight = (torch.arange(4), (torch.arange(4) + 1) % 4), torch.tensor([1.0, 2, 3, 4])
+    graph = dgl.graph(ends)
+    graph.edata["weight"] = weight
+    graph.ndata["feat"] = torch.eye(4)
+    drawn = networkx.DiGraph()
+    drawn.add_weighted_edges_from(zip(*(end.tolist() for end in ends), weight.tolist(), strict=True))
+    return (
+        dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True) if both else graph,
+        drawn.to_undirected().to_directed() if both else drawn,
+    )
+
+
+def test_one_way_graphs_are_refused_and_the_named_cure_works():
+    ring, drawn = weighted_ring(both=False)
+    bare = dgl.graph(ring.edges())
+    bare.ndata["feat"] = ring.ndata["feat"]
+    for graph, words in (
+        (ring, r"DGLGraph is directed: the edge 3 -> 0 has weight 4, 0 -> 3 has 0.*add_reverse_edges\(graph, copy_nd"),
+        (bare, r"DGLGraph is directed.*dgl.to_bidirected\(graph, copy_ndata=True\)"),
+        (drawn, r"networkx graph is directed: the edge 3 -> 0 has weight 4.*graph.to_undirected\(\)"),
+        (networkx.DiGraph([("a", "b")]), "the edge 'a' -> 'b' has weight 1, 'b' -> 'a' has 0"),
+    ):
+        with pytest.raises(DataError, match=words):
+            as_node_data(graph)
+    twice, undirected = weighted_ring(both=True)
+    both_ways = edges_of(as_node_data(undirected))
+    assert len(both_ways) == 8
+    cured = (twice, dgl.to_bidirected(bare, copy_ndata=True), drawn.to_undirected())
+    assert all(edges_of(as_node_data(graph)) == both_ways for graph in cured)
+    assert as_node_data(twice).edge_weight.sum() == 20
+    assert as_node_data(cured[1]).feat is not None
+
+
+def test_repeated_edges_without_weights_need_not_be_repeated_in_reverse():
+    assert edges_of(as_node_data(dgl.graph(([0, 0, 1], [1, 1, 0])))) == {(0, 1), (1, 0)}
+    assert edges_of(as_node_data(networkx.MultiGraph([(0, 1), (0, 1), (1, 2)]))) == {(0, 1), (1, 0), (1, 2), (2, 1)}
+
+
 def test_empty_clusters_are_mentioned():
     with pytest.warns(UserWarning, match="clusters are empty"):
         JBClustering(20, random_state=0).fit(networkx.path_graph(20))

@@ -63,10 +63,10 @@ def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkey
     real = ClusterProblem.finish
 
     def spy(self):
-        assign, loss = real(self)
-        groups.append(len(loss))
-        losses.update({len(losses) + index: value for index, value in enumerate(loss.tolist())})
-        return assign, loss
+        found = real(self)
+        groups.append(len(found.losses))
+        losses.update({len(losses) + index: value for index, value in enumerate(found.losses.tolist())})
+        return found
 
     monkeypatch.setattr(ClusterProblem, "finish", spy)
     monkeypatch.setattr("jbpool.clustering.starts.MAX_NODES", max_nodes)

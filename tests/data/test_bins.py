@@ -17,10 +17,14 @@ def both(*pairs):
     return {edge for u, v in pairs for edge in ((u, v), (v, u))}
 
 
-def test_a_saved_dgl_graph(tmp_path):
-    graph = dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=4)
-    dgl.save_graphs(str(tmp_path / "plain.bin"), [graph])
+def test_a_graph_without_frames(tmp_path, read_here):
+    dgl.save_graphs(str(tmp_path / "plain.bin"), [dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=4)])
     assert set(edges_of(load_nodes("file", graph=tmp_path / "plain.bin"))) == both((0, 1), (1, 2))
+
+
+def test_a_saved_dgl_graph(tmp_path):
+    """By a child process, as users read it."""
+    graph = dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=4)
     graph.ndata["feat"], graph.ndata["label"] = torch.rand(4, 3), torch.tensor([0, 1, 1, 2])
     graph.edata["weight"] = torch.tensor([1.0, 1.0, 0.5])
     dgl.save_graphs(str(tmp_path / "full.bin"), [graph])
@@ -33,7 +37,7 @@ def test_a_saved_dgl_graph(tmp_path):
         load_nodes("file", graph=tmp_path / "bad.bin")
 
 
-def test_saved_graphs_with_classes(tmp_path):
+def test_saved_graphs_with_classes(tmp_path, read_here):
     graphs = [dgl.add_reverse_edges(dgl.rand_graph(n, n)) for n in (3, 5, 4)]
     path = str(tmp_path / "g.bin")
     dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
@@ -49,13 +53,9 @@ def test_saved_graphs_with_classes(tmp_path):
     for graph in graphs:
         graph.edata["feat"] = torch.rand(graph.num_edges(), 2)
     dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
-    with pytest.warns(UserWarning, match="edata 'feat' is not used"):
-        load_graphs("file", graphs=path)
+    assert load_graphs("file", graphs=path).edge_feat.shape[1] == 2
     for graph in graphs:
         del graph.edata["feat"]
-    dgl.save_graphs(path, graphs)
-    with pytest.raises(DataError, match=r"dgl\.save_graphs"):
-        load_graphs("file", graphs=path)
     graphs[0].ndata["feat"] = torch.rand(3, 2)
     dgl.save_graphs(path, graphs, {"label": torch.tensor([1, 0, 1])})
     with pytest.raises(DataError, match="graph 1 has no ndata 'feat'"):

@@ -1,13 +1,10 @@
 """Damaged and oversized files: an error that names the file, before memory runs out or the process crashes."""
 
 import gzip
-import os
 import pickle
 import struct
-import subprocess
-import sys
+import tracemalloc
 import zipfile
-from pathlib import Path
 
 import dgl
 import numpy as np
@@ -63,8 +60,12 @@ class TestArchives:
         members = {f"S/S_{part}.txt": "1\n" * 8_000_000 for part in ("A", "graph_indicator", "graph_labels")}
         path = archive(tmp_path / "TU" / "S.zip", members)
         monkeypatch.setattr(zipfile.ZipFile, "open", lambda *args: pytest.fail("unpacked"))
+        tracemalloc.start()
         with pytest.raises(DataError, match=r"S\.zip: its members unpack to 48,000,000 bytes, more than the limit"):
             load_graphs("S", root=tmp_path)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 10_000_000
         assert path.stat().st_size < 100_000
 
     def test_available_memory_is_a_limit(self, tmp_path, monkeypatch):
@@ -231,9 +232,8 @@ class TestSavedGraphs:
         content = bytearray(path.read_bytes())
         content[24:32] = struct.pack("<Q", 1 << 62)
         path.write_bytes(content)
-        code = f"import dgl; dgl.load_graphs({str(path)!r})"
-        assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode < 0
-        with pytest.raises(DataError, match=r"g\.bin: not a file of dgl\.save_graphs, or a damaged one"):
+        words = r"g\.bin: not a file of dgl\.save_graphs, or a damaged one \(DGL's reader crashed\)"
+        with pytest.raises(DataError, match=words):
             load_nodes("file", graph=path)
 
     def test_a_child_that_does_not_end(self, path, monkeypatch):
@@ -241,7 +241,7 @@ class TestSavedGraphs:
         with pytest.raises(DataError, match="takes too long"):
             load_nodes("file", graph=path)
 
-    def test_an_edge_to_nowhere(self, path):
+    def test_an_edge_to_nowhere(self, path, read_here):
         replace_bytes(path, struct.pack("<3q", 1, 2, 0), struct.pack("<3q", 1, 9, 0))
         with pytest.raises(DataError, match="an edge leads to a node that its graph does not have"):
             load_nodes("file", graph=path)
@@ -250,27 +250,6 @@ class TestSavedGraphs:
         """The child process imports nothing from the current folder."""
         (tmp_path / "random.py").write_text("raise SystemExit('imported!')")
         assert load_nodes("file", graph=path).graph.num_nodes() == 3
-
-
-BOMB = """
-import resource, sys
-from jbpool.data import DataError, load_graphs
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:
-    load_graphs("S", root=sys.argv[1])
-except DataError:
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-"""
-
-
-def test_an_archive_takes_no_memory_before_it_is_refused(tmp_path):
-    (tmp_path / "TU").mkdir()
-    parts = ("A", "graph_indicator", "graph_labels")
-    archive(tmp_path / "TU" / "S.zip", {f"S/S_{part}.txt": "1\n" * 40_000_000 for part in parts})
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, "-c", BOMB, str(tmp_path)]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert int(result.stdout) < 50                      # MB, for 240 MB of text
 
 
 def test_a_damaged_gzip_file(tmp_path):

@@ -102,8 +102,8 @@ def test_malformed_tu_files_are_refused_with_the_line(tu_folder, cache, changes,
 
 
 def test_missing_parts_of_a_tu_folder(tu_folder, tmp_path):
-    (tu_folder() / "TINY_graph_labels.txt").unlink()
-    with pytest.raises(DataError, match=r"TINY_graph_labels\.txt is missing"):
+    (tu_folder() / "TINY_graph_indicator.txt").unlink()
+    with pytest.raises(DataError, match=r"TINY_graph_indicator\.txt is missing"):
         load_tu_folder(tmp_path / "TINY")
     with pytest.raises(DataError, match=r"one file NAME_A\.txt"):
         load_tu_folder(tmp_path)
@@ -233,10 +233,12 @@ def test_ogb_tables_that_do_not_fit(tmp_path, no_terminal, cache, table, rows, w
     assert not list(cache.rglob("*.npz"))
 
 
-def test_importing_ogb_asks_the_network_nothing():
+def test_ogb_is_imported_when_needed_and_asks_the_network_nothing():
     code = (
-        "import sys, threading; before = threading.active_count(); from jbpool.data.ogb_files import import_ogb; "
-        "import_ogb(); assert 'outdated' not in sys.modules, 'outdated'; assert threading.active_count() == before"
+        "import sys, threading, jbpool.data; assert 'ogb' not in sys.modules, 'ogb'; "
+        "before = threading.active_count(); from jbpool.data.ogb_files import import_ogb; import_ogb(); "
+        "assert 'ogb' in sys.modules; "
+        "assert 'outdated' not in sys.modules, 'outdated'; assert threading.active_count() == before"
     )
     root = str(Path(__file__).parents[2])
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": root, "HOME": "/tmp", "PATH": ""})
@@ -253,6 +255,7 @@ def test_ogb_folder_with_parts_missing(tmp_path, no_terminal):
         load_graphs("ogbg-molhiv")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning:ogb")
 def test_the_real_molhiv(shared, no_terminal):
     data = load_graphs("ogbg-molhiv", root=shared)

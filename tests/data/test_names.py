@@ -1,13 +1,9 @@
 """Names of datasets, and the list of them."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from jbpool.data import NODE_SETS, OTHER_GRAPHS, DataError, load_graphs, load_nodes
-from jbpool.data.__main__ import rows
+from jbpool.data.__main__ import main, rows
 
 
 @pytest.mark.parametrize(
@@ -43,22 +39,20 @@ def test_options_of_a_set_that_has_none():
         load_nodes("cora", seed=3)
 
 
-def test_the_list_of_datasets(tmp_path):
-    root = Path(__file__).parents[2]
+def test_the_list_of_datasets(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "data" / "TU").mkdir(parents=True)
     (tmp_path / "data" / "TU" / "NCI1.zip").touch()
-    result = subprocess.run(
-        [sys.executable, "-m", "jbpool.data"], cwd=tmp_path, capture_output=True, text=True, check=True,
-        env={"PYTHONPATH": str(root), "HOME": str(tmp_path), "PATH": ""},
-    )  # fmt: skip
-    lines = {line.split()[0]: line for line in result.stdout.splitlines() if line}
+    assert main() == 0                                          # in a new process: test_stops.py
+    told = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in told.splitlines() if line}
     for name in ("cora", "dblp", "dblp-sim", "sbm", "file", "motifs", "MUTAG", "ogbg-molhiv"):
         assert name in lines
     assert "2,708 nodes, 10,556 edges" in lines["cora"]
     assert " no " in lines["cora"]
     assert "data/TU/NCI1.zip" in lines["NCI1"]
     assert "41,127 graphs" in lines["ogbg-molhiv"]
-    assert "data roots, in order" in result.stdout
+    assert "data roots, in order" in told
 
 
 def test_the_list_has_every_dataset(monkeypatch):

@@ -130,7 +130,7 @@ class TestSomeLabels:
             with pytest.raises(DataError, match="no label for any node"):
                 self.load(tmp_path, content)
 
-    def test_a_saved_graph(self, tmp_path):
+    def test_a_saved_graph(self, tmp_path, read_here):
         graph = dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=4)
         graph.ndata["label"] = torch.tensor([-1, 0, 2, -1])
         dgl.save_graphs(str(tmp_path / "g.bin"), [graph])

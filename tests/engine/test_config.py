@@ -9,7 +9,7 @@ import yaml
 
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.engine.config import CONFIGS, load_config
+from jbpool.engine.config import CONFIGS, find_config, load_config
 from jbpool.engine.schema import as_dict
 from jbpool.engine.strict import read_yaml
 from jbpool.errors import ConfigError
@@ -193,3 +193,20 @@ def test_two_ways_to_say_k_in_one_file_are_an_error(tmp_path):
         load_config(GRAPH_CLASSIFY, str(path))
     assert load_config(GRAPH_CLASSIFY, str(path), ["model.ratio=0.25"]).model.num_clusters is None
     assert load_config(GRAPH_CLASSIFY, "proteins", ["model.num_clusters=null"]).model.ratio == 0.25
+
+
+def test_a_path_comes_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_config("cora.yaml", "node_cluster") == CONFIGS / "node_cluster" / "cora.yaml"
+    (tmp_path / "cora.yaml").touch()
+    assert find_config("cora.yaml", "node_cluster").resolve() == tmp_path / "cora.yaml"
+
+
+def test_a_key_set_to_nothing_does_not_remove_its_alternative():
+    key, other = next(iter(GRAPH_CLASSIFY.exclusive.items()))
+    section, name = other.split(".")
+    before = getattr(getattr(load_config(GRAPH_CLASSIFY), section), name)
+    for changes, expected in (([f"{key}=~"], True), ([f"{other}=[5]", f"{key}=~"], False)):
+        after = getattr(getattr(load_config(GRAPH_CLASSIFY, None, changes), section), name)
+        assert (after == before) == expected
+

@@ -7,7 +7,7 @@ from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine import forecast as module
 from jbpool.engine.config import load_config
-from jbpool.engine.forecast import Forecast, duration
+from jbpool.engine.forecast import Forecast, count, duration
 
 
 def forecast(seconds_per_epoch: float, trainings: int, epochs: int, resumed: int = 0, stops_early: bool = False):
@@ -38,6 +38,16 @@ def test_early_stopping_makes_it_a_bound():
 def test_short_runs_say_nothing():
     assert forecast(0.01, trainings=5, epochs=300) == []
     assert forecast(10.0, trainings=1, epochs=5) == []
+    assert forecast(10.0, trainings=1, epochs=7) == ["about 1 min for 3 starts x 7 epochs; shorter: less"]  # 10 + 60 s
+
+
+def test_the_first_two_seconds_are_not_extrapolated():
+    said, now = [], [0.0]
+    made = Forecast(1, "1 start", "shorter: less", say=said.append, clock=lambda: now[0])
+    made.begin(0)
+    for epoch, now[0] in ((1, 1.9), (100, 2.1)):                # a slow first epoch
+        made.after(epoch, 100, False)
+    assert said == []
 
 
 def test_a_slow_first_epoch_is_enough():
@@ -45,8 +55,12 @@ def test_a_slow_first_epoch_is_enough():
 
 
 def test_words_for_durations():
-    words = {61: "1 min", 5000: "83 min", 5400: "1.5 h", 10**5: "27.8 h", 10**6: "12 days"}
+    words = {61: "1 min", 5000: "83 min", 5400: "1.5 h", 10**5: "27.8 h", 48 * 3600: "2 days", 10**6: "12 days"}
     assert {seconds: duration(seconds) for seconds in words} == words
+
+
+def test_one_is_not_plural():
+    assert [count(number, "seed") for number in (0, 1, 2)] == ["0 seeds", "1 seed", "2 seeds"]
 
 
 @pytest.mark.parametrize(

@@ -1,66 +1,49 @@
 """Operations between processes: with two over gloo, after one of them has died, and with a single one."""
 
-import json
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-from commands import ROOT
 from torch import nn
 
-from jbpool.engine.processes import gather, mean_gradients, mean_over_processes, rank, sum_over_processes, world_size
+from jbpool.engine.processes import (
+    gather,
+    local_device,
+    mean_gradients,
+    mean_over_processes,
+    process_group,
+    rank,
+    total_over_processes,
+    world_size,
+)  # fmt: skip
 
-SCRIPT = Path(__file__).with_name("two_processes.py")
 pytestmark = pytest.mark.xdist_group("processes")           # they are started once
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory):
-    """What each of two processes saw."""
-    out = tmp_path_factory.mktemp("processes")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    env = {**os.environ, **common, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(SCRIPT), str(out)]
-    both = [subprocess.Popen(command, env={**env, "RANK": str(n)}, stderr=subprocess.PIPE, text=True) for n in (0, 1)]
-    errors = [process.communicate(timeout=120)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 1], errors
-    return [json.loads((out / f"{n}.json").read_text()) for n in (0, 1)]
+@pytest.mark.parametrize("mine", [0, 1])
+def test_values_are_gathered_by_rank(two_processes, mine):
+    assert two_processes[mine]["ranks"] == [0, 1]
+    assert two_processes[mine]["world_size"] == 2
+    assert two_processes[mine]["gathered"] == [{"name": "rank 0", "size": 0}, {"name": "rank 1", "size": 1}]
+    assert two_processes[mine]["mean"] == 1.5
 
 
 @pytest.mark.parametrize("mine", [0, 1])
-def test_values_are_gathered_by_rank(seen, mine):
-    assert seen[mine]["ranks"] == [0, 1]
-    assert seen[mine]["world_size"] == 2
-    assert seen[mine]["gathered"] == [{"name": "rank 0", "size": 0}, {"name": "rank 1", "size": 1}]
-    assert seen[mine]["mean"] == 1.5
-
-
-@pytest.mark.parametrize("mine", [0, 1])
-def test_gradients_are_averaged(seen, mine):
+def test_gradients_are_averaged(two_processes, mine):
     """Also of a parameter that one process did not use; frozen parameters have no gradient."""
-    shared, sometimes, frozen = seen[mine]["gradients"]
+    shared, sometimes, frozen = two_processes[mine]["gradients"]
     assert shared == [[2.0, 2.0], [2.0, 2.0]]
     assert sometimes == [[2.0, 2.0], [2.0, 2.0]]
     assert frozen is None
 
 
 @pytest.mark.parametrize("mine", [0, 1])
-def test_a_sum_carries_the_gradients_of_all_processes(seen, mine):
-    assert seen[mine]["sum"]["value"] == [3.0, 30.0]
-    assert seen[mine]["sum"]["grad"] == [3.0, 3.0]
-    assert seen[mine]["sum"]["input"] == [1.0 * (mine + 1), 10.0 * (mine + 1)]          # not overwritten
+def test_a_total_is_the_sum_of_all_processes(two_processes, mine):
+    assert two_processes[mine]["total"]["value"] == [3.0, 30.0]
+    assert two_processes[mine]["total"]["input"] == [1.0 * (mine + 1), 10.0 * (mine + 1)]        # not overwritten
 
 
 @pytest.mark.parametrize("operation", ["barrier", "mean", "gather", "gradients"])
-def test_a_process_left_alone_says_so(seen, operation):
-    message, has_cause = seen[0][f"{operation} alone"]
+def test_a_process_left_alone_says_so(two_processes, operation):
+    message, has_cause = two_processes[0][f"{operation} alone"]
     assert message == "another process of this run has died; --resume continues from the checkpoint."
     assert has_cause
 
@@ -71,9 +54,29 @@ def test_a_single_process_changes_nothing():
     mean_gradients([parameter, unused])
     assert parameter.grad.tolist() == [2.0, 2.0, 2.0]
     assert unused.grad is None
-    value = torch.tensor([1.0, 2.0], requires_grad=True)
-    total = sum_over_processes(value)
-    total.sum().backward()
-    assert (total.tolist(), value.grad.tolist()) == ([1.0, 2.0], [1.0, 1.0])
+    assert total_over_processes(torch.tensor([1.0, 2.0])).tolist() == [1.0, 2.0]
     assert (rank(), world_size(), gather("x")) == (0, 1, ["x"])
     assert mean_over_processes(torch.tensor(2.5)) == 2.5
+
+
+@pytest.mark.parametrize(("kind", "backend"), [("cpu", "gloo"), ("cuda", "nccl")])
+def test_the_group_is_left_after_an_error(kind, backend, monkeypatch):
+    calls = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("torch.distributed.init_process_group", calls.append)
+    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: calls.append("left"))
+    with pytest.raises(KeyError), process_group(torch.device(kind)):
+        raise KeyError
+    assert calls == [backend, "left"]
+
+
+def test_every_process_of_a_machine_has_its_own_gpu(monkeypatch):
+    """By its number on this machine, not among all machines."""
+    selected = []
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("RANK", "5")
+    monkeypatch.setattr("torch.cuda.set_device", selected.append)
+    assert local_device(torch.device("cuda")) == torch.device("cuda", 1)
+    assert selected == [torch.device("cuda", 1)]
+    assert local_device(torch.device("cpu")) == torch.device("cpu")
+    assert len(selected) == 1

@@ -1,17 +1,20 @@
 """State files with wrong content are detected when they are loaded; the error names the path and the fix."""
 
 import csv
+import json
+import os
 import shutil
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from jbpool import cli
 from jbpool.engine import fit
-from jbpool.engine.run_folder import read_results, write_assign_csv
-from jbpool.engine.state import load_state, save_state
-from jbpool.errors import RunFolderError
+from jbpool.engine.run_folder import RunFolder, read_results, summary, write_assign_csv
+from jbpool.engine.state import load_state, save_state, usable
+from jbpool.errors import DataError, RunFolderError
 
 SMALL = {
     cli.cluster: ["dataset.num_nodes=300", "train.epochs=2", "train.eval_every=1", "train.seeds=[0, 1]"],
@@ -163,3 +166,123 @@ def test_types_inside_lists_mappings_and_alternatives(tmp_path):
         save_state(path, state)
         with pytest.raises(RunFolderError, match=words):
             load_state(path, expected)
+
+
+def test_code_in_a_state_file_does_not_run(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "made"),)
+
+    torch.save({"a": Evil()}, tmp_path / "a.pt")
+    with pytest.raises(RunFolderError, match=r"a\.pt is damaged"):
+        load_state(tmp_path / "a.pt", {})
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_state_that_cannot_be_saved_keeps_the_old_one(tmp_path, monkeypatch):
+    save_state(tmp_path / "a.pt", {"a": 1})
+
+    def fail(state, file):
+        file.write(b"half")
+        raise RuntimeError
+
+    monkeypatch.setattr(torch, "save", fail)
+    with pytest.raises(RuntimeError):
+        save_state(tmp_path / "a.pt", {"a": 2})
+    assert load_state(tmp_path / "a.pt", {"a": int}) == {"a": 1}
+
+
+def test_errors_while_a_state_is_used(tmp_path):
+    """Those of its content name the file on one line; those of the package pass unchanged."""
+    words = r"checkpoint\.pt is damaged .*\(x{200}\): delete it"
+    with pytest.raises(RunFolderError, match=words), usable(tmp_path / "checkpoint.pt"):
+        raise ValueError("x" * 300 + "\nsecond line")
+    with pytest.raises(DataError, match=r"^mine$"), usable(tmp_path / "checkpoint.pt"):
+        raise DataError("mine")
+
+
+# ---------------------------------------------------------------- results
+
+
+RUNS = [
+    {"seed": 0, "fold": 4, "restart": 7, "labelled": 9, "nmi": 0.5, "acc": None, "loss": -1.0, "best": True},
+    {"seed": 5, "fold": 6, "restart": 8, "labelled": 9, "nmi": 0.9, "acc": 0.3, "best": False},
+    {"seed": 6, "fold": 6, "restart": 8, "labelled": 9, "nmi": None, "acc": 0.3, "loss": -2.0},
+]
+
+
+def test_only_scores_are_averaged_over_the_runs_that_have_them():
+    mean, std = summary(RUNS)
+    assert mean == pytest.approx({"nmi": 0.7, "loss": -1.5})
+    assert std == pytest.approx({"nmi": np.std([0.5, 0.9], ddof=1), "loss": np.std([1, 2], ddof=1)})
+    assert summary(RUNS[:1])[1] == {"nmi": 0.0, "loss": 0.0}
+    assert summary([]) == ({}, {})
+
+
+def folder(path, **more):
+    config = {"task": "t", "train": {"seeds": [0], "lr": 0.1}, "model": {"hidden": 8}}
+    return RunFolder(path, "t", "set", "jb", **{"config": config, "fingerprint": "f", **more})
+
+
+def test_what_is_kept_is_restored(tmp_path):
+    kept = folder(tmp_path, runs=RUNS, history=[{"epoch": 1}], notes=["note"], details={"chosen": 3})
+    kept.compared = {"none": [{"seed": 0, "nmi": 0.25}, {"seed": 1, "nmi": 0.75}]}
+    kept.checkpoint(more=1)
+    assert folder(tmp_path).unfinished({"more": int})["more"] == 1
+    kept.keep(more=2)
+    assert not (tmp_path / "checkpoint.pt").exists()
+    assert (tmp_path / "history.csv").exists()
+    again = folder(tmp_path)
+    assert again.finished({"more": int})["more"] == 2
+    assert again.kept_details() == {"chosen": 3}
+    for part in ("runs", "history", "notes", "compared"):
+        assert getattr(again, part) == getattr(kept, part)
+    other = json.loads((tmp_path / "result.json").read_text())["compared"]["none"]
+    assert (other["mean"], other["std"]) == ({"nmi": 0.5}, {"nmi": pytest.approx(0.125**0.5)})
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"task": "t", "train": {"seeds": [0], "lr": 0.1}, "model": {}}, r"configuration \(model\.hidden\)"),
+        ({"task": "t", "train": {"seeds": [0], "lr": 0.2}, "model": {"hidden": 8, "new": 1}}, "model.new, train.lr"),
+        ({"task": "u", "train": {"seeds": [3], "lr": 0.1}, "model": {"hidden": 8}}, r"configuration \(task\)"),
+    ],
+)
+def test_settings_that_were_changed_added_or_removed(tmp_path, config, words):
+    folder(tmp_path).keep()
+    with pytest.raises(RunFolderError, match=words):
+        folder(tmp_path, config=config).finished({})
+    with pytest.raises(RunFolderError, match="data have changed"):
+        folder(tmp_path, fingerprint="g").finished({})
+
+
+def test_readable_files(tmp_path):
+    """JSON has no NaN, rows of the history may differ in their columns, and config.yaml keeps its order."""
+    out = folder(tmp_path, details={"odd": [float("nan"), {"x": float("inf")}, 1.5]}, compared={"none": []})
+    out.history = [{"epoch": 1}, {"epoch": 2, "nmi": 0.5}]
+    out.start()
+    assert list(yaml.safe_load((tmp_path / "config.yaml").read_text())) == ["task", "train", "model"]
+    assert "NaN" not in (tmp_path / "result.json").read_text()
+    result, history = read_results(tmp_path)
+    assert result["odd"] == [None, {"x": None}, 1.5]
+    assert history == [{"epoch": "1", "nmi": ""}, {"epoch": "2", "nmi": "0.5"}]
+
+
+@pytest.mark.parametrize("content", [None, "epoch\n" + "1" * 200_000])
+def test_a_damaged_history_names_the_file(tmp_path, content):
+    (tmp_path / "result.json").write_text('{"runs": []}')
+    if content is not None:
+        (tmp_path / "history.csv").write_text(content)
+    with pytest.raises(RunFolderError, match=r"history\.csv cannot be read"):
+        read_results(tmp_path)
+
+
+def test_assignments_load_without_pickle(tmp_path):
+    ids = np.array(["a", 7], dtype=object)
+    folder(tmp_path).save_assign(ids, [3], [torch.tensor([1, 0])], [torch.tensor([0.25, 1 / 3])])
+    with np.load(tmp_path / "assign.npz", allow_pickle=False) as stored:
+        assert stored["ids"].tolist() == ["a", "7"]
+        assert stored["cluster"].tolist() == [[1, 0]]
+    write_assign_csv(tmp_path / "a.csv", ids, torch.tensor([1, 0]), torch.tensor([0.25, 1 / 3]))
+    assert (tmp_path / "a.csv").read_text().split() == ["node,cluster,confidence", "a,1,0.250000", "7,0,0.333333"]

@@ -6,7 +6,8 @@ from jbpool import checks
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
-from jbpool.engine.schema import Range
+from jbpool.engine.schema import Range, build
+from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.errors import ConfigError
 
 HUGE = "9" * 30
@@ -87,3 +88,27 @@ def test_generated_sets_larger_than_the_memory_are_refused(task, change, monkeyp
     monkeypatch.setattr(checks, "physical_memory", lambda: 16 * GB)
     with pytest.raises(ConfigError, match=rf"--set {change}: a generated dataset with .* GB; this machine has 16 GB"):
         load_config(task, None, [change])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "inside", "outside"),
+    [
+        (Range(0, 1), (0, 0.5, 1), (-0.1, 1.1)),
+        (Range(above=0, below=1), (0.1, 0.9), (0, 1)),
+        (Range(), (-1e300, 1e300), (float("nan"), float("inf"), float("-inf"))),
+    ],
+)
+def test_which_bounds_belong_to_a_range(allowed, inside, outside):
+    assert [value for value in (*inside, *outside) if value in allowed] == list(inside)
+
+
+def test_two_configurations_share_no_list():
+    one, other = TrainConfig(), TrainConfig()
+    one.seeds.append(1)
+    assert other.seeds == TrainConfig().seeds == [0]
+
+
+def test_an_option_may_be_called_options():
+    built = build(DatasetConfig, {"name": "x", "options": 3, "seed": 1}, "dataset.", str, problems := [])
+    assert built.options == {"options": 3, "seed": 1}
+    assert not problems

@@ -8,7 +8,7 @@ import pytest
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import CONFIGS, load_config
-from jbpool.engine.strict import read_yaml
+from jbpool.engine.strict import MAX_DEPTH, read_yaml
 from jbpool.errors import ConfigError
 
 TASKS = {task.name: task for task in (NODE_CLUSTER, GRAPH_CLASSIFY)}
@@ -65,6 +65,14 @@ def test_a_text_that_cannot_be_parsed_names_file_and_line(value, words):
 def test_aliases_cannot_blow_up():
     bomb = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
     assert message(bomb).startswith("a.yaml, line 2: aliases")
+
+
+def test_nesting_up_to_a_limit():
+    """Brackets beside each other do not add up."""
+    deepest = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+    assert len(read_yaml(f"{{a: {deepest[1:-1]}, b: {deepest[1:-1]}}}", "here")) == 2
+    with pytest.raises(ConfigError, match=f"more than {MAX_DEPTH} levels"):
+        read_yaml(f"[{deepest}]", "here")
 
 
 def test_scalars_are_those_of_yaml_1_2():

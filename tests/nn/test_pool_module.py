@@ -3,13 +3,10 @@
 import copy
 import io
 import pickle
-from datetime import timedelta
 
 import pytest
 import torch
-import torch.multiprocessing as mp
-from torch.nn.parallel import DistributedDataParallel
-from zoo import POOLS, features, grid, random_graph
+from zoo import POOLS, features, grid, rank_example
 
 from jbpool import DeltaConv, JBPool
 
@@ -105,30 +102,12 @@ def test_changing_the_batch_counts_of_a_result_changes_no_other(batch):
     assert pool(batch, feat).graph.batch_num_nodes().tolist() == [3] * batch.batch_size
 
 
-def example(rank):
-    graph = random_graph(10 + 5 * rank, 30, seed=rank)
-    return graph, torch.randn(graph.num_nodes(), 5, generator=torch.Generator().manual_seed(rank))
-
-
-def train_on(rank, folder):
-    """The gradient of one of two processes, into a file."""
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2, timeout=timedelta(seconds=60)
-    )
-    torch.manual_seed(0)
-    pool = DistributedDataParallel(JBPool(5, 3))
-    pool(*example(rank)).loss.backward()
-    torch.distributed.destroy_process_group()
-    torch.save(pool.module.mlp[0].weight.grad, folder / f"{rank}.pt")
-
-
-def test_distributed_data_parallel_averages_the_ranks(tmp_path):
-    # Both ranks in processes of their own: one that dies ends the other, where this process would wait for it.
-    mp.spawn(train_on, args=(tmp_path,), nprocs=2)
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+@pytest.mark.xdist_group("processes")
+def test_distributed_data_parallel_averages_the_ranks(two_processes):
+    first, second = (torch.tensor(seen["data parallel"]) for seen in two_processes)
     assert torch.equal(first, second)
     torch.manual_seed(0)
     pool = JBPool(5, 3)
     for rank in range(2):
-        (pool(*example(rank)).loss / 2).backward()
+        (pool(*rank_example(rank)).loss / 2).backward()
     assert torch.allclose(pool.mlp[0].weight.grad, first, atol=1e-6)

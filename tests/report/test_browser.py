@@ -1,47 +1,12 @@
 """The reports in a real browser, if one is installed: clicks, search, hostile names, no scripts, no WebGL."""
 
 import json
-from dataclasses import replace
 
-import numpy as np
 import pytest
-from browser import Browser, installed
-from commands import CASES, CLASSIFY, CLUSTER, call, run_task
+from browser import BROWSER, HOSTILE, NODES, Browser
+from commands import CASES, CLUSTER, call
 
-HOSTILE = "</script><script>alert('x')</script>\"'&é\u2028<img src=x onerror=alert(1)>"
-NODES = 300
-
-pytestmark = [
-    pytest.mark.skipif(installed() is None, reason="no Chromium on this machine: reports are not tested in a browser"),
-    pytest.mark.xdist_group("browser"),         # one browser for all of these
-]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with Browser(tmp_path_factory.mktemp("profile")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """A run of each task, with names that would break a careless page."""
-    made = {}
-    for name, case in CASES.items():
-        folder = tmp_path_factory.mktemp(name)
-        if case is CLUSTER:
-            config = case.config("train.epochs=30", "train.seeds=[0,1]")
-            data = case.task.load_data(config)
-            ids = np.array([f"{HOSTILE} {i}" for i in range(NODES)], dtype=object)
-            ids[7] = "node seven"
-            data = replace(data, ids=ids)
-        else:
-            config = case.config()
-            data = case.task.load_data(config)
-        data = replace(data, name=HOSTILE, class_names=[f"{HOSTILE} {i}" for i in range(data.num_classes)])
-        run_task(case, config, folder, data, **({"folds": [0]} if case is CLASSIFY else {}))
-        made[name] = case.task.write_report(folder, data)
-    return made
+pytestmark = BROWSER
 
 
 @pytest.fixture
@@ -185,64 +150,18 @@ def test_charts_show_values(page):
     assert page.js("[...document.querySelectorAll('svg')].every((svg) => svg.getAttribute('aria-label'))")
 
 
-# ---------------------------------------------------------------- test graphs of a classification
-
-
-@pytest.fixture
-def graphs(browser, folders):
-    """The classification report, ready."""
-    browser.errors.clear()
-    browser.open(folders["graph_classify"])
-    browser.until("document.querySelector('.browser').dataset.ready")
-    yield browser
-    assert browser.errors == []
-
-
-def pictured(page):
-    """(number, of how many) graphs that match."""
-    words = page.js("document.querySelector('.browser [name=count]').value").split()
-    shown = page.js("document.querySelectorAll('.live-cards article').length")
-    return (shown, 0) if words[0] == "none" else (shown, int(words[-1]))
-
-
-def select(page, name, value):
-    box = f"document.querySelector('.browser [name={name}]')"
-    page.js(f"{box}.value = {json.dumps(value)}; {box}.dispatchEvent(new Event('input', {{bubbles: true}}))")
-
-
-def test_browse_test_graphs(graphs):
-    shown, total = pictured(graphs)
-    assert shown == 4
-    assert total == 30                                                          # all small test graphs of the fold
-    first = graphs.text(".live-cards h3")
-    graphs.click(".browser [name=on]")
-    assert graphs.text(".live-cards h3") != first
-    graphs.click(".browser [name=back]")
-    assert graphs.text(".live-cards h3") == first
-    counts = {}
-    for kind in ("correct", "wrong", "uncertain"):
-        select(graphs, "kind", kind)
-        counts[kind] = pictured(graphs)[1]
-        if counts[kind] and kind != "uncertain":
-            assert f"{kind}" in graphs.text(".live-cards strong")
-    assert counts["correct"] + counts["wrong"] == total
-    assert graphs.js("document.querySelectorAll('.live-cards svg title').length") == 0      # tips are prepared
-
-
-def test_a_cell_of_the_confusion_matrix_filters(graphs):
-    cell, told = graphs.js(
-        "(c => [c.dataset.cell, c.dataset.tip])([...document.querySelectorAll('[data-cell]')]"
-        ".find((cell) => !cell.dataset.tip.endsWith(': 0')))"
+def test_tables_are_sorted_by_a_click(page):
+    page.js(
+        "(table => { table.id = 'sorted'; table.closest('details').open = true; })"
+        "([...document.querySelectorAll('figure table')].find((table) => table.rows.length > 4))"
     )
-    graphs.click(f"[data-cell='{cell}']")
-    assert pictured(graphs)[1] == int(told.rsplit(": ")[-1])                    # one fold, all graphs are pictured
-    assert graphs.js("document.querySelectorAll('.cell.chosen').length") == 1
-    label, predicted = cell.split(",")
-    assert graphs.js("document.querySelector('.browser [name=label]').value") == label
-    assert graphs.js("document.querySelector('.browser [name=predicted]').value") == predicted
-    graphs.click(f"[data-cell='{cell}']")
-    assert pictured(graphs)[1] == 30
-    assert graphs.js("document.querySelectorAll('.cell.chosen').length") == 0
+    rows = "[...document.querySelector('#sorted').tBodies[0].rows].map((row) => row.cells[2].innerText)"
+    before = page.js(rows)
+    page.click("#sorted th:last-child button")
+    assert page.js(rows) == sorted(before, key=float)
+    page.click("#sorted th:last-child button")
+    assert page.js(rows) == sorted(before, key=float, reverse=True)
+    assert page.js("document.querySelector('#sorted th:last-child').getAttribute('aria-sort')") == "descending"
 
 
 # ---------------------------------------------------------------- other screens and browsers

@@ -1,4 +1,4 @@
-"""One of two processes; test_processes.py starts both. Writes what it saw as JSON, then rank 1 dies."""
+"""One of two processes; a fixture of conftest.py starts both. Writes what it saw as JSON, then rank 1 dies."""
 
 import json
 import os
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from zoo import rank_example
 
+from jbpool import JBPool
 from jbpool.engine.processes import (
     barrier,
     gather,
@@ -15,7 +18,7 @@ from jbpool.engine.processes import (
     mean_over_processes,
     process_group,
     rank,
-    sum_over_processes,
+    total_over_processes,
     world_size,
 )  # fmt: skip
 from jbpool.errors import ProcessError
@@ -30,13 +33,17 @@ def gradients():
     return [None if parameter.grad is None else parameter.grad.tolist() for parameter in (shared, sometimes, frozen)]
 
 
-def sum_with_gradient():
-    """y = x0 + x1 in both; the loss of all is sum_r (r + 1) * sum(y), so that dL/dx = 3 in each."""
+def total():
     x = torch.tensor([1.0, 10.0]) * (rank() + 1)
-    x.requires_grad_()
-    y = sum_over_processes(x)
-    ((rank() + 1) * y).sum().backward()
-    return {"value": y.tolist(), "grad": x.grad.tolist(), "input": x.tolist()}
+    return {"value": total_over_processes(x).tolist(), "input": x.tolist()}
+
+
+def distributed_data_parallel():
+    """The gradient of a pool on the example of this process, averaged by torch."""
+    torch.manual_seed(0)
+    pool = DistributedDataParallel(JBPool(5, 3))
+    pool(*rank_example(rank())).loss.backward()
+    return pool.module.mlp[0].weight.grad.tolist()
 
 
 def main(out: Path):
@@ -46,8 +53,9 @@ def main(out: Path):
             "world_size": world_size(),
             "gathered": gather({"name": f"rank {rank()}", "size": rank()}),
             "gradients": gradients(),
-            "sum": sum_with_gradient(),
+            "total": total(),
             "mean": mean_over_processes(torch.tensor(float(rank() * 3))),
+            "data parallel": distributed_data_parallel(),
         }
         barrier()
         (out / f"{rank()}.json").write_text(json.dumps(seen))

@@ -1,0 +1,108 @@
+"""New graphs made to fit a trained network: columns, categories and classes as in training, or a clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from jbpool.classification.model import Inputs
+from jbpool.data import GraphData
+from jbpool.data.containers import DEGREE, NODE_LABEL, UNLABELLED
+from jbpool.errors import DataError
+
+
+def fitted(data: GraphData, inputs: Inputs) -> GraphData:
+    """The same graphs with the columns of features, the edge sums and the classes of the training set.
+
+    Node labels of the TU format that do not occur in the new set are columns of zeros; degrees above the largest in
+    training count as the largest. Edge features that the network does not use are left out.
+    """
+    feat = _features(data, inputs)
+    check_categories(feat, inputs.categories, data.name, "node feature")
+    data = replace(data, feat=feat, feat_names=inputs.feat_names, label=_labels(data, inputs))
+    data = replace(data, num_classes=inputs.num_classes, class_names=inputs.class_names)
+    if not inputs.edge_feats:
+        return replace(data, edge_feat=None)
+    if data.edge_feat is None:
+        raise DataError(f"{data.name} has no edge features, but the model was trained with them.")
+    check_edge_feat(data.edge_feat, inputs, data.name)
+    return data.with_edge_sums(inputs.edge_categories)
+
+
+def check_edge_feat(edge_feat: Tensor, inputs: Inputs, name: str) -> None:
+    """Refuse edge features of another number or kind than in training."""
+    width = inputs.edge_feats if inputs.edge_categories is None else len(inputs.edge_categories)
+    check_columns(edge_feat, width, inputs.edge_categories, name, "edge feature")
+    check_categories(edge_feat, inputs.edge_categories, name, "edge feature")
+
+
+def check_columns(values: Tensor, width: int, categories: Sequence[int] | None, name: str, what: str) -> None:
+    """Refuse features of another number or kind than in training."""
+    if values.dim() != 2 or values.shape[1] != width:
+        found = values.shape[1] if values.dim() == 2 else f"shape {tuple(values.shape)} of"
+        raise DataError(f"{name} has {found} {what}s, the model was trained on {width}: give the same {what}s.")
+    if values.is_floating_point() != (categories is None):
+        found, trained = ("numbers", "categories") if categories is not None else ("categories", "numbers")
+        raise DataError(f"the {what}s of {name} are {found}, but the model was trained on {trained}.")
+
+
+def check_categories(values: Tensor, categories: Sequence[int] | None, name: str, what: str) -> None:
+    """Refuse categories that the network has no weights for."""
+    if categories is None or not len(values):
+        return
+    unseen = (values >= torch.tensor(categories, device=values.device)) | (values < 0)
+    if bool(unseen.any()):
+        row, column = unseen.nonzero()[0].tolist()
+        known = f"0 to {categories[column] - 1} in training"
+        raise DataError(f"{name}: category {int(values[row, column])} of {what} {column} is unknown; it had {known}.")
+
+
+def _features(data: GraphData, inputs: Inputs) -> Tensor:
+    """Columns by name where both sets have names, else by position."""
+    if inputs.feat_names is None or data.feat_names is None or inputs.categories is not None:
+        check_columns(data.feat, inputs.in_feats, inputs.categories, data.name, "node feature")
+        return data.feat
+    trained, given = inputs.feat_names, list(data.feat_names)
+    if any(name.startswith(DEGREE) for name in trained) != any(name.startswith(DEGREE) for name in given):
+        which = ("the model was trained", data.name) if trained[0].startswith(DEGREE) else (data.name, "the model")
+        raise DataError(f"{data.name} does not fit: {which[0]} without node features, unlike {which[1]}.")
+    target = []
+    for name in given:
+        if name in trained:
+            target.append(trained.index(name))
+        elif name.startswith(DEGREE):
+            target.append(len(trained) - 1)
+        else:
+            raise DataError(f"{data.name}: {name!r} is unknown to the model, which was trained on {_shown(trained)}.")
+    missing = [name for name in trained if name not in given and not name.startswith((DEGREE, NODE_LABEL))]
+    if missing:
+        raise DataError(f"{data.name} lacks {missing[0]!r}: the model was trained on {_shown(trained)}.")
+    return torch.zeros(len(data.feat), len(trained)).index_add_(1, torch.tensor(target), data.feat)
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names[:12]) + (", ..." if len(names) > 12 else "")
+
+
+def _labels(data: GraphData, inputs: Inputs) -> Tensor:
+    """Classes by name where both sets have names."""
+    if inputs.metric != "acc":
+        if data.label.dim() == 2 and data.label.shape[1] == inputs.num_classes:
+            return data.label
+        return torch.full((len(data), inputs.num_classes), float("nan"))
+    if data.label.dim() == 2:
+        return torch.full((len(data),), UNLABELLED)
+    if inputs.class_names and data.class_names:
+        unknown = [name for name in data.class_names if str(name) not in inputs.class_names]
+        if unknown:
+            cure = "name the classes as in training (dataset.class_names), or leave out the labels"
+            known = _shown(inputs.class_names)
+            raise DataError(f"{data.name}: class {unknown[0]!r} is none of the model's classes {known}: {cure}.")
+        place = torch.tensor([*(inputs.class_names.index(str(name)) for name in data.class_names), UNLABELLED])
+        return place[data.label]                                # -1 is the last entry
+    if int(data.label.max()) >= inputs.num_classes:
+        raise DataError(f"{data.name} has class {int(data.label.max())}, the model only {inputs.num_classes} classes.")
+    return data.label

@@ -1,0 +1,65 @@
+"""Whether one method is better than another on the same folds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+
+class Paired(NamedTuple):
+    """A mean difference, its standard error, and the two-sided p-value of no difference."""
+
+    mean: float
+    error: float
+    p: float
+    pairs: int
+
+    def __str__(self) -> str:
+        return f"{100 * self.mean:+.1f} ± {100 * self.error:.1f} (p = {self.p:.2f})"
+
+
+def corrected_t_test(differences: Sequence[float], test_over_train: float) -> Paired:
+    """The corrected resampled t-test of Nadeau and Bengio (2003).
+
+    The training graphs of two folds overlap, so differences on folds are not independent, and an ordinary t-test finds
+    differences where there are none. The corrected variance of the mean over J folds is
+    ``(1 / J + n_test / n_train) * var``.
+
+    Parameters
+    ----------
+    differences : sequence of float
+        Difference of the scores of two methods on each fold, at least two.
+    test_over_train : float
+        Number of test graphs over the number of the others.
+    """
+    count, values = len(differences), np.asarray(differences, dtype=np.float64)
+    mean = float(values.mean())
+    error = float(np.sqrt((1 / count + test_over_train) * values.var(ddof=1)))
+    if error == 0:
+        return Paired(mean, error, 1.0 if mean == 0 else 0.0, count)
+    return Paired(mean, error, float(2 * stats.t.sf(abs(mean) / error, count - 1)), count)
+
+
+def paired_difference(runs: list[dict[str, Any]], others: list[dict[str, Any]], folds: int) -> Paired | None:
+    """Test score of ``runs`` minus that of ``others`` on their common folds; scores of several seeds are averaged.
+
+    ``None`` if they have fewer than two folds in common, for example with an official split.
+
+    Parameters
+    ----------
+    runs, others : list of dict
+        Runs of ``result.json``.
+    folds : int
+        Number of folds of the cross-validation (``train.folds``).
+    """
+    pairs = {(run["seed"], run["fold"]): run["test"] for run in others}
+    by_fold: dict[int, list[float]] = {}
+    for run in runs:
+        if (run["seed"], run["fold"]) in pairs:
+            by_fold.setdefault(run["fold"], []).append(run["test"] - pairs[run["seed"], run["fold"]])
+    if len(by_fold) < 2:
+        return None
+    return corrected_t_test([float(np.mean(values)) for values in by_fold.values()], 1 / (folds - 1))

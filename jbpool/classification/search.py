@@ -1,0 +1,146 @@
+"""Model selection: the settings to try for each method; every fold uses those with the best validation score."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jbpool.checks import lookup
+from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
+from jbpool.classification.config import problems as config_problems
+from jbpool.engine.forecast import count
+from jbpool.engine.schema import as_dict, build, out_of_range
+from jbpool.errors import JBPoolError
+from jbpool.nn.pools import POOLS, option_problems
+
+Trial = dict[str, Any]                  # "section.key" -> value
+MAX_COMBINATIONS = 10_000
+SECTIONS = ("model", "method", "train")
+# What all trials of a run have in common; the methods are compared, not selected.
+FIXED = ("model.pool", "model.compare", "train.seeds", "train.folds", "train.official_split")
+POOL_SETTINGS = ("model.ratio", "model.num_clusters", "model.mlp", "model.aux_weight")
+
+
+def concerns(key: str, method: str) -> bool:
+    """Whether a setting changes the training of a method."""
+    section, _, option = key.partition(".")
+    if method == "none":
+        return section != "method" and key not in POOL_SETTINGS
+    entry = POOLS[method]
+    return section != "method" or (option in entry.pool.options and option not in entry.fixed)
+
+
+def trials(config: ClassifyConfig, method: str) -> list[Trial]:
+    """The different settings to try for a method, in the order of the grid; ``[{}]`` without a search.
+
+    Settings that do not concern the method are left out, and what then coincides is tried once. With ``search.trials``,
+    so many are drawn at random from the different ones: the same number for every method that has them.
+
+    Parameters
+    ----------
+    config : ClassifyConfig
+        The configuration with its ``search`` section.
+    method : str
+        A pool, or none.
+    """
+    grid = {key: values for key, values in _grid(config).items() if concerns(key, method)}
+    different: dict[str, Trial] = {}
+    for values in itertools.product(*grid.values()):
+        trial = dict(zip(grid, values, strict=True))
+        different.setdefault(repr(as_dict(with_settings(config, trial))), trial)
+    found = list(different.values())
+    if config.search.trials is None or len(found) <= config.search.trials:
+        return found
+    drawn = np.random.default_rng(config.search.seed).permutation(len(found))[: config.search.trials]
+    return [found[index] for index in sorted(drawn)]
+
+
+def with_settings(config: ClassifyConfig, trial: Trial, wrong: list[str] | None = None) -> ClassifyConfig:
+    """The configuration of a trial, without a search.
+
+    Parameters
+    ----------
+    config : ClassifyConfig
+        What all trials have in common.
+    trial : dict
+        The settings of the trial.
+    wrong : list of str, optional
+        Receives the problems of values of the wrong type.
+    """
+    values = as_dict(config)
+    values["search"] = {}
+    for key, value in trial.items():
+        section, _, option = key.partition(".")
+        values[section][option] = value
+        if key in EXCLUSIVE and value is not None:
+            values[section][EXCLUSIVE[key].partition(".")[2]] = None
+    if values["method"]["head"] != "cosine":
+        del values["method"]["temperature"]             # has no effect then: two temperatures are one trial
+    return build(ClassifyConfig, values, "", lambda key: "search.grid", [] if wrong is None else wrong)
+
+
+def _grid(config: ClassifyConfig) -> dict[str, list]:
+    """``section.key`` -> the values to try."""
+    return {f"{section}.{key}": values for section, keys in config.search.grid.items() for key, values in keys.items()}
+
+
+def budget(config: ClassifyConfig, methods: list[str], folds: int) -> str:
+    """The number of trainings of a search, to be printed before it starts."""
+    counts = {method: len(trials(config, method)) for method in methods}
+    each = ", ".join(f"{number} of {method}" for method, number in counts.items())
+    runs = folds * len(config.train.seeds)
+    total = count(sum(counts.values()) * runs, "training")
+    text = f"search: trials for each of {count(runs, 'fold and seed')}: {each}; {total} in all"
+    if len(set(counts.values())) > 1:
+        text += "; budgets differ, since some settings do not concern every method: search.trials limits all alike"
+    return text
+
+
+def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
+    """Key and problem of every invalid setting, including those of the trials."""
+    yield from config_problems(config)
+    found = list(_grid_problems(config))
+    yield from found
+    if found or not config.search.grid:
+        return
+    wrong: list[str] = []
+    for key, values in _grid(config).items():
+        for value in values:
+            with_settings(config, {key: value}, wrong)
+    yield from (("search.grid", problem.removeprefix("search.grid: ")) for problem in wrong)
+    if wrong:
+        return
+    for method in dict.fromkeys([config.model.pool, *config.model.compare]):
+        if method != "none" and method not in POOLS:
+            return                                          # reported above
+        for trial in trials(config, method):
+            tried = with_settings(config, trial)
+            found = [*out_of_range(tried), *config_problems(tried)]
+            found += [(f"method.{option}", f"method.{problem}") for option, problem in option_problems(tried.method)]
+            for _, problem in found:
+                yield "search.grid", problem
+                return                                      # the others are often the same
+
+
+def _grid_problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
+    grid, plain = config.search.grid, as_dict(config)
+    for section, keys in grid.items():
+        for key, values in keys.items():
+            name = f"{section}.{key}"
+            if section not in SECTIONS or name in FIXED:
+                yield f"search.grid.{name}", f"{name} cannot be searched: it is the same for all trials of a run"
+                continue
+            try:
+                lookup(plain[section], key, f"search.grid.{section}")
+            except JBPoolError as error:
+                yield f"search.grid.{name}", str(error)
+            if not isinstance(values, list) or not values:
+                yield f"search.grid.{name}", f"search.grid.{name}={values!r} should be a list of values to try"
+    if all(isinstance(values, list) for keys in grid.values() for values in keys.values()):
+        combinations = math.prod(len(values) for values in _grid(config).values())
+        if combinations > MAX_COMBINATIONS:
+            yield "search.grid", f"search.grid has {combinations:,} combinations, more than {MAX_COMBINATIONS:,}"

@@ -1,0 +1,58 @@
+"""How much memory a run needs, so that a graph that does not fit is refused before the work starts."""
+
+from __future__ import annotations
+
+from jbpool.clustering.config import ClusterConfig, num_starts, trains_heads
+from jbpool.clustering.features import COLUMNS, COMPONENTS, OVERSAMPLING
+from jbpool.clustering.starts import starts_at_once
+from jbpool.data import NodeData
+from jbpool.data.memory import available_memory, size
+from jbpool.engine.processes import world_size
+from jbpool.errors import DataError
+from jbpool.nn.pools import POOLS
+
+LAYER_COPIES = 4            # of the values of a layer until its gradient is known, about
+EDGE_BYTES = 12             # of an edge in the smoothing operator: column, value, and while it is built
+AUTO_EDGE_BYTES = 120       # of an edge in the evidence and the parts that ``auto`` holds out: measured about 110
+
+
+def needed_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> int:
+    """Approximate number of bytes that a run needs in each process beyond the loaded data; 0 for embeddings."""
+    nodes, edges = data.graph.num_nodes(), data.graph.num_edges()
+    in_feats = 3 * num_clusters if data.feat is None else data.feat.shape[1]
+    model, name = config.model, config.method.name
+    if name == "auto":
+        return 4 * nodes * 3 * min(in_feats, COMPONENTS + OVERSAMPLING) + AUTO_EDGE_BYTES * edges
+    if name not in POOLS:
+        return 0
+    width = min(in_feats, (model.components or in_feats) + OVERSAMPLING)
+    smoothing = EDGE_BYTES * edges + 4 * nodes * 2 * COLUMNS
+    if trains_heads(config):
+        return smoothing + 4 * (nodes // world_size()) * width + 12 * nodes
+    together = starts_at_once(num_starts(config), nodes)
+    values = width if model.backbone == "sgc" else model.layers * model.hidden
+    values += sum(model.mlp) + 2 * num_clusters
+    return smoothing + LAYER_COPIES * 4 * nodes * values * together
+
+
+def require_room(config: ClusterConfig, data: NodeData, num_clusters: int) -> None:
+    """Refuse a run that needs more memory than there is.
+
+    Parameters
+    ----------
+    config : ClusterConfig
+        The run.
+    data : NodeData
+        Its graph, loaded.
+    num_clusters : int
+        K, the largest one if it is to be chosen.
+    """
+    needed, available = needed_memory(config, data, num_clusters), available_memory()
+    if needed <= available:
+        return
+    cure = "lower model.components, or share the rows between machines (docs/scale.md)"
+    if not trains_heads(config):
+        cure = "large.yaml needs far less (docs/scale.md)"
+    graph = f"{data.graph.num_nodes():,} nodes and {data.graph.num_edges():,} directed edges"
+    room = f"about {size(needed)} of memory, {size(available)} are available"
+    raise DataError(f"{data.name}: {config.method.name} on {graph} needs {room}: {cure}.")

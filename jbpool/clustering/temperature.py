@@ -1,0 +1,73 @@
+"""The temperature of a single bounded head, chosen without labels (``method.temperature: auto``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from jbpool.clustering.config import ClusterConfig
+from jbpool.clustering.evidence import Evidence
+from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.heads import hard_clusters, trained_heads
+from jbpool.clustering.weighting import weighted_rows
+from jbpool.data import NodeData
+
+TEMPERATURES = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4)      # a factor of 1.4 between neighbours
+STARTS = 8
+TOLERANCE = 0.01    # of the evidence; the highest of equally good temperatures is taken: its losses rank starts best
+
+
+class Choice(NamedTuple):
+    """The temperature chosen, and what it was chosen by."""
+
+    temperature: float
+    tried: list[dict[str, float]]       # of every temperature: the lowest loss, and the evidence of its clusters
+
+
+def choose_temperature(
+    rows: Tensor, num_clusters: int, score: Callable[[Tensor], float], generator: torch.Generator
+) -> Choice:
+    """Train heads at every temperature from a few starts, and compare their clusters.
+
+    Losses cannot be compared between temperatures: they fall with the temperature for any features. Clusters can.
+
+    Parameters
+    ----------
+    rows : Tensor
+        ``(N, D)`` unit rows.
+    num_clusters : int
+        K.
+    score : callable
+        Clusters ``(N,)`` -> how good they are without labels, as :meth:`Evidence.score`.
+    generator : torch.Generator
+        Decides the starts.
+    """
+    heads, losses = trained_heads(rows, num_clusters, STARTS, TEMPERATURES, generator)
+    clusters = hard_clusters(heads, rows)                                           # (T * STARTS, N)
+    tried = []
+    for number, temperature in enumerate(TEMPERATURES):
+        best = number * STARTS + int(losses[number * STARTS : (number + 1) * STARTS].argmin())
+        loss, evidence = losses[best].item(), score(clusters[best])
+        tried.append({"temperature": temperature, "loss": loss, "evidence": evidence})
+    least = (1 - TOLERANCE) * max(row["evidence"] for row in tried)
+    return Choice(max(row["temperature"] for row in tried if row["evidence"] >= least), tried)
+
+
+def with_temperature(
+    config: ClusterConfig, data: NodeData, num_clusters: int, seed: int
+) -> tuple[ClusterConfig, dict[str, Any]]:
+    """The configuration with a number in place of ``auto``, and what to report about the choice; else as given."""
+    if config.method.temperature != "auto":
+        return config, {}
+    assert data.feat is not None
+    model, weighting = config.model, config.dataset.weighting
+    features = FixedFeatures(data.feat.shape[1], model.layers, model.delta, weighting, model.components)
+    rows = features.fit(data.graph, data.feat, data.edge_weight)
+    evidence = Evidence(data.graph, weighted_rows(data.feat, weighting), data.edge_weight)
+    choice = choose_temperature(rows, num_clusters, evidence.score, torch.Generator().manual_seed(seed))
+    chosen = replace(config, method=replace(config.method, temperature=choice.temperature))
+    return chosen, {"temperature": choice.temperature, "temperatures": choice.tried}

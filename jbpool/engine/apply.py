@@ -1,0 +1,63 @@
+"""What ``--predict`` of both tasks checks and loads before it applies a trained model to new data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jbpool.engine.config import load_config
+from jbpool.engine.state import load_state
+from jbpool.engine.task import Task
+from jbpool.errors import ConfigError
+
+
+def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dict[str, Any]:
+    """The content of ``model.pt``.
+
+    Parameters
+    ----------
+    run_dir : Path
+        The run folder.
+    expected : mapping
+        The content, as for ``load_state``.
+    finished : str
+        Which runs have a model, for the message.
+    """
+    if not (run_dir / "model.pt").is_file():
+        what = "has no model.pt" if run_dir.is_dir() else "does not exist"
+        raise ConfigError(f"{run_dir} {what}: give a finished run {finished}.")
+    return load_state(run_dir / "model.pt", expected)
+
+
+def check_request(run_dir: Path, changes: Sequence[str], path: Path) -> None:
+    """Only the dataset can be set, and the file to write must not exist."""
+    other = [change for change in changes if not change.startswith("dataset.")]
+    if other:
+        raise ConfigError(f"--set {other[0]}: the model of {run_dir} is fixed; only dataset... can be set.")
+    if path.exists():
+        raise ConfigError(f"{path} already exists: choose another --out.")
+
+
+def config_for(task: Task, run_dir: Path, changes: Sequence[str], files: Callable[[str], Iterable[str]]) -> Any:
+    """The configuration of a run with the dataset that ``changes`` specify, without the files of the training set.
+
+    Parameters
+    ----------
+    task : Task
+        The task of the run.
+    run_dir : Path
+        The run folder.
+    changes : sequence of str
+        ``dataset.key=value``, as given to ``--set``.
+    files : callable
+        Name of a dataset -> its options that describe files.
+    """
+    path = str(run_dir / "config.yaml")
+    trained = load_config(task, path).dataset
+    given = dict(change.split("=", 1) for change in changes if "=" in change)
+    forgotten = []
+    if given.get("dataset.name", trained.name) == trained.name:         # another name already removes all options
+        options = [option for option in files(trained.name) if option in trained.options]
+        forgotten = [f"dataset.{option}=null" for option in options if f"dataset.{option}" not in given]
+    return load_config(task, path, [*forgotten, *changes])

@@ -1,0 +1,55 @@
+"""The trained model of a run of either task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from jbpool import _environment
+
+_environment.require_dgl()      # before anything imports dgl, for a readable error
+
+from jbpool.classification import predict as classification  # noqa: E402
+from jbpool.classification.task import GRAPH_CLASSIFY  # noqa: E402
+from jbpool.clustering import predict as clustering  # noqa: E402
+from jbpool.clustering.task import NODE_CLUSTER  # noqa: E402
+from jbpool.engine.config import read_file  # noqa: E402
+from jbpool.errors import RunFolderError  # noqa: E402
+
+
+def load_run(
+    run_dir: str | Path, device: str | torch.device = "cpu"
+) -> clustering.TrainedClusters | classification.TrainedClassifier:
+    """The trained model of a run folder, in evaluation mode.
+
+    Only tensors and plain values are read, no code. Runs of node clustering have a model if the method is ``auto`` or a
+    pool (``jb``, ``mincut``, ...) and the graph has features; embeddings and k-means leave none.
+
+    Parameters
+    ----------
+    run_dir : str or Path
+        The folder.
+    device : str or torch.device, default "cpu"
+        Where to put the model.
+
+    Returns
+    -------
+    TrainedClusters or TrainedClassifier
+        Called as ``model(graph, feat)``. Node clustering: cluster and confidence of every node, ``(N,)`` each. Graph
+        classification: probabilities ``(B, C)`` of ``model.classes``, of the seed and fold with the best validation
+        score. Features are as in training, not scaled.
+    """
+    path = Path(run_dir)
+    if not (path / "config.yaml").is_file():
+        raise RunFolderError(f"{path} is not a run folder: it has no config.yaml.")
+    kind = read_file(path / "config.yaml")[0].get("task")
+    model: clustering.TrainedClusters | classification.TrainedClassifier
+    if kind == NODE_CLUSTER.name:
+        model = clustering.load_trained(NODE_CLUSTER, path)
+    elif kind == GRAPH_CLASSIFY.name:
+        model = classification.load_trained(GRAPH_CLASSIFY, path)
+    else:
+        raise RunFolderError(f"{path / 'config.yaml'}: task is {kind!r}, neither node_cluster nor graph_classify.")
+    model.to(device)
+    return model

@@ -1,0 +1,245 @@
+"""Graphs of the user's own classified by a trained model: features, categories and classes as in training."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from commands import CLASSIFY, call, run_task, settings
+
+from jbpool import load_run
+from jbpool.classification.inputs import fitted
+from jbpool.classification.model import Inputs
+from jbpool.classification.predict import _print_score, load_trained
+from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.data import DataError, load_graphs
+from jbpool.errors import JBPoolError
+
+SMALL = ("train.epochs=4", "train.batch_size=16", "model.hidden=8", "model.num_clusters=3")
+
+
+def write_graphs(folder, seed=0, count=24, head="graph,label,split", names=("ring", "path"), nodes="x,y", edges="bond"):
+    """Rings and paths as CSV files; the second feature and the edge features have other scales."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir(parents=True)
+    tables = {"graphs": [head], "nodes": [f"graph,node,{nodes}"], "edges": [f"graph,source,target,{edges}".strip(",")]}
+    for graph in range(count):
+        kind, size = graph % 2, int(rng.integers(5, 9))
+        part = ("train", "train", "valid", "test")[graph // 2 % 4]
+        columns = {"graph": f"g{graph}", "label": names[kind], "split": part}
+        tables["graphs"].append(",".join(columns[name] for name in head.split(",")))
+        values = {"x": rng.normal(kind, 1, size), "y": 100 * rng.normal(size=size) + 7, "z": np.ones(size)}
+        rows = zip(*(values[name] for name in nodes.split(",")), strict=True)
+        tables["nodes"] += [f"g{graph},{node}," + ",".join(f"{x:.3f}" for x in row) for node, row in enumerate(rows)]
+        bonds = [f"{rng.random():.2f}" for _ in edges.split(",") if edges]
+        tables["edges"] += [",".join([f"g{graph},{i},{(i + 1) % size}", *bonds]) for i in range(size - kind)]
+    for name, lines in tables.items():
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with the files of the training set in old, of others beside it, and the run in r."""
+    cwd = tmp_path_factory.mktemp("predict")
+    write_graphs(cwd / "old", nodes="x,y")
+    write_graphs(cwd / "new", seed=1, head="graph")
+    write_graphs(cwd / "labelled", seed=1, head="label,graph", nodes="y,x")
+    changes = settings("dataset.graphs=null", "dataset.folder=old", *SMALL)
+    call(CLASSIFY.command, "--cfg", "file", *changes, "--out", "r", cwd=cwd)
+    for path in (cwd / "old").iterdir():
+        path.unlink()                                           # a prediction reads nothing of the training set
+    return cwd
+
+
+def read_rows(path):
+    head, *rows = (line.split(",") for line in path.read_text().splitlines())
+    assert head == ["graph", "class", "p_path", "p_ring"]
+    return rows
+
+
+def test_new_graphs_with_and_without_labels(trained, tmp_path):
+    told = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=new"), "--out", tmp_path, cwd=trained).out
+    assert "the model of seed 0, fold 0, validation" in told
+    assert "acc" not in told
+    rows = read_rows(tmp_path / "predictions.csv")
+    assert [row[0] for row in rows] == [f"g{number}" for number in range(24)]
+    for row in rows:
+        assert float(row[2]) + float(row[3]) == pytest.approx(1, abs=1e-5)
+        assert row[1] == ("path" if float(row[2]) > float(row[3]) else "ring")
+    told = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=labelled"), cwd=trained).out
+    again = read_rows(trained / "r" / "predicted" / "predictions.csv")
+    right = np.mean([row[1] == ("ring", "path")[place % 2] for place, row in enumerate(again)])
+    assert f"acc: {right:.3f}" in told
+    # The same graphs, but for the order of the columns.
+    assert [row[:2] for row in again] == [row[:2] for row in rows]
+
+
+def test_the_model_from_python(trained):
+    model = load_run(trained / "r")
+    data = load_graphs("file", folder=trained / "new")
+    batch = data.batch(range(24))
+    found = model(batch.graph, batch.feat, edge_feat=batch.edge_feat)
+    assert (found.shape, model.classes, model.training) == ((24, 2), ["path", "ring"], False)
+    # One by one, and against the network itself.
+    single = [data.batch([graph]) for graph in range(24)]
+    alone = torch.cat([model(one.graph, one.feat, edge_feat=one.edge_feat) for one in single])
+    torch.testing.assert_close(found, alone)
+    summed = data.with_edge_sums().batch(range(24))
+    torch.testing.assert_close(found, model.net(summed.graph, summed.feat, None, summed.edge_sum)[0].softmax(1))
+    for inputs, words in [
+        ((batch.graph, batch.feat), "give edge_feat with"),
+        ((batch.graph, batch.feat[:, :1]), "feat has 1 node features, the model was trained on 2"),
+        ((batch.graph, batch.feat.long()), "are categories, but the model was trained on numbers"),
+        ((batch.graph, batch.feat[:5]), "feat has 5 rows"),
+        ((batch.graph, batch.feat, None, batch.edge_feat.repeat(1, 2)), "edge_feat has 2 edge features"),
+    ]:
+        with pytest.raises(JBPoolError, match=words):
+            model(*inputs)
+
+
+def test_test_scores_are_those_of_the_run(tmp_path):
+    """The stored model gives the scores in predictions.npz."""
+    config = CLASSIFY.config("model.compare=[]")
+    data = GRAPH_CLASSIFY.load_data(config)
+    run_task(CLASSIFY, config, tmp_path / "r", folds=[0])
+    model = load_trained(GRAPH_CLASSIFY, tmp_path / "r")
+    with np.load(tmp_path / "r" / "predictions.npz") as stored:
+        batch = data.batch(stored["graph"])
+        torch.testing.assert_close(model(batch.graph, batch.feat), torch.from_numpy(stored["scores"]).softmax(1))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nodes": "x"}, "lacks 'y': the model was trained on 'x', 'y'"),
+        ({"nodes": "x,y,z"}, "'z' is unknown to the model, which was trained on 'x', 'y'"),
+        ({"edges": ""}, "has no edge features"),
+        ({"edges": "a,b"}, "has 2 edge features, the model was trained on 1"),
+        ({"names": ("ring", "line")}, "class 'line' is none of the model's classes 'path', 'ring'"),
+    ],
+)
+def test_other_graphs_are_refused(trained, tmp_path, options, words):
+    write_graphs(tmp_path / "other", **options)
+    changes = settings(f"dataset.folder={tmp_path / 'other'}")
+    refused = call(CLASSIFY.command, "--predict", "r", *changes, "--out", tmp_path / "p", cwd=trained, check=False)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert words in refused.err
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--predict", "nowhere"], "nowhere does not exist: give a finished run"),
+        (["--predict", "new"], "new has no model.pt: give a finished run"),
+        (["--predict", "r"], "specify the new graphs, such as --set dataset.folder=new"),
+        (["--predict", "r", "--set", "dataset.root=."], "specify the new graphs"),
+        (["--predict", "r", "--folds", "0"], "--folds has no effect"),
+        (["--predict", "r", "--seeds", "0"], "only dataset... can be set"),
+        (["--predict", "r", "--cfg", "file"], "--cfg has no effect"),
+        (["--predict", "r", "--set", "dataset.folder=nothing"], "nothing: no such folder"),
+        (["--predict", "r", "--set", "dataset.name=motifs"], "motifs has 6 node features, the model was trained on 2"),
+        (["--predict", "r", *settings("dataset.class_names=[a]", "dataset.folder=new")], "give 0 different names"),
+    ],
+)
+def test_what_predict_refuses(trained, tmp_path, args, words):
+    refused = call(CLASSIFY.command, *args, "--out", tmp_path / "p", cwd=trained, check=False)
+    assert refused.code != 0
+    assert words in refused.err
+    assert not (tmp_path / "p").exists()
+
+
+def test_an_existing_file_is_kept(trained, tmp_path):
+    (tmp_path / "predictions.csv").write_text("mine")
+    changes = settings("dataset.folder=new")
+    refused = call(CLASSIFY.command, "--predict", "r", *changes, "--out", tmp_path, cwd=trained, check=False)
+    assert "already exists: choose another --out" in refused.err
+    assert (tmp_path / "predictions.csv").read_text() == "mine"
+
+
+def test_unlabelled_graphs_cannot_train(trained, tmp_path):
+    changes = settings("dataset.graphs=null", "dataset.folder=new", *SMALL)
+    refused = call(CLASSIFY.command, "--cfg", "file", *changes, "--out", tmp_path / "r", cwd=trained, check=False)
+    assert "24 of 24 graphs have no class" in refused.err
+
+
+def write_tu(folder, nodes=None):
+    """Two graphs in the TU format: a path of three nodes, and a star of ``len(nodes) - 3``."""
+    folder.mkdir()
+    nodes = nodes or [0] * 7
+    edges = [(1, 2), (2, 3), *((4, other) for other in range(5, len(nodes) + 1))]
+    parts = {
+        "A": "".join(f"{a}, {b}\n" for a, b in edges),
+        "graph_indicator": "1\n" * 3 + "2\n" * (len(nodes) - 3),
+        "graph_labels": "1\n-1\n",
+    }
+    if any(nodes):
+        parts["node_labels"] = "".join(f"{label}\n" for label in nodes)
+    for part, text in parts.items():
+        (folder / f"T_{part}.txt").write_text(text)
+    return load_graphs("file", folder=folder)
+
+
+def test_node_labels_have_the_columns_of_training(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    inputs = Inputs.of(write_tu(tmp_path / "old", [5, 7, 9, 5, 7, 9, 5]))
+    data = fitted(write_tu(tmp_path / "new", [9, 5, 9, 5, 5, 5]), inputs)
+    assert data.feat.argmax(1).tolist() == [2, 0, 2, 0, 0, 0]          # 7 does not occur
+    assert data.feat.sum(1).tolist() == [1] * 6
+    with pytest.raises(DataError, match="'node label 1: 8' is unknown to the model, which was trained on"):
+        fitted(write_tu(tmp_path / "other", [9, 5, 8, 5]), inputs)
+    with pytest.raises(DataError, match="without node features"):
+        fitted(write_tu(tmp_path / "none"), inputs)
+
+
+def test_degrees_above_those_of_training_count_as_the_largest(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    small, large = write_tu(tmp_path / "small"), write_tu(tmp_path / "large", [0] * 20)
+    assert (small.feat.shape[1], large.feat.shape[1]) == (3, 5)
+    found = fitted(large, Inputs.of(small)).feat
+    assert found.shape[1] == 3
+    assert found[3].tolist() == [0, 0, 1]                               # the centre of the star
+    assert fitted(small, Inputs.of(large)).feat.shape[1] == 5
+
+
+def with_categories(data, metric="rocauc"):
+    rng = torch.Generator().manual_seed(0)
+    return replace(
+        data, feat=torch.randint(3, (len(data.feat), 2), generator=rng), feat_names=None, metric=metric,
+        edge_feat=torch.randint(2, (len(data.source), 1), generator=rng), class_names=None, num_classes=1,
+        label=torch.randint(2, (len(data), 1), generator=rng).float(),
+    )  # fmt: skip
+
+
+def test_categories_unseen_in_training():
+    data = with_categories(load_graphs("motifs", num_graphs=6))
+    inputs = Inputs.of(data.with_edge_sums())
+    assert (inputs.categories, inputs.edge_categories, inputs.edge_feats) == ([3, 3], [2], 2)
+    fewer = replace(data, edge_feat=torch.zeros_like(data.edge_feat))
+    assert fitted(fewer, inputs).edge_sum.shape[1] == 2
+    for change, words in [
+        ({"feat": data.feat + 1}, "category 3 of node feature . is unknown; it had 0 to 2 in training"),
+        ({"feat": data.feat.float()}, "node features of motifs are numbers, but the model was trained on categories"),
+        ({"edge_feat": data.edge_feat + 1}, "category 2 of edge feature 0 is unknown"),
+    ]:
+        with pytest.raises(DataError, match=words):
+            fitted(replace(data, **change), inputs)
+
+
+def test_a_model_of_tasks(tmp_path, capsys):
+    """Probabilities of each task, categories of nodes and edges, and a missing label."""
+    config = CLASSIFY.config("model.compare=[]")
+    data = with_categories(load_graphs("motifs", num_graphs=60))
+    split = load_graphs("motifs", num_graphs=60).split(0, 2)
+    for part in split:
+        data.label[part, 0] = torch.arange(len(part)) % 2.0             # ROC-AUC needs both
+    data = replace(data, official_split=split, name="ogbg-molhiv")
+    run_task(CLASSIFY, config, tmp_path / "r", data.with_edge_sums())
+    model = load_run(tmp_path / "r")
+    batch = data.batch(range(60))
+    found = model(batch.graph, batch.feat, edge_feat=batch.edge_feat)
+    assert bool(((found > 0) & (found < 1)).all())
+    label = data.label.clone()
+    label[3] = float("nan")
+    _print_score(model, replace(data, label=label), found)
+    assert "rocauc of the 59 labelled graphs" in capsys.readouterr().out

@@ -1,0 +1,132 @@
+"""Model selection: distinct trials, equal budgets, choice by validation alone, resuming."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from commands import CLASSIFY, call, result_of, run_task, settings
+
+from jbpool.classification import job as jobs
+from jbpool.classification.search import budget, trials, with_settings
+from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.engine.config import load_config
+from jbpool.errors import ConfigError
+
+GRID = ["search.grid.model.dropout=[0, 0.5]", "search.grid.model.aux_weight=[0.1, 1]"]
+run = partial(run_task, CLASSIFY)
+
+
+def load(*changes):
+    return load_config(GRAPH_CLASSIFY, None, [*CLASSIFY.changes, "train.epochs=3", *changes])
+
+
+def test_settings_that_do_not_concern_a_method_are_tried_once():
+    config = load(*GRID, "search.grid.method.temperature=[0.2, 0.5]", "search.grid.method.sqrt=[matrix, diagonal]")
+    assert len(trials(config, "jb")) == 8                   # the temperature of a linear head has no effect
+    assert len(trials(config, "mincut")) == 4
+    assert len(trials(config, "jb-diagonal")) == 4          # its square root is fixed
+    assert trials(config, "none") == [{"model.dropout": 0}, {"model.dropout": 0.5}]
+    heads = load("search.grid.method.temperature=[0.2, 0.5]", "search.grid.method.head=[linear, cosine]")
+    assert len(trials(heads, "jb")) == 3
+    assert trials(load(), "jb") == [{}]
+
+
+def test_random_draws_give_every_method_the_same_number():
+    changes = [*GRID, "search.grid.train.lr=[1e-3, 3e-3, 1e-2]", "search.trials=5"]
+    config = load(*changes)
+    drawn = {method: trials(config, method) for method in ("jb", "none", "dmon")}
+    assert all(len({repr(trial) for trial in some}) == 5 for some in drawn.values())
+    assert drawn["jb"] == trials(config, "jb") == drawn["dmon"]
+    assert drawn["jb"] != trials(load(*changes, "search.seed=1"), "jb")
+    assert "5 of jb, 5 of none; 20 trainings in all" in budget(config, ["jb", "none"], 2)
+    assert "budgets differ" in budget(load(*GRID), ["jb", "none"], 2)
+
+
+def test_one_of_two_exclusive_settings():
+    config = load("model.num_clusters=[6]", "search.grid.model.ratio=[0.1, 0.2]")
+    tried = [with_settings(config, trial).model for trial in trials(config, "jb")]
+    assert [(model.ratio, model.num_clusters) for model in tried] == [(0.1, None), (0.2, None)]
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("search") / "r"
+    return run(load(*GRID), folder), folder
+
+
+def test_the_best_validation_score_is_chosen_in_every_fold(searched):
+    out, _ = searched
+    tried = out.result["search"]
+    assert len(tried) == 2 * (4 + 2)                        # folds x (jb, none)
+    for method, runs in {"jb": out.runs, **out.compared}.items():
+        for entry in runs:
+            here = [one for one in tried if (one["method"], one["fold"]) == (method, entry["fold"])]
+            best = max(here, key=lambda one: (one["valid"], -one["valid_loss"]))
+            assert all(entry[key] == best[key] for key in ("trial", "settings", "valid"))
+
+
+def test_the_result_is_that_of_the_chosen_settings_alone(searched, tmp_path):
+    out, _ = searched
+    entry = out.runs[1]
+    config = with_settings(load("model.compare=[]"), entry["settings"])
+    alone = run(config, tmp_path / "r", folds=[1]).runs[0]
+    assert all(alone[key] == entry[key] for key in ("valid", "test", "best_epoch"))
+
+
+def test_a_search_continues_after_the_last_finished_trial(searched, tmp_path, monkeypatch):
+    whole, _ = searched
+    fits = []
+
+    def fit_and_stop(problem, *args, **kwargs):
+        fits.append(problem)
+        if len(fits) == 4:
+            raise KeyboardInterrupt
+        return fit(problem, *args, **kwargs)
+
+    fit = jobs.fit
+    monkeypatch.setattr(jobs, "fit", fit_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(load(*GRID), tmp_path / "r")
+    assert len(result_of(tmp_path / "r")["search"]) == 3
+    out = run(load(*GRID), tmp_path / "r", resume=True)
+    assert len(fits) == 1 + 12                              # the fourth was begun twice
+    without = [{key: value for key, value in one.items() if key != "seconds"} for one in out.result["search"]]
+    assert without == [{key: value for key, value in one.items() if key != "seconds"} for one in whole.result["search"]]
+    assert [entry["test"] for entry in out.runs] == [entry["test"] for entry in whole.runs]
+    again = run(load(*GRID), tmp_path / "r", resume=True)
+    assert len(fits) == 13
+    assert again.result["search"] == out.result["search"]
+
+
+def test_the_command_prints_the_budget_and_lists_the_trials(tmp_path):
+    changes = [*CLASSIFY.changes, *GRID, "train.epochs=1", "model.compare=[]"]
+    told = call(CLASSIFY.command, *settings(*changes), "--folds", "0", "--out", "r", cwd=tmp_path).out
+    assert "4 of jb; 4 trainings in all" in told
+    assert "jb seed 0 fold 0 trial 3: valid" in told
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert "model.dropout 0.5, model.aux_weight 0.1" in page
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("search.grid.model.drop=[0]", "'dropout'"),
+        ("search.grid.model.dropout=0.3", "should be a list of values"),
+        ("search.grid.model.dropout=[0, 2]", "model.dropout=2"),
+        ("search.grid.model.dropout=[0, many]", "should be a number"),
+        ("search.grid.method.head=[linear, round]", "round"),
+        ("search.grid.dataset.name=[MUTAG]", "cannot be searched"),
+        ("search.grid.train.seeds=[[0], [1]]", "cannot be searched"),
+        ("search.grid=3", "search.grid=3"),
+        ("search.trials=0", "search.trials=0"),
+        (f"search.grid.train={{lr: {[1e-3] * 200}, epochs: {[3] * 200}}}", "40,000 combinations"),
+    ],
+)
+def test_errors(change, words):
+    with pytest.raises(ConfigError, match=words):
+        load(change)
+
+
+def test_without_a_search_nothing_changes():
+    config = load()
+    assert with_settings(config, {}) == replace(config)

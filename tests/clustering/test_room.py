@@ -1,0 +1,79 @@
+"""A graph that does not fit is refused before the work starts, and large ones are handled in bounded memory."""
+
+import sys
+
+import pytest
+import torch
+from commands import ROOT, call, settings
+from zoo import random_graph
+
+from jbpool import cli
+from jbpool.clustering import features as features_module
+from jbpool.clustering import room, weighting
+from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.heads import Heads
+from jbpool.clustering.weighting import UnitRows, are_counts, idf_weights
+from jbpool.nn.heads import unit_rows
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from benchmark import peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["method.name=jb"], "jb on 1,000 nodes and"),
+        (["method.name=auto"], "large.yaml needs far less"),
+        (["method.name=jb", "model.backbone=sgc", "model.mlp=[]", "method.head=cosine"], "lower model.components"),
+    ],
+)
+def test_a_run_that_does_not_fit_is_refused(tmp_path, monkeypatch, changes, words):
+    monkeypatch.setattr(room, "available_memory", lambda: 100_000)
+    outcome = call(cli.cluster, *settings(*changes), "--out", "r", cwd=tmp_path, check=False)
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1
+    assert words in outcome.err
+    assert "0 MB are available" in outcome.err
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_step_of_the_heads_needs_the_same_memory_for_any_number_of_nodes(monkeypatch):
+    monkeypatch.setattr("jbpool.clustering.heads.KEPT", 0)
+    peaks = []
+    for num_nodes in (20_000, 80_000):
+        feat = unit_rows(torch.randn(num_nodes, 8))
+        heads = Heads(torch.randn(4, 5, 8))
+        peaks.append(peak_bytes(lambda heads=heads, feat=feat: heads.gradient(feat)))
+    assert peaks[1] < 1.05 * peaks[0]
+
+
+@pytest.mark.parametrize("components", [None, 32])
+def test_fixed_features_need_the_result_the_operator_and_two_blocks_of_columns(components, monkeypatch):
+    monkeypatch.setattr(features_module, "ROWS", 256)
+    monkeypatch.setattr(weighting, "BLOCK", 2**14)
+    graph, feat = random_graph(50_000, 60_000), torch.randn(50_000, 64)
+    features = FixedFeatures(64, 2, components=components)
+    rows, block = 4 * 50_000 * 64, 4 * 50_000 * features_module.COLUMNS
+    operator = 8 * (graph.num_edges() + 50_000)
+    bound = rows + 2.5 * block + operator
+    assert bound < 1.9 * rows                           # a second copy of the features would show
+    assert peak_bytes(lambda: features.fit(graph, feat)) < bound
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch):
+    feat = torch.poisson(0.4 * torch.rand(50, 12))
+    scaled = feat / feat.sum(1, keepdim=True).clamp_min(1)
+    column_weight, right = torch.rand(12), torch.randn(12, 3)
+    expected = unit_rows(feat * column_weight)
+    whole = idf_weights(feat)
+    for block in (1, 30, 10**6):
+        monkeypatch.setattr(weighting, "BLOCK", block)
+        rows = UnitRows(feat, column_weight)
+        assert torch.allclose(rows.columns(2, 9), expected[:, 2:9], atol=1e-6)
+        assert torch.allclose(rows.times(right), expected @ right, atol=1e-6)
+        assert torch.allclose(rows.transposed_times(torch.ones(50, 1)), expected.T @ torch.ones(50, 1), atol=1e-5)
+        assert torch.equal(idf_weights(feat), whole)
+        assert are_counts(feat)
+        assert are_counts(scaled)
+        assert not are_counts(scaled + 0.01 * torch.rand(50, 12))
+        assert not are_counts(torch.where(torch.rand(50, 12) < 0.5, 0.0, scaled + 0.3 * torch.rand(50, 12)))
