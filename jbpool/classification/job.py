@@ -115,12 +115,12 @@ class Job:
 
             def report(progress: Progress, row: dict[str, Any]) -> None:
                 self.curve = [{**where, **row} for row in progress.history]
-                bar.update(progress.epoch - bar.n)
                 shown = {key: f"{row[key]:.3f}" for key in ("loss", "pool_loss", "valid")}
                 bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
 
             progress = fit(
-                problem, train, weight_decay=train.weight_decay, schedule=train.schedule, report=report, resume=resume,
+                problem, train, weight_decay=train.weight_decay, schedule=train.schedule,
+                each_epoch=lambda progress: bar.update(progress.epoch - bar.n), report=report, resume=resume,
                 resume_path=self.out.path / "checkpoint.pt", forecast=forecast,
                 checkpoint=(lambda state: self.out.checkpoint(**here, training=state)) if rank() == 0 else None,
             )  # fmt: skip

@@ -111,7 +111,7 @@ def _soft(block: Tensor, weight: Tensor) -> Tensor:
     Logits are bounded, so the exponentials need no shift.
     """
     soft = (weight.flatten(0, 1) @ block.T).exp_().unflatten(0, weight.shape[:2])
-    return soft.div_(soft.sum(1, keepdim=True))
+    return soft.mul_(soft.sum(1, keepdim=True).reciprocal_())
 
 
 def candidate_rows(feat: Tensor, shares: RowShares, seed: int) -> Tensor:
