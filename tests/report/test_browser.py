@@ -2,9 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 from browser import BROWSER, HOSTILE, NODES, Browser
 from commands import CASES, CLUSTER, call
+
+from jbpool.report.graph_view import SCRIPTS, GraphView, graph_section
+from jbpool.report.page import render_page
 
 pytestmark = BROWSER
 
@@ -165,6 +169,46 @@ def test_tables_are_sorted_by_a_click(page):
 
 
 # ---------------------------------------------------------------- other screens and browsers
+
+
+def made_up(count, clusters, labels, confidence, edges=True):
+    """A page about a graph that was not clustered by anything."""
+    nodes, rng = np.arange(count), np.random.default_rng(0)
+    ring = np.column_stack([nodes, np.roll(nodes, -1)]) if edges else np.zeros((0, 2), dtype=int)
+    view = GraphView(
+        xy=rng.uniform(-1, 1, (count, 2)), edges=ring[ring[:, 0] < ring[:, 1]], cluster=nodes % clusters,
+        cluster_names=list(range(clusters)), cluster_sizes=np.bincount(nodes % clusters).tolist(),
+        degree=np.full(count, 2), ids=nodes, confidence=rng.random(count) if confidence else None,
+        label=nodes % 3 - 1 if labels else None, class_names=["x", "y"] if labels else (),
+        class_sizes=[1, 1] if labels else (),
+    )  # fmt: skip
+    return render_page("made up", "", {}, [], [graph_section(view)], SCRIPTS)
+
+
+@pytest.mark.parametrize(
+    ("count", "clusters", "labels", "confidence", "edges"),
+    [
+        (1, 1, False, False, False), (3, 1, True, False, True), (2, 2, False, True, True), (250, 200, True, True, True),
+        (9, 3, True, True, False),
+    ],
+)  # fmt: skip
+def test_unusual_graphs(count, clusters, labels, confidence, edges, browser, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(made_up(count, clusters, labels, confidence, edges))
+    browser.errors.clear()
+    browser.open(path)
+    browser.until("document.querySelector('.graph-view').dataset.ready")
+    assert browser.errors == []
+    assert shown(browser) == count
+    assert browser.js("document.querySelectorAll('.legend button').length") == clusters
+    assert browser.seen("[value=class]") == labels
+    assert browser.seen("[name=threshold]") == confidence
+    if labels:
+        browser.click("[value=class]")
+        browser.click(".legend button")
+        assert shown(browser) == sum(node % 3 == 1 for node in range(count))
+    browser.js("jbpoolView.pick(0)")
+    assert "0" in browser.text(".chosen dd")
 
 
 @pytest.mark.parametrize("name", CASES)

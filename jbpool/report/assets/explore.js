@@ -56,7 +56,7 @@
     // ------------------------------------------------------------ colours
     const palette = text.palette;
     const shade = (k) => palette[k % palette.length];
-    const low = [213, 72, 28], middle = [214, 200, 190], high = [31, 111, 181];      // safe for colour-blind readers
+    const low = [213, 72, 28], middle = [176, 156, 146], high = [31, 111, 181];      // safe for colour-blind readers
     function scale(value) {
       const [from, to, part] = value < 0.5 ? [low, middle, 2 * value] : [middle, high, 2 * value - 1];
       return `rgb(${from.map((v, i) => Math.round(v + (to[i] - v) * part))})`;
@@ -104,7 +104,7 @@
     }
     function nodeReducer(key, data) {
       const node = Number(key), out = {...data, color: colour(node), zIndex: 1};
-      if (!shown[node]) return {...out, color: faint(), label: "", zIndex: 0, size: data.size * 0.7};
+      if (!shown[node] && node !== state.picked) return {...out, color: faint(), label: "", zIndex: 0, size: data.size * 0.7};
       if (state.near && !state.near.has(node)) return {...out, color: faint(), label: "", zIndex: 0};
       if (state.mode === "confidence") out.zIndex = 1 + 9 * (1 - share(node));
       if (node === state.picked || node === state.hovered) {
@@ -113,9 +113,9 @@
       return out;
     }
     function edgeReducer(key, data) {
-      const [a, b] = graph.extremities(key).map(Number);
+      const visible = (node) => shown[node] || node === state.picked, [a, b] = graph.extremities(key).map(Number);
       const inside = cluster[a] === cluster[b], out = {...data, size: 0.7, zIndex: inside ? 1 : 0};
-      if (!control(inside ? "within" : "between").checked || !shown[a] || !shown[b]) return {...out, hidden: true};
+      if (!control(inside ? "within" : "between").checked || !visible(a) || !visible(b)) return {...out, hidden: true};
       const focus = state.picked ?? state.hovered;
       if (focus !== null) {
         if (a !== focus && b !== focus) return {...out, hidden: true};
