@@ -1,6 +1,5 @@
 """A headless Chromium, driven over a pipe with the Chrome DevTools protocol: what the browser tests need, no more."""
 
-import base64
 import contextlib
 import fcntl
 import json
@@ -170,7 +169,3 @@ class Browser:
         code = {"windowsVirtualKeyCode": KEYS[key]} if key in KEYS else {"text": key}
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=key, **code)
-
-    def screenshot(self, path, whole=True):
-        picture = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(picture["data"]))

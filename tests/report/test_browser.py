@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from browser import BROWSER, HOSTILE, NODES, Browser
-from commands import CASES, CLUSTER, call
+from commands import CASES, CLUSTER, SHARED, call, settings
 
 from jbpool.report.graph_view import SCRIPTS, GraphView, graph_section
 from jbpool.report.page import render_page
@@ -244,6 +244,20 @@ def test_without_webgl_a_line_says_why(folders, tmp_path):
         assert "WebGL" in browser.text(".why")
         assert browser.seen(".static svg")
         assert not browser.seen(".explorer")
+
+
+@pytest.mark.slow
+def test_the_report_of_cora(browser, tmp_path):
+    """Small enough to be sent by mail, and complete."""
+    if not SHARED.is_dir():
+        pytest.skip("no shared data folder")
+    changes = [f"dataset.root={SHARED}", "dataset.name=cora", "method.name=kmeans", "train.seeds=[0]"]
+    call(CLUSTER.command, *settings(*changes), "--cfg", "cora.yaml", "--out", "r", cwd=tmp_path)
+    page = tmp_path / "r" / "report.html"
+    assert page.stat().st_size < 1.5e6
+    browser.open(page)
+    browser.until("document.querySelector('.graph-view').dataset.ready")
+    assert browser.js("[jbpoolView.graph.order, jbpoolView.graph.size]") == [2708, 5278]
 
 
 def test_the_report_of_a_command(browser, tmp_path):

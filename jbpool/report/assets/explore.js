@@ -93,11 +93,14 @@
       }
       return !state.only || (state.only.kind === "class" ? label : cluster)[node] === state.only.value;
     }
+    // A pointer that moves over a large graph must not redraw all of it: sigma itself marks the node below it.
+    const large = count + source.length > 12000;
+    const focused = () => state.picked ?? (large ? null : state.hovered);
     let shown = new Uint8Array(count).fill(1);
     function update() {
       let visible = 0;
       for (let node = 0; node < count; node++) visible += shown[node] = passes(node) ? 1 : 0;
-      const focus = state.picked ?? state.hovered;
+      const focus = focused();
       state.near = focus === null ? null : new Set([focus, ...graph.neighbors(focus).map(Number)]);
       find(".status").textContent = `${number.format(visible)} of ${number.format(count)} nodes`;
       renderer.refresh({skipIndexation: true});
@@ -116,7 +119,7 @@
       const visible = (node) => shown[node] || node === state.picked, [a, b] = graph.extremities(key).map(Number);
       const inside = cluster[a] === cluster[b], out = {...data, size: 0.7, zIndex: inside ? 1 : 0};
       if (!control(inside ? "within" : "between").checked || !visible(a) || !visible(b)) return {...out, hidden: true};
-      const focus = state.picked ?? state.hovered;
+      const focus = focused();
       if (focus !== null) {
         if (a !== focus && b !== focus) return {...out, hidden: true};
         return {...out, size: 1.6, color: inside ? shade(cluster[a]) : mix(neutral(), 0.7)};
@@ -193,13 +196,13 @@
       card.replaceChildren(facts(state.hovered));
       card.hidden = false;
       view.style.cursor = "pointer";
-      update();
+      if (!large) update();
     });
     renderer.on("leaveNode", () => {
       state.hovered = null;
       card.hidden = true;
       view.style.cursor = "";
-      update();
+      if (!large) update();
     });
     renderer.on("clickNode", ({node}) => pick(Number(node)));
     renderer.on("clickStage", () => pick(null));
