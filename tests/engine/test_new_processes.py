@@ -20,6 +20,7 @@ from commands import (
     launch_ranks,
     numbers,
     result_of,
+    run_ranks,
     settings,
     wait_for,
     weights,
@@ -107,10 +108,8 @@ def test_two_processes_follow_one_on_a_real_set(tmp_path):
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
     changes = settings(f"dataset.root={SHARED}", "train.epochs=3", "train.batch_size=64")
     arguments = ["--cfg", "mutag", *changes, "--folds", "0"]
-    with launch(CLASSIFY, *arguments, "--out", "of2", cwd=tmp_path, processes=2) as process:
-        call(CLASSIFY.command, *arguments, "--out", "of1", cwd=tmp_path)
-        _, error = process.communicate(timeout=120)
-    assert process.returncode == 0, error
+    run_ranks(CLASSIFY.script, *arguments, "--out", "of2", cwd=tmp_path, processes=2)
+    call(CLASSIFY.command, *arguments, "--out", "of1", cwd=tmp_path)
     one, two = (read_results(tmp_path / f"of{n}")[1] for n in (1, 2))
     losses = [[float(row[key]) for row in rows for key in ("loss", "pool_loss")] for rows in (one, two)]
     np.testing.assert_allclose(*losses, rtol=0, atol=1e-4)
