@@ -98,6 +98,9 @@ def _main(name: str, args: argparse.Namespace) -> int:
         if not _is_out_of_memory(error):
             raise
         print(f"not enough memory: {MEMORY_CURE[name]}.", file=sys.stderr)
+    finally:
+        if "WORLD_SIZE" in os.environ:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)       # this process ends by itself, with its own message
     return 2
 
 

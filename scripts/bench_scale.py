@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -170,22 +171,31 @@ def run_step(folder: Path) -> dict:
             heads.gradient(mine)
             seconds.append(time.perf_counter() - began)
         if rank() > 0:
-            sys.exit()
+            sys.exit()                                      # the first one reports
     return {"seconds": statistics.median(seconds[1:])}
 
 
 CONTESTANTS = {"jbpool": run_jbpool, "k-means": run_kmeans, "leiden": run_leiden, "step": run_step}
 
 
-def measure(name: str, folder: Path, launcher: tuple[str, ...] = (sys.executable,)) -> dict | None:
-    """One contestant in a new process; ``None`` if it failed, as for lack of memory."""
+def measure(name: str, folder: Path, processes: int = 1) -> dict | None:
+    """One contestant in a new process, or in several of one run; ``None`` if it failed, as for lack of memory."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
-    command = [*launcher, __file__, "--one", name, str(folder)]
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
-    if done.returncode:
-        print(f"{name} failed (exit code {done.returncode})", file=sys.stderr)
+    if processes > 1:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(processes)}
+    command = [sys.executable, __file__, "--one", name, str(folder)]
+    started = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**environment, "RANK": str(rank)})
+        for rank in range(processes)
+    ]
+    told = [process.communicate()[0] for process in started]
+    if any(process.returncode for process in started):
+        print(f"{name} failed (exit code {[process.returncode for process in started]})", file=sys.stderr)
         return None
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(told[0].splitlines()[-1])
 
 
 def main() -> None:
@@ -209,8 +219,7 @@ def main() -> None:
             found: dict[str, Any] = {"nodes": size, **{name: measure(name, folder) for name in ("jbpool", *others)}}
             if args.speed_up:
                 found["one"] = measure("step", folder)
-                torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
-                found["two"] = measure("step", folder, torchrun)
+                found["two"] = measure("step", folder, processes=2)
         raw.append(found)
         print(json.dumps(found), file=sys.stderr, flush=True)
     _write_phases(raw)

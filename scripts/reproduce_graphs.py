@@ -4,8 +4,8 @@
     python scripts/reproduce_graphs.py --sets proteins --folds 0,1  a part of it
     python scripts/table.py runs/reproduce_graphs                   the table, at any time
 
-Each dataset has two folders under runs/reproduce_graphs: jb with both square roots and none, and the other pools, all
-on the same folds. Finished folds are not repeated.
+Each dataset has two folders under runs/reproduce_graphs: jb and none, and the other pools, all on the same folds.
+Finished folds are not repeated.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from pathlib import Path
 
 from in_turn import run_in_turn, task_command
 
-SETS = ("proteins", "mutag", "enzymes", "nci1", "dd", "reddit-binary", "molhiv")
+SETS = (
+    "mutag", "gcb-hard-small", "gcb-easy-small", "enzymes", "proteins", "gcb-sim",
+    "nci1", "dd", "reddit-binary", "molhiv",
+)  # fmt: skip
 FORMS = {
-    "flat": ["model.compare=[none, jb-diagonal]"],
-    "pools": ["model.pool=mincut", "model.compare=[dmon, diffpool]"],
+    "flat": ["model.compare=[none]"],
+    "pools": ["model.pool=mincut", "model.compare=[jb-diagonal, dmon, diffpool]"],
 }
 
 

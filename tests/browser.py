@@ -1,6 +1,5 @@
 """A headless Chromium, driven over a pipe with the Chrome DevTools protocol: what the browser tests need, no more."""
 
-import base64
 import contextlib
 import fcntl
 import json
@@ -9,6 +8,8 @@ import select
 import shutil
 import subprocess
 import time
+
+import pytest
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -22,6 +23,17 @@ KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight":
 def installed():
     """The path of a Chromium, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+# For pytestmark of modules that use a browser
+BROWSER = [
+    pytest.mark.skipif(installed() is None, reason="no Chromium on this machine: reports are not tested in a browser"),
+    pytest.mark.xdist_group("browser"),         # one browser for all of these
+]
+
+# What the runs of conftest.py contain
+HOSTILE = "</script><script>alert('x')</script>\"'&é\u2028<img src=x onerror=alert(1)>"
+NODES = 300
 
 
 class Browser:
@@ -157,7 +169,3 @@ class Browser:
         code = {"windowsVirtualKeyCode": KEYS[key]} if key in KEYS else {"text": key}
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=key, **code)
-
-    def screenshot(self, path, whole=True):
-        picture = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(picture["data"]))

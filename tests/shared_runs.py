@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from jbpool.clustering import heads
 from jbpool.clustering.job import Job
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine import fit
@@ -21,6 +22,8 @@ RUNS = {
 
 
 def config_of(name: str):
+    """With blocks that are small enough for every process to have some rows."""
+    heads.BLOCK = 2**15
     return load_config(NODE_CLUSTER, "large", [*RUNS[name], "train.epochs=30", "train.eval_every=5"])
 
 

@@ -52,10 +52,10 @@ def test_all_of_the_memory_may_be_used(monkeypatch):
     assert memory_problem(10**9 + 1, "this") == "this would need about 1 GB; this machine has 1 GB of memory"
 
 
-@pytest.mark.parametrize("sizes", [[], [True, False], [1.0, 1.0], [[2]]])
+@pytest.mark.parametrize("sizes", [torch.zeros(0).long(), [True, False], [1.0, 1.0], [[2]]])
 def test_sizes_are_a_row_of_whole_numbers(sizes):
     with pytest.raises(ValueError, match="give the nodes per graph as a 1-D integer tensor"):
-        check_sizes(torch.tensor(sizes), 2)
+        check_sizes(torch.as_tensor(sizes), 2)
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.51], [0.5, 0.49], [1.0, 0.0], [1.5, -0.5]])

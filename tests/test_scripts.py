@@ -159,3 +159,11 @@ def test_the_limit_of_the_pooling_benchmark(script):
     assert none + one + more == pytest.approx(100, abs=0.2)
     assert limit == pytest.approx(100 - none * 2 / 3, abs=0.1)
     assert 10 < none < 50
+
+
+def test_try_settings(script):
+    short = ["--set", "train.epochs=1", "--set", "model.hidden=4"]
+    lines = script("try_settings.py", "--variants", "none", "jb", "--seeds", "0,1", *short).out.splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
+    assert [row[0] for row in rows] == ["none", "jb"]
+    assert all(row[2] == "2" for row in rows)

@@ -38,12 +38,12 @@ class ClassifyModelConfig:
     compare: list[str] = field(default_factory=list)    # further pools to run on the same folds
     levels: int = number(1, 1, 100)                 # number of pools in sequence
     ratio: float | None = number(None, above=0, high=1)     # K of each level over the mean size of training graphs
-    num_clusters: list[int] | None = number(None, 1, MAX_WIDTH)     # K of each level; without both, ratio is 0.5
+    num_clusters: list[int] | None = number(None, 1, MAX_WIDTH)     # K of each level; without both, 4 at the last one
     mlp: list[int] = number([], 1, MAX_WIDTH)       # hidden layers between the features and the clusters
     readout: str = "mean+max"                       # mean, sum, max, or several joined by +
     readout_of: str = "all"                         # all: also before each pool; last: only at the end
     norm: str = "batch"                             # batch, layer, none: after every layer
-    dropout: float = number(0.0, 0, below=1)        # in the head and after every layer
+    dropout: float = number(0.15, 0, below=1)       # in the head and after every layer
     aux_weight: float = number(1.0, 0, 1e6)         # weight of the losses of the pools
 
 
@@ -51,13 +51,13 @@ class ClassifyModelConfig:
 class ClassifyTrainConfig(TrainConfig):
     """How to train a classifier."""
 
-    epochs: int = number(200, 1, MAX_EPOCHS)
-    lr: float = number(1e-3, above=0, high=1e3)
+    epochs: int = number(100, 1, MAX_EPOCHS)
+    lr: float = number(3e-3, above=0, high=1e3)
     eval_every: int = number(1, 1, MAX_EPOCHS)      # epochs between evaluations of the validation graphs
-    patience: int | None = number(50, 1, MAX_EPOCHS)    # stop after this many epochs without improvement
-    schedule: str = "constant"                      # learning rate over the epochs: constant, or cosine (to zero)
+    select: str = "last"                            # epoch that is used: last, or best on the validation graphs
+    schedule: str = "cosine"                        # learning rate over the epochs: constant, or cosine (to zero)
     weight_decay: float = number(0.0, 0, 1e6)
-    batch_size: int = number(128, 1, 10**6)         # graphs per step, over all processes
+    batch_size: int = number(32, 1, 10**6)          # graphs per step, over all processes
     folds: int = number(10, 2, 1000)                # stratified folds, for datasets without an official split
     official_split: bool = True                     # use the split of the dataset if it has one, not folds over all
     class_weight: bool = False                      # weight classes by their inverse frequency
@@ -97,12 +97,15 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
             (BACKBONES, model.backbone, "model.backbone"),
             (NORMS, model.norm, "model.norm"),
             (SCHEDULES, config.train.schedule, "train.schedule"),
+            (dict.fromkeys(("last", "best")), config.train.select, "train.select"),
             (dict.fromkeys(("all", "last")), model.readout_of, "model.readout_of"),
             (dict.fromkeys(METHODS), model.pool, "model.pool"),
             *((dict.fromkeys(METHODS), name, "model.compare") for name in model.compare),
             *((READOUTS, name, "model.readout") for name in model.readout.split("+")),
         ]
     )
+    if config.train.patience is not None and config.train.select != "best":
+        yield "train.patience", "train.patience stops after the best epoch: set train.select=best too, or remove it"
     if config.method.temperature == "auto":
         yield "method.temperature", "method.temperature=auto is for node clustering: give a number"
     if model.num_clusters is not None and model.ratio is not None:

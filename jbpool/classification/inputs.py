@@ -66,9 +66,10 @@ def _features(data: GraphData, inputs: Inputs) -> Tensor:
         check_columns(data.feat, inputs.in_feats, inputs.categories, data.name, "node feature")
         return data.feat
     trained, given = inputs.feat_names, list(data.feat_names)
-    if any(name.startswith(DEGREE) for name in trained) != any(name.startswith(DEGREE) for name in given):
-        which = ("the model was trained", data.name) if trained[0].startswith(DEGREE) else (data.name, "the model")
-        raise DataError(f"{data.name} does not fit: {which[0]} without node features, unlike {which[1]}.")
+    if trained[0].startswith(DEGREE) and not given[0].startswith(DEGREE):
+        raise DataError(f"{data.name} has node features, but the model was trained without: leave them out.")
+    if given[0].startswith(DEGREE) and not trained[0].startswith(DEGREE):
+        raise DataError(f"{data.name} has no node features, but the model was trained on {_shown(trained)}.")
     target = []
     for name in given:
         if name in trained:

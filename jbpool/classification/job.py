@@ -14,6 +14,7 @@ from tqdm import tqdm
 from jbpool.atomic import atomic_file
 from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.model import Inputs, make_model, numbers_of_clusters
+from jbpool.classification.pictured import choose_pictured
 from jbpool.classification.problem import ClassifyProblem
 from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER, score
 from jbpool.classification.search import trials, with_settings
@@ -41,9 +42,6 @@ UNFINISHED = {
     "trial": int,
     "training": {**TRAINING, "problem": {"best": {"key": list | None, "state": dict | None}}},
 }
-
-PICTURED = 4            # test graphs shown in the report, of at most PICTURED_NODES nodes
-PICTURED_NODES = 120
 
 
 class Job:
@@ -78,7 +76,7 @@ class Job:
         ]
         trainings = sum(len(self.trials[method]) for method, _, _ in left) - self.leader.get("tried", 0)
         what = f"{count(trainings, 'training')} (pools x seeds x folds{' x trials' if self.config.search.grid else ''})"
-        shorter = "shorter: fewer train.epochs, --folds or --seeds, or a lower train.patience"
+        shorter = "shorter: fewer train.epochs, --folds or --seeds"
         forecast = Forecast(trainings, what, shorter) if rank() == 0 else None
         for method, seed, fold in left:
             self.run_fold({"method": method, "seed": seed, "fold": fold}, forecast)
@@ -117,12 +115,12 @@ class Job:
 
             def report(progress: Progress, row: dict[str, Any]) -> None:
                 self.curve = [{**where, **row} for row in progress.history]
-                bar.update(progress.epoch - bar.n)
                 shown = {key: f"{row[key]:.3f}" for key in ("loss", "pool_loss", "valid")}
                 bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
 
             progress = fit(
-                problem, train, weight_decay=train.weight_decay, schedule=train.schedule, report=report, resume=resume,
+                problem, train, weight_decay=train.weight_decay, schedule=train.schedule,
+                each_epoch=lambda progress: bar.update(progress.epoch - bar.n), report=report, resume=resume,
                 resume_path=self.out.path / "checkpoint.pt", forecast=forecast,
                 checkpoint=(lambda state: self.out.checkpoint(**here, training=state)) if rank() == 0 else None,
             )  # fmt: skip
@@ -173,7 +171,7 @@ class Job:
         self.leader = {}
         if rank() > 0:
             return
-        self._keep_best(problem, where, found["valid"])
+        self._keep_best(problem, where, found["valid"], scores)
         self.save_predictions()                             # before the fold is recorded as finished
         self.keep()
         scored = f"valid {found['valid']:.3f}, test {found['test']:.3f}, {found['epochs']} epochs"
@@ -190,8 +188,8 @@ class Job:
             predictions=self.predictions, best_valid=self.best_valid, tried=self.tried, leader=self.leader
         )  # fmt: skip
 
-    def _keep_best(self, problem: ClassifyProblem, where: dict[str, Any], valid: float) -> None:
-        """Save the model with the best validation score, and its clusters of a few test graphs."""
+    def _keep_best(self, problem: ClassifyProblem, where: dict[str, Any], valid: float, scores: Tensor) -> None:
+        """Save the model with the best validation score, and its clusters of some test graphs."""
         worse = self.best_valid is not None and (
             valid >= self.best_valid if self.data.metric in LOWER_IS_BETTER else valid <= self.best_valid
         )
@@ -206,8 +204,8 @@ class Job:
             "inputs": vars(Inputs.of(self.data)),
         }  # fmt: skip
         save_state(self.out.path / "model.pt", content)
-        small = test[self.data.sizes[test] <= PICTURED_NODES]
-        save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(small[:PICTURED].tolist())})
+        pictured = choose_pictured(self.data, test, scores)
+        save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(pictured.tolist())})
 
     def save_predictions(self) -> None:
         """Write ``predictions.npz``: labels and scores of the test graphs of every fold."""

@@ -46,11 +46,16 @@ class Inputs:
 
 
 def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
-    """K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level."""
+    """K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level.
+
+    By default 4 at the last level, and four times as many at every level before.
+    """
     levels, given, ratio = config.model.levels, config.model.num_clusters, config.model.ratio
     if given is not None:
         return given if len(given) == levels else given * levels
-    return [max(2, round(mean_size * (ratio or 0.5) ** (level + 1))) for level in range(levels)]
+    if ratio is None:
+        return [4 ** (levels - level) for level in range(levels)]
+    return [max(2, round(mean_size * ratio ** (level + 1))) for level in range(levels)]
 
 
 def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> GraphClassifier:

@@ -180,6 +180,8 @@ def _print_score(model: TrainedClassifier, data: GraphData, scores: Tensor) -> N
         value = score(replace(data, name=inputs.name, metric=inputs.metric), scores[known], data.label[known])
     except RuntimeError as error:                       # ogb: a task with positive or negative labels only
         raise DataError(f"{data.name} cannot be scored: {error}") from None
+    if data.name == inputs.name:
+        print(f"{data.name} has the name of the training set: if it is the same, the score includes training graphs")
     some = f" of the {int(known.sum())} labelled graphs" if not bool(known.all()) else ""
     print(f"{inputs.metric}{some}: {value:.3f}")
 

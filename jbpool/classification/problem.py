@@ -1,4 +1,4 @@
-"""Training of graph classification: mini-batches, and the best epoch on the validation graphs."""
+"""Training of graph classification: mini-batches, and the epoch that is used."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ class ClassifyProblem(Problem):
         valid = score(self.data, scores, label)
         valid_loss = self._task_loss(scores.to(self.device), label.to(self.device)).mean().item()
         key = [-valid if self.data.metric in LOWER_IS_BETTER else valid, -valid_loss]
-        improved = self.best["key"] is None or key > self.best["key"]
+        last = self.config.train.select == "last"
+        improved = last or self.best["key"] is None or key > self.best["key"]
         if improved:
             self.best = {"key": key, "state": copy.deepcopy(self.model.state_dict()), "valid": valid}
         task, pools = (sum(gather(self.sums)) / world_size() / len(self.split.train)).tolist()
@@ -156,10 +157,6 @@ class ClassifyProblem(Problem):
                 cluster, adj = made[0].assign.argmax(1).cpu(), made[0].adj[0].cpu()
                 found.append({"graph": torch.tensor(graph), "cluster": cluster, "adj": adj, "scores": scores[0].cpu()})
         return found
-
-    def load_best(self) -> None:
-        """Restore the weights of the best epoch."""
-        self.model.load_state_dict(self.best["state"])
 
     # ------------------------------------------------------------ for the training loop
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import networkx
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from torchmetrics.functional.classification import binary_roc
 
 from jbpool.atomic import write_text
 from jbpool.classification.paired import paired_difference
+from jbpool.classification.report_graphs import SCRIPTS, graphs_section
 from jbpool.classification.scores import CLASS_SCORES
 from jbpool.data import GraphData
 from jbpool.engine.run_folder import read_results
@@ -26,7 +26,6 @@ from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.heat_map import heat_map
 from jbpool.report.page import number, render_page, score, section, settings, spread, table
-from jbpool.report.pictures import circle_graph, network
 from jbpool.report.published import CLASSIFICATION
 
 METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
@@ -74,7 +73,7 @@ def page(shown: Shown) -> str:
         "on validation graphs": number(result["mean"]["valid"]),
     }
     title = f"{result['dataset']} classified with {result['method']}"
-    return render_page(title, lead, headline, result["notes"], [make(shown) for make in SECTIONS])
+    return render_page(title, lead, headline, result["notes"], [make(shown) for make in SECTIONS], SCRIPTS)
 
 
 def _scores(shown: Shown) -> str:
@@ -110,8 +109,11 @@ def _confusion(shown: Shown) -> str:
         return ""
     counts = contingency(shown.predictions["label"], shown.predictions["scores"].argmax(1)).numpy()
     names = list(shown.data.class_names or [f"class {i}" for i in range(counts.shape[0])])
-    drawing = heat_map(counts, names, names[: counts.shape[1]], "confusion matrix")
-    return section("Classes (rows) and predictions (columns)", drawing, "Test graphs of all folds and seeds.")
+    drawing = heat_map(counts, names, names[: counts.shape[1]], "confusion matrix", selectable=bool(shown.pictures))
+    note = "Test graphs of all folds and seeds."
+    if shown.pictures:
+        note += " A click on a cell shows its graphs below."
+    return section("Classes (rows) and predictions (columns)", drawing, note)
 
 
 def _roc(shown: Shown) -> str:
@@ -125,26 +127,6 @@ def _roc(shown: Shown) -> str:
         "chance": ([0.0, 1.0], [0.0, 1.0]),
     }
     return section("ROC curve", charts.lines(series, "false positive rate", "ROC curve"))
-
-
-def _picture(data: GraphData, picture: dict[str, Tensor]) -> str:
-    index, cluster = int(picture["graph"]), picture["cluster"].numpy()
-    graph = data.batch([index]).graph
-    edges = torch.stack(graph.edges(), dim=1).numpy()
-    drawn = networkx.Graph(edges.tolist())
-    drawn.add_nodes_from(range(graph.num_nodes()))
-    layout = networkx.spring_layout(drawn, seed=0)
-    xy = np.array([layout[node] for node in range(graph.num_nodes())])
-    used = np.unique(cluster)
-    cluster = np.searchsorted(used, cluster)
-    adj = picture["adj"].numpy()[np.ix_(used, used)]
-    both = network(xy, edges, cluster, f"graph {index}")
-    both += circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled").svg
-    note = f"{graph.num_nodes()} nodes, {len(used)} of {len(picture['adj'])} clusters used."
-    if data.metric == "acc":
-        names = data.class_names or [f"class {i}" for i in range(data.num_classes)]
-        note += f" Class: {names[int(data.label[index])]}; predicted: {names[int(picture['scores'].argmax())]}."
-    return section(f"Test graph {index}: clusters and pooled graph", f'<div class="pair">{both}</div>', note)
 
 
 def _search(shown: Shown) -> str:
@@ -183,7 +165,7 @@ SECTIONS: list[Callable[[Shown], str]] = [
     _curves,
     _confusion,
     _roc,
-    lambda shown: "".join(_picture(shown.data, picture) for picture in shown.pictures),
+    lambda shown: graphs_section(shown.data, shown.pictures),
     _runs,
     _search,
     lambda shown: settings(shown.result),

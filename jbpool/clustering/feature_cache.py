@@ -28,7 +28,7 @@ from jbpool.data.arrays import open_npy
 from jbpool.data.sources import cache_dir
 from jbpool.engine.shares import RowShares
 from jbpool.engine.state import load_state, save_state
-from jbpool.errors import JBPoolError
+from jbpool.errors import JBPoolError, RunFolderError, WriteError
 from jbpool.progress import progress_bar
 
 VERSION = 1                 # of what is computed
@@ -71,7 +71,13 @@ def fitted_rows(features: FixedFeatures, data: NodeData, feat: Tensor, shares: R
             os.utime(entry)                             # used last
         return rows.to(feat.device)
     rows = features.fit(graph, feat, weight, shares=shares)
-    _write(entry, features, rows, shares)
+    try:
+        _write(entry, features, rows, shares)
+    except WriteError as error:
+        raise RunFolderError(
+            f"{str(error).partition(':')[0]}: free some space or set XDG_CACHE_HOME to another folder, then continue "
+            "with --resume."
+        ) from error
     return rows
 
 

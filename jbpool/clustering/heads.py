@@ -17,7 +17,7 @@ from jbpool.engine.shares import RowShares
 from jbpool.nn.heads import spread_rows, unit_rows
 from jbpool.ops.matrix_sqrt import matrix_inverse_sqrt
 
-BLOCK = 2**16           # entries of S per block, all starts together: a block stays in the cache
+BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
 KEPT = 2**24            # entries of S kept between the two passes; beyond that they are computed twice
 CANDIDATES = 20_000     # nodes that initial prototypes are chosen from
 TRAIN_NODES = 5000      # trained_heads: nodes that heads are trained on; they are applied to all
@@ -111,7 +111,7 @@ def _soft(block: Tensor, weight: Tensor) -> Tensor:
     Logits are bounded, so the exponentials need no shift.
     """
     soft = (weight.flatten(0, 1) @ block.T).exp_().unflatten(0, weight.shape[:2])
-    return soft.div_(soft.sum(1, keepdim=True))
+    return soft.mul_(soft.sum(1, keepdim=True).reciprocal_())
 
 
 def candidate_rows(feat: Tensor, shares: RowShares, seed: int) -> Tensor:

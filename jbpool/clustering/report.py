@@ -17,7 +17,7 @@ from torch import Tensor
 from jbpool.atomic import write_text
 from jbpool.clustering.report_search import search_sections
 from jbpool.clustering.report_seeds import seed_sections
-from jbpool.clustering.scores import GRAPH_SCORES, LABEL_SCORES, best_run, confusion
+from jbpool.clustering.scores import GRAPH_SCORES, LABEL_SCORES, best_run, confusion, edges_between
 from jbpool.clustering.view import Clusters, view_graph
 from jbpool.data import NodeData
 from jbpool.engine.run_folder import read_results
@@ -141,17 +141,10 @@ def _confusion(shown: Shown) -> str:
 
 
 def _cluster_graph(shown: Shown) -> str:
-    weight = normalized_off_diagonal(_between(shown)[None])[0].numpy()
+    between = edges_between(shown.data.graph, shown.cluster, len(shown.names), shown.data.edge_weight)
+    weight = normalized_off_diagonal(between[None].float())[0].numpy()
     drawing = circle_graph(weight, shown.cluster.bincount().numpy(), "the graph of clusters", shown.names)
     return section("The coarsened graph", drawing, "Discs: nodes of a cluster. Lines: edges between two, normalised.")
-
-
-def _between(shown: Shown) -> Tensor:
-    """The weight of the edges between every two clusters, ``(K, K)``."""
-    source, target = (shown.cluster[end.long()] for end in shown.data.graph.edges())
-    count, weight = len(shown.names), shown.data.edge_weight
-    sums = torch.bincount(source * count + target, None if weight is None else weight.double(), count**2)
-    return sums.view(count, count).float()
 
 
 def _graph(shown: Shown) -> str:

@@ -195,7 +195,6 @@ class Training:
 
             def report(progress: Progress, row: dict[str, Any]) -> None:
                 self.curve = curve(progress)
-                bar.update(progress.epoch - bar.n)
                 shown = {key: f"{row[key]:.3f}" for key in ("loss", "nmi") if key in row}
                 bar.set_postfix(
                     **shown, used=row["used_clusters"], s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False
@@ -206,8 +205,8 @@ class Training:
 
             problem = self._problem(nets, graph, prepared, weight)
             progress = fit(
-                problem, self.config.train, report=report, resume=resume,
-                resume_path=self.out.path / "checkpoint.pt", forecast=self.forecast,
+                problem, self.config.train, each_epoch=lambda progress: bar.update(progress.epoch - bar.n),
+                report=report, resume=resume, resume_path=self.out.path / "checkpoint.pt", forecast=self.forecast,
                 checkpoint=checkpoint if self.shares.place == 0 else None,
             )  # fmt: skip
             found = problem.finish()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ MAX_NODES = 20_000
 MAX_EDGES = 60_000
 LAYOUT_EDGES = 200_000          # that positions are computed from
 AROUND_EDGES = 300_000          # to neighbours of a sample, over which its features are smoothed
+READ_EDGES = 4_000_000          # held in memory at once
 LEAST = 20                      # nodes of a cluster in a sample, if it has as many
 STEPS, COMPONENTS = 4, 12       # of the smoothed features
 
@@ -52,26 +54,25 @@ def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
     sizes = np.bincount(cluster, minlength=len(shown.names))
     rng = np.random.default_rng(seed)
     nodes = np.arange(num_nodes) if num_nodes <= MAX_NODES else sample(cluster, sizes, MAX_NODES, rng)
-    inside, around = _edges(data, nodes)
-    edges = _some(inside, MAX_EDGES, rng)
-    feat = _smoothed(data, nodes, around, len(shown.names), seed)
+    found = _edges(data, nodes, rng)
+    edges = _some(found.inside, MAX_EDGES, rng)
+    feat = _smoothed(data, nodes, found.around, len(shown.names), seed)
     label = None if data.label is None else data.label.numpy()
     classes = [] if label is None else list(data.class_names or (f"class {i}" for i in range(data.num_classes or 0)))
     confidence = None if shown.confidence is None else shown.confidence.numpy()[nodes]
-    chosen = torch.from_numpy(nodes).to(data.graph.idtype)
     return GraphView(
-        xy=positions(feat, _some(inside, LAYOUT_EDGES, rng), seed),
+        xy=positions(feat, _some(found.inside, LAYOUT_EDGES, rng), seed),
         edges=edges,
         cluster=cluster[nodes],
         cluster_names=shown.names,
         cluster_sizes=sizes.tolist(),
-        degree=data.graph.in_degrees(chosen).numpy() if len(nodes) else np.zeros(0, dtype=int),
+        degree=_degrees(data, nodes),
         ids=nodes if data.ids is None else data.ids[nodes],
         confidence=confidence if confidence is not None and np.isfinite(confidence).all() else None,
         label=None if label is None else label[nodes],
         class_names=classes,
         class_sizes=[] if label is None else np.bincount(label[label >= 0], minlength=len(classes)).tolist(),
-        sampled=_told(num_nodes, len(nodes), len(inside), len(edges)),
+        sampled=_told(num_nodes, len(nodes), found.total, len(edges)),
     )
 
 
@@ -90,14 +91,35 @@ def _some(edges: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray
     return edges if len(edges) <= count else edges[np.sort(rng.choice(len(edges), count, replace=False))]
 
 
-def _edges(data: NodeData, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Edges among these nodes, each once and by their place in ``nodes``; and those that end at one of them."""
-    ends = data.graph.in_edges(torch.from_numpy(nodes).to(data.graph.idtype))
-    around = np.column_stack([end.long().numpy() for end in ends])                          # (E', 2) numbers of nodes
+class _Edges(NamedTuple):
+    """Edges around the nodes to show."""
+
+    inside: np.ndarray              # (m, 2) among them, each once and by their places
+    around: np.ndarray              # (E', 2) that end at one of them, by the numbers of the nodes
+    total: int                      # how many there are inside; of very many, only a random part was kept
+
+
+def _edges(data: NodeData, nodes: np.ndarray, rng: np.random.Generator) -> _Edges:
+    """Edges around these nodes, read a few million at a time."""
     place = np.full(data.graph.num_nodes(), -1, dtype=np.int64)
     place[nodes] = np.arange(len(nodes))
-    inside = place[around]
-    return inside[(inside[:, 0] >= 0) & (inside[:, 0] < inside[:, 1])], around
+    degree = _degrees(data, nodes).cumsum()
+    total = int(degree[-1]) if len(nodes) else 0
+    inside, around, count = [], [], 0
+    for part in np.split(nodes, np.searchsorted(degree, np.arange(READ_EDGES, total, READ_EDGES))):
+        ends = data.graph.in_edges(torch.from_numpy(part).to(data.graph.idtype))
+        edges = np.column_stack([end.long().numpy() for end in ends])                       # (E', 2)
+        within = place[edges]
+        within = within[(within[:, 0] >= 0) & (within[:, 0] < within[:, 1])]
+        count += len(within)
+        share = min(1.0, READ_EDGES / max(total, 1))
+        inside.append(_some(within, math.ceil(share * len(within)), rng))
+        around.append(_some(edges, math.ceil(share * len(edges)), rng))
+    return _Edges(np.concatenate(inside), np.concatenate(around), count)
+
+
+def _degrees(data: NodeData, nodes: np.ndarray) -> np.ndarray:
+    return data.graph.in_degrees(torch.from_numpy(nodes).to(data.graph.idtype)).numpy()
 
 
 def _smoothed(data: NodeData, nodes: np.ndarray, around: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:

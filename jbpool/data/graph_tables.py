@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
 GRAPH_WORDS = {"graph", "graph_id", "graphid"}
 LABEL_WORDS = {"label", "class"}
 PARTS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
-MEMORY = 6                      # memory that a table takes until the graphs are built, in sizes of its file
+MEMORY = 12                     # memory that a table takes until the graphs are built, in sizes of its file
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +164,7 @@ def _float32(table: Table, arrays: dict[int, np.ndarray], places: tuple[int, ...
 
 
 def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
-    graph_blocks, code_blocks, feat_blocks, lines = [], [], [], []
+    graph_blocks, code_blocks, feat_blocks = [], [], []
     names: dict[str, int] = {}
     for table in _tables(path):
         graph, node = _column(table, GRAPH_WORDS, "graph"), table.column({"node", "node_id", "id"}, None)
@@ -177,7 +178,6 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
             code_blocks.append(np.array([names.setdefault(name, len(names)) for name in different])[codes])
         if places:
             feat_blocks.append(_float32(table, arrays, places))
-        lines.append(table)
     graph_of = np.concatenate(graph_blocks)
     order = np.argsort(graph_of, kind="stable")
     sizes = np.bincount(graph_of, minlength=len(ids))
@@ -193,10 +193,8 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
     repeated = np.flatnonzero(np.diff(key[place]) == 0)
     if len(repeated):
         row = int(order[place[repeated[0] + 1]])                    # the second of two equal rows
-        for table, block in zip(lines, graph_blocks, strict=True):
-            if row < len(block):
-                raise DataError.at(path, "the graph already has a node of this id", table.line(row))
-            row -= len(block)
+        line = next(islice((number for table in _tables(path) for number, _ in table.rows()), row, None))
+        raise DataError.at(path, "the graph already has a node of this id", line)
     feat = np.concatenate(feat_blocks)[order] if feat_blocks else np.zeros((len(order), 0), dtype=np.float32)
     return _Nodes(sizes, feat, feat_names, names, key[place], place)
 

@@ -25,8 +25,8 @@ def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dic
         Which runs have a model, for the message.
     """
     if not (run_dir / "model.pt").is_file():
-        what = "has no model.pt" if run_dir.is_dir() else "does not exist"
-        raise ConfigError(f"{run_dir} {what}: give a finished run {finished}.")
+        folder = "" if run_dir.is_dir() else " (no such folder)"
+        raise ConfigError(f"{run_dir} has no model.pt{folder}: give a finished run {finished}.")
     return load_state(run_dir / "model.pt", expected)
 
 

@@ -91,6 +91,7 @@ def fit(
     *,
     weight_decay: float = 0.0,
     schedule: str = "constant",
+    each_epoch: Callable[[Progress], None] = lambda progress: None,
     report: Callable[[Progress, dict[str, Any]], None] = lambda progress, row: None,
     checkpoint: Callable[[dict[str, Any]], None] | None = None,
     resume: dict[str, Any] | None = None,
@@ -109,6 +110,8 @@ def fit(
         Weight decay of Adam.
     schedule : str, default "constant"
         Learning rate over the epochs: a key of ``SCHEDULES``.
+    each_epoch : callable, optional
+        Called after every epoch with the progress.
     report : callable, optional
         Called every ``eval_every`` epochs with the progress and the new row of the history.
     checkpoint : callable, optional
@@ -151,6 +154,7 @@ def fit(
             progress.steps += 1
         progress.seconds += time.perf_counter() - began
         progress.epoch += 1
+        each_epoch(progress)
 
         patience = config.epochs if config.patience is None else config.patience
         evaluate = progress.epoch % config.eval_every == 0 or progress.epoch == config.epochs

@@ -59,8 +59,8 @@ def _cells(
     many = count_columns > FEW
     left = 14 + 6.4 * min(LONGEST, max((len(name) for name in rows), default=0))
     wide = ((WIDE if many else NARROW) - left - 10) / max(count_columns, 1)
-    wide = max(4.0, wide) if many else max(26.0, min(56.0, wide))
-    tall = 30.0 if count_rows <= FEW else max(4.0, 560 / count_rows)
+    wide = max(4.0, wide) if many else max(26.0, min(72.0, wide))
+    tall = 36.0 if count_rows <= FEW // 2 else 30.0 if count_rows <= FEW else max(4.0, 560 / count_rows)
     named = wide >= 13                                                      # room for a name of every column
     upright = many or any(len(name) * 6.2 > wide for name in columns)
     top = (14 + 5.6 * min(LONGEST, max((len(name) for name in columns), default=0)) if upright else 28) if named else 12

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.fft
 import scipy.sparse
+from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import cKDTree
 
 STEPS = 200             # of gradient descent
@@ -47,6 +48,42 @@ def positions(feat: np.ndarray, edges: np.ndarray, seed: int = 0) -> np.ndarray:
     random = np.random.default_rng(seed).standard_normal((count, 2))
     xy = _descend(1e-2 * main[:, :2] / max(float(main.std()), 1e-12) + 1e-3 * random, _attraction(main, edges))
     return _centred(_spread(_centred(xy), np.sqrt(np.pi / count) * ROOM))
+
+
+def small_positions(count: int, edges: np.ndarray, steps: int = 60) -> np.ndarray:
+    """Positions of a small graph whose distances in the plane are those along its edges (stress majorisation).
+
+    Parameters
+    ----------
+    count : int
+        Number of nodes, at most a few hundred.
+    edges : np.ndarray
+        ``(E, 2)``.
+    steps : int, default 60
+        Of the majorisation.
+
+    Returns
+    -------
+    np.ndarray
+        ``(N, 2)``.
+    """
+    if count < 2:
+        return np.zeros((count, 2))
+    adjacency = scipy.sparse.csr_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(count, count))
+    distance = shortest_path(adjacency, directed=False, unweighted=True)                    # (N, N)
+    reached = np.isfinite(distance)
+    distance[~reached] = distance[reached].max() + 1                                        # parts lie side by side
+    weight = np.where(distance > 0, 1 / np.maximum(distance, 1) ** 2, 0)
+    inverse = np.linalg.pinv(np.diag(weight.sum(1)) - weight)
+    centred = distance**2 - (distance**2).mean(0)
+    values, vectors = np.linalg.eigh(-(centred - centred.mean(1, keepdims=True)) / 2)       # classical scaling
+    xy = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
+    xy += 1e-3 * np.random.default_rng(0).standard_normal(xy.shape)                         # twins must come apart
+    for _ in range(steps):
+        gap = np.linalg.norm(xy[:, None] - xy[None], axis=2)
+        ratio = weight * distance / np.maximum(gap, 1e-9)
+        xy = inverse @ (np.diag(ratio.sum(1)) - ratio) @ xy
+    return xy
 
 
 def _principal(feat: np.ndarray) -> np.ndarray:

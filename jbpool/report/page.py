@@ -50,7 +50,7 @@ def render_page(
     """
     cells = "".join(f"<div>{escape(value)}<span>{escape(name)}</span></div>" for name, value in headline.items())
     warnings = _warnings(list(notes))
-    code = "".join(f"<script>{asset(name)}</script>" for name in (*scripts, "tips.js"))
+    code = "".join(f"<script>{asset(name)}</script>" for name in (*scripts, "tips.js", "sort.js"))
     if "sigma.js" in scripts:
         code += f"<!--\n{asset('LICENSES.txt')}-->"
     return (

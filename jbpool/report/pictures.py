@@ -86,7 +86,9 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
         if count > NUMBERED:
             body.append(_radial(str(names[i]), x[i], y[i], side / 2, largest + 4, 11 if count <= DENSE else 8))
         elif r > 7:                                                 # room for a number
-            body.append(words(x[i], y[i] + 4, str(names[i]), extra='class="on-disc"'))
+            font = min(20.0, 0.9 * r)
+            style = f'class="on-disc" style="font-size:{font:.0f}px"'
+            body.append(words(x[i], y[i] + 0.36 * font, str(names[i]), extra=style))
     rows = [[str(names[i]), str(names[j]), f"{weight[i, j]:.3f}"] for i, j in pairs[:TABLE_ROWS]]
     total, shown = float(np.triu(weight, 1).sum()), float(sum(weight[i, j] for i, j in pairs))
     present = int((np.triu(weight, 1) > 0).sum())
@@ -142,11 +144,12 @@ def network(xy: np.ndarray, edges: np.ndarray, group: np.ndarray, label: str) ->
     if len(xy) == 0:
         return nothing(side, side, label)
     low, high = xy.min(0), xy.max(0)
-    place = edge + (side - 2 * edge) * (xy - low) / np.maximum(high - low, 1e-9)
+    scale = (side - 2 * edge) / max(float((high - low).max()), 1e-9)
+    place = side / 2 + scale * (xy - (low + high) / 2)
     paths = "".join(
         f"M{place[a, 0]:.1f} {place[a, 1]:.1f}L{place[b, 0]:.1f} {place[b, 1]:.1f}" for a, b in edges if a < b
     )
-    body = [f'<path d="{paths}" fill="none" class="link"/>']
+    body = [f'<path d="{paths}" fill="none" class="link" stroke-width="1.5"/>']
     for (x, y), number in zip(place, group, strict=True):
         told = tip(f"cluster {number}")
         body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour(int(number))}">{told}</circle>')

@@ -222,5 +222,6 @@ def test_numbers_of_clusters():
     assert numbers_of_clusters(small("model.num_clusters=[5]", "model.ratio=0.25"), 40.0) == [10]
     by_number = load_config(GRAPH_CLASSIFY, "proteins", ["model.num_clusters=[7]"])       # the file has a ratio
     assert numbers_of_clusters(by_number, 40.0) == [7]
-    assert numbers_of_clusters(small("model.num_clusters=null"), 40.0) == [20]
+    assert numbers_of_clusters(small("model.num_clusters=null"), 40.0) == [4]
+    assert numbers_of_clusters(small("model.num_clusters=null", "model.levels=3"), 400.0) == [64, 16, 4]
     assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5, 3]"), 40.0) == [5, 3]

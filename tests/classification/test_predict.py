@@ -70,6 +70,7 @@ def test_new_graphs_with_and_without_labels(trained, tmp_path):
     again = read_rows(trained / "r" / "predicted" / "predictions.csv")
     right = np.mean([row[1] == ("ring", "path")[place % 2] for place, row in enumerate(again)])
     assert f"acc: {right:.3f}" in told
+    assert "training set" not in told
     # The same graphs, but for the order of the columns.
     assert [row[:2] for row in again] == [row[:2] for row in rows]
 
@@ -130,7 +131,7 @@ def test_other_graphs_are_refused(trained, tmp_path, options, words):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--predict", "nowhere"], "nowhere does not exist: give a finished run"),
+        (["--predict", "nowhere"], "nowhere has no model.pt (no such folder): give a finished run"),
         (["--predict", "new"], "new has no model.pt: give a finished run"),
         (["--predict", "r"], "specify the new graphs, such as --set dataset.folder=new"),
         (["--predict", "r", "--set", "dataset.root=."], "specify the new graphs"),
@@ -155,6 +156,13 @@ def test_an_existing_file_is_kept(trained, tmp_path):
     refused = call(CLASSIFY.command, "--predict", "r", *changes, "--out", tmp_path, cwd=trained, check=False)
     assert "already exists: choose another --out" in refused.err
     assert (tmp_path / "predictions.csv").read_text() == "mine"
+
+
+def test_the_training_set_itself_is_mentioned(trained, tmp_path):
+    write_graphs(tmp_path / "old")
+    changes = settings(f"dataset.folder={tmp_path / 'old'}")
+    told = call(CLASSIFY.command, "--predict", "r", *changes, "--out", tmp_path / "p", cwd=trained).out
+    assert "old has the name of the training set: if it is the same, the score includes training graphs" in told
 
 
 def test_unlabelled_graphs_cannot_train(trained, tmp_path):
@@ -188,8 +196,11 @@ def test_node_labels_have_the_columns_of_training(tmp_path, monkeypatch):
     assert data.feat.sum(1).tolist() == [1] * 6
     with pytest.raises(DataError, match="'node label 1: 8' is unknown to the model, which was trained on"):
         fitted(write_tu(tmp_path / "other", [9, 5, 8, 5]), inputs)
-    with pytest.raises(DataError, match="without node features"):
-        fitted(write_tu(tmp_path / "none"), inputs)
+    without = write_tu(tmp_path / "none")
+    with pytest.raises(DataError, match="has no node features, but the model was trained on 'node label 1: 5'"):
+        fitted(without, inputs)
+    with pytest.raises(DataError, match="has node features, but the model was trained without"):
+        fitted(data, Inputs.of(without))
 
 
 def test_degrees_above_those_of_training_count_as_the_largest(tmp_path, monkeypatch):

@@ -59,10 +59,11 @@ def test_yeses_are_weighed_by_noes_per_yes():
     assert weights.tolist() == [(len(train) - 2) / 2, len(train) - 1]
 
 
+@pytest.mark.parametrize("select", ["best", "last"])
 @pytest.mark.parametrize(("metric", "better"), [("acc", 0.9), ("rmse", 0.1)])
-def test_the_best_epoch_is_that_of_the_validation_score(metric, better, monkeypatch):
+def test_the_epoch_that_is_used(metric, better, select, monkeypatch):
     label = torch.tensor([0, 1, 2] * 20) if metric == "acc" else torch.rand(60, 1)
-    problem = problem_for(metric, label)
+    problem = problem_for(metric, label, f"train.select={select}")
     problem.sums = torch.zeros(2)
     values = iter([0.5, better, 0.5])
     monkeypatch.setattr("jbpool.classification.problem.score", lambda data, scores, label: next(values))
@@ -72,10 +73,10 @@ def test_the_best_epoch_is_that_of_the_validation_score(metric, better, monkeypa
             for parameter in problem.model.parameters():
                 parameter.fill_(float(step))
             found.append(problem.judge(True)[0])
-    assert found == [True, True, False]
-    assert problem.best["valid"] == better
-    problem.load_best()
-    assert all(bool((parameter == 1).all()) for parameter in problem.model.parameters())
+    used = {"best": 1, "last": 2}[select]
+    assert found == [True, True, select == "last"]
+    assert problem.best["valid"] == {"best": better, "last": 0.5}[select]
+    assert all(bool((problem.best["state"][name] == used).all()) for name, _ in problem.model.named_parameters())
 
 
 @pytest.mark.parametrize("broken", ["features", "weights"])

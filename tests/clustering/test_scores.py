@@ -12,7 +12,7 @@ import torch
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from zoo import ZOO, grid, random_graph, symmetric_weights
 
-from jbpool.clustering.scores import confusion, graph_scores, label_scores
+from jbpool.clustering.scores import confusion, edges_between, graph_scores, label_scores
 
 SIZES = [10**5, 10**6, pytest.param(10**7, marks=pytest.mark.slow)]
 
@@ -136,3 +136,16 @@ def test_size_balance():
     assert graph_scores(graph, torch.arange(16) % 4, 4)["size_balance"] == pytest.approx(1)
     assert graph_scores(graph, torch.zeros(16, dtype=torch.long), 4)["size_balance"] == pytest.approx(0)
     assert 0 < graph_scores(random_graph(20, 30), (torch.arange(20) > 15).long(), 2)["size_balance"] < 1
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_edges_between_clusters_in_blocks(weighted, rows, monkeypatch):
+    monkeypatch.setattr("jbpool.ops.adjacency.BLOCK_ROWS", rows)
+    graph = random_graph(40, 90)
+    weight = symmetric_weights(graph) if weighted else None
+    cluster = torch.arange(40) % 3
+    expected = torch.zeros(3, 3, dtype=torch.float64)
+    for number, (source, target) in enumerate(zip(*(end.tolist() for end in graph.edges()), strict=True)):
+        expected[source % 3, target % 3] += 1 if weight is None else weight[number].double()
+    assert torch.allclose(edges_between(graph, cluster, 3, weight), expected)

@@ -11,6 +11,7 @@ from commands import CPU, ROOT, SHARED, call, run_ranks
 from shared_runs import RUNS, config_of
 
 from jbpool import cli
+from jbpool.clustering import heads
 from jbpool.clustering.config import METHODS, one_process_only
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
@@ -18,6 +19,14 @@ from jbpool.engine.config import load_config
 SCRIPT = ROOT / "tests" / "shared_runs.py"
 NAMES = [name for name in RUNS if name == "sbm" or (SHARED / "planetoid").is_dir()]
 pytestmark = pytest.mark.xdist_group("processes")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _restore_blocks():
+    """``config_of`` makes them smaller."""
+    before = heads.BLOCK
+    yield
+    heads.BLOCK = before
 
 
 @pytest.fixture(scope="module")

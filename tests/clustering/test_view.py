@@ -55,6 +55,16 @@ def test_a_large_graph_is_sampled(data, monkeypatch):
     assert f"sample of the {len(inside)} edges" in found.sampled
 
 
+def test_edges_are_read_in_blocks(data, monkeypatch):
+    whole = view._edges(data, np.arange(400), np.random.default_rng(0))
+    monkeypatch.setattr(view, "READ_EDGES", 1000)
+    found = view._edges(data, np.arange(400), np.random.default_rng(0))
+    assert whole.total == found.total == len(whole.inside) == data.graph.num_edges() // 2
+    assert {tuple(edge) for edge in found.inside.tolist()} < {tuple(edge) for edge in whole.inside.tolist()}
+    assert len(found.around) == pytest.approx(1000, abs=10)
+    assert len(np.unique(found.inside[:, 1])) > 200                      # from all blocks
+
+
 @pytest.mark.parametrize("kind", ["dense", "sparse", "none"])
 def test_a_sample_of_any_features_has_positions(kind, data, monkeypatch):
     monkeypatch.setattr(view, "MAX_NODES", 150)

@@ -73,7 +73,8 @@ def test_gradients_are_averaged_before_every_step(monkeypatch):
 
 def test_evaluations_every_few_epochs_and_after_the_last():
     reported = []
-    progress = fit(Line(), config(7, eval_every=3), report=lambda progress, row: reported.append((progress.epoch, row)))
+    problem = Line(improves=(2,))
+    progress = fit(problem, config(7, eval_every=3), report=lambda now, row: reported.append((now.epoch, row)))
     assert progress.history == [{"epoch": epoch, "seen": epoch} for epoch in (3, 6, 7)]
     assert reported == [(row["epoch"], row) for row in progress.history]
 

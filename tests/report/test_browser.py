@@ -1,47 +1,16 @@
 """The reports in a real browser, if one is installed: clicks, search, hostile names, no scripts, no WebGL."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from browser import Browser, installed
-from commands import CASES, CLASSIFY, CLUSTER, call, run_task
+from browser import BROWSER, HOSTILE, NODES, Browser
+from commands import CASES, CLUSTER, SHARED, call, settings
 
-HOSTILE = "</script><script>alert('x')</script>\"'&é\u2028<img src=x onerror=alert(1)>"
-NODES = 300
+from jbpool.report.graph_view import SCRIPTS, GraphView, graph_section
+from jbpool.report.page import render_page
 
-pytestmark = [
-    pytest.mark.skipif(installed() is None, reason="no Chromium on this machine: reports are not tested in a browser"),
-    pytest.mark.xdist_group("browser"),         # one browser for all of these
-]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    with Browser(tmp_path_factory.mktemp("profile")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """A run of each task, with names that would break a careless page."""
-    made = {}
-    for name, case in CASES.items():
-        folder = tmp_path_factory.mktemp(name)
-        if case is CLUSTER:
-            config = case.config("train.epochs=30", "train.seeds=[0,1]")
-            data = case.task.load_data(config)
-            ids = np.array([f"{HOSTILE} {i}" for i in range(NODES)], dtype=object)
-            ids[7] = "node seven"
-            data = replace(data, ids=ids)
-        else:
-            config = case.config()
-            data = case.task.load_data(config)
-        data = replace(data, name=HOSTILE, class_names=[f"{HOSTILE} {i}" for i in range(data.num_classes)])
-        run_task(case, config, folder, data, **({"folds": [0]} if case is CLASSIFY else {}))
-        made[name] = case.task.write_report(folder, data)
-    return made
+pytestmark = BROWSER
 
 
 @pytest.fixture
@@ -185,6 +154,63 @@ def test_charts_show_values(page):
     assert page.js("[...document.querySelectorAll('svg')].every((svg) => svg.getAttribute('aria-label'))")
 
 
+def test_tables_are_sorted_by_a_click(page):
+    page.js(
+        "(table => { table.id = 'sorted'; table.closest('details').open = true; })"
+        "([...document.querySelectorAll('figure table')].find((table) => table.rows.length > 4))"
+    )
+    rows = "[...document.querySelector('#sorted').tBodies[0].rows].map((row) => row.cells[2].innerText)"
+    before = page.js(rows)
+    page.click("#sorted th:last-child button")
+    assert page.js(rows) == sorted(before, key=float)
+    page.click("#sorted th:last-child button")
+    assert page.js(rows) == sorted(before, key=float, reverse=True)
+    assert page.js("document.querySelector('#sorted th:last-child').getAttribute('aria-sort')") == "descending"
+
+
+# ---------------------------------------------------------------- other screens and browsers
+
+
+def made_up(count, clusters, labels, confidence, edges=True):
+    """A page about a graph that was not clustered by anything."""
+    nodes, rng = np.arange(count), np.random.default_rng(0)
+    ring = np.column_stack([nodes, np.roll(nodes, -1)]) if edges else np.zeros((0, 2), dtype=int)
+    view = GraphView(
+        xy=rng.uniform(-1, 1, (count, 2)), edges=ring[ring[:, 0] < ring[:, 1]], cluster=nodes % clusters,
+        cluster_names=list(range(clusters)), cluster_sizes=np.bincount(nodes % clusters).tolist(),
+        degree=np.full(count, 2), ids=nodes, confidence=rng.random(count) if confidence else None,
+        label=nodes % 3 - 1 if labels else None, class_names=["x", "y"] if labels else (),
+        class_sizes=[1, 1] if labels else (),
+    )  # fmt: skip
+    return render_page("made up", "", {}, [], [graph_section(view)], SCRIPTS)
+
+
+@pytest.mark.parametrize(
+    ("count", "clusters", "labels", "confidence", "edges"),
+    [
+        (1, 1, False, False, False), (3, 1, True, False, True), (2, 2, False, True, True), (250, 200, True, True, True),
+        (9, 3, True, True, False),
+    ],
+)  # fmt: skip
+def test_unusual_graphs(count, clusters, labels, confidence, edges, browser, tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text(made_up(count, clusters, labels, confidence, edges))
+    browser.errors.clear()
+    browser.open(path)
+    browser.until("document.querySelector('.graph-view').dataset.ready")
+    assert browser.errors == []
+    assert shown(browser) == count
+    assert browser.js("document.querySelectorAll('.legend button').length") == clusters
+    assert browser.seen("[value=class]") == labels
+    assert browser.seen("[name=threshold]") == confidence
+    if labels:
+        browser.click("[value=class]")
+        browser.click(".legend button")
+        assert shown(browser) == sum(node % 3 == 1 for node in range(count))
+    browser.js("jbpoolView.pick(0)")
+    assert "0" in browser.text(".chosen dd")
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_phone_shows_the_page_without_scrolling_sideways(name, dark, browser, folders):
@@ -218,6 +244,20 @@ def test_without_webgl_a_line_says_why(folders, tmp_path):
         assert "WebGL" in browser.text(".why")
         assert browser.seen(".static svg")
         assert not browser.seen(".explorer")
+
+
+@pytest.mark.slow
+def test_the_report_of_cora(browser, tmp_path):
+    """Small enough to be sent by mail, and complete."""
+    if not SHARED.is_dir():
+        pytest.skip("no shared data folder")
+    changes = [f"dataset.root={SHARED}", "dataset.name=cora", "method.name=kmeans", "train.seeds=[0]"]
+    call(CLUSTER.command, *settings(*changes), "--cfg", "cora.yaml", "--out", "r", cwd=tmp_path)
+    page = tmp_path / "r" / "report.html"
+    assert page.stat().st_size < 1.5e6
+    browser.open(page)
+    browser.until("document.querySelector('.graph-view').dataset.ready")
+    assert browser.js("[jbpoolView.graph.order, jbpoolView.graph.size]") == [2708, 5278]
 
 
 def test_the_report_of_a_command(browser, tmp_path):

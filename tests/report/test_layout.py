@@ -1,5 +1,6 @@
 """Positions in the plane: against naive sums over all pairs, and what they should show."""
 
+import networkx
 import numpy as np
 import pytest
 
@@ -70,3 +71,45 @@ def test_a_few_nodes(count):
     assert xy.shape == (count, 2)
     assert np.isfinite(xy).all()
     assert len(np.unique(xy, axis=0)) == count
+
+
+# ---------------------------------------------------------------- small graphs
+
+
+def test_a_path_is_a_line_and_a_ring_is_a_ring():
+    nodes = np.arange(12)
+    path = layout.small_positions(12, np.column_stack([nodes[:-1], nodes[1:]]))
+    assert np.linalg.norm(path[0] - path[-1]) == pytest.approx(11, rel=0.02)
+    ring = layout.small_positions(12, np.column_stack([nodes, np.roll(nodes, 1)]))
+    radius = np.linalg.norm(ring - ring.mean(0), axis=1)
+    assert radius.std() < 0.02 * radius.mean()
+
+
+def test_stress_is_below_that_of_other_layouts():
+    rng = np.random.default_rng(0)
+    edges = np.array([(a, b) for a in range(30) for b in range(a) if rng.random() < 0.12])
+    graph = networkx.Graph(edges.tolist())
+    graph.add_nodes_from(range(30))
+    graph = graph.subgraph(max(networkx.connected_components(graph), key=len))
+    names = {node: i for i, node in enumerate(graph)}
+    edges = np.array([(names[a], names[b]) for a, b in graph.edges])
+    distance = networkx.floyd_warshall_numpy(graph)
+    away = distance > 0
+
+    def stress(xy):
+        gap = np.linalg.norm(xy[:, None] - xy[None], axis=2)
+        scale = (gap[away] / distance[away]).sum() / (gap[away] ** 2 / distance[away] ** 2).sum()
+        return ((scale * gap[away] / distance[away] - 1) ** 2).sum()
+
+    spring = networkx.spring_layout(graph, seed=0)
+    found = stress(layout.small_positions(len(names), edges))
+    assert found < stress(np.array([spring[node] for node in graph]))
+    assert found < stress(rng.standard_normal((len(names), 2)))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_graphs_in_parts(count):
+    xy = layout.small_positions(count, np.zeros((0, 2), dtype=int))
+    assert xy.shape == (count, 2)
+    assert np.isfinite(xy).all()
+    assert len(np.unique(xy.round(3), axis=0)) == count

@@ -56,7 +56,7 @@ def test_every_part_of_a_page_is_escaped():
     result = {"config": {"dataset": {"name": HOSTILE, HOSTILE: 1}}, "versions": {}}
     parts = [section(HOSTILE, table([HOSTILE], [[HOSTILE]]), HOSTILE), settings(result)]
     page = Page(render_page(HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, [HOSTILE], parts))
-    assert page.tags.count("script") == 1                       # tips.js
+    assert page.tags.count("script") == 2                       # of every page
     assert "img" not in page.tags
     assert page.text.count(HOSTILE) == 2 + 1 + 2 + 1 + 4        # title twice, lead, headline, note, section
 

@@ -44,7 +44,7 @@
     const graph = new Graph({multi: false, type: "undirected"});
     const most = Math.log1p(degree.reduce((one, other) => Math.max(one, other), 1));
     const narrow = Math.min(1, root.clientWidth / 760);                              // a phone has less room
-    const base = (count <= 400 ? 6 : count <= 4000 ? 3.4 : 2.2) * Math.sqrt(narrow);
+    const base = (count <= 400 ? 6 : count <= 4000 ? 3.4 : count <= 10000 ? 2.2 : 1.7) * Math.sqrt(narrow);
     for (let node = 0; node < count; node++) {
       graph.addNode(node, {
         x: arrays.x[node] / 65535, y: arrays.y[node] / 65535,
@@ -56,7 +56,7 @@
     // ------------------------------------------------------------ colours
     const palette = text.palette;
     const shade = (k) => palette[k % palette.length];
-    const low = [213, 72, 28], middle = [214, 200, 190], high = [31, 111, 181];      // safe for colour-blind readers
+    const low = [213, 72, 28], middle = [176, 156, 146], high = [31, 111, 181];      // safe for colour-blind readers
     function scale(value) {
       const [from, to, part] = value < 0.5 ? [low, middle, 2 * value] : [middle, high, 2 * value - 1];
       return `rgb(${from.map((v, i) => Math.round(v + (to[i] - v) * part))})`;
@@ -72,6 +72,7 @@
     const ground = () => (dark.matches ? [17, 19, 23] : [246, 247, 249]);
     const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
     const mixtures = new Map();
+    const many = Math.max(0.3, Math.min(1, Math.sqrt(8000 / Math.max(source.length, 1))));   // many edges are paler
     function mix(hex, part) {
       const key = `${hex} ${part} ${dark.matches}`;
       if (!mixtures.has(key)) {
@@ -92,18 +93,21 @@
       }
       return !state.only || (state.only.kind === "class" ? label : cluster)[node] === state.only.value;
     }
+    // A pointer that moves over a large graph must not redraw all of it: sigma itself marks the node below it.
+    const large = count + source.length > 12000;
+    const focused = () => state.picked ?? (large ? null : state.hovered);
     let shown = new Uint8Array(count).fill(1);
     function update() {
       let visible = 0;
       for (let node = 0; node < count; node++) visible += shown[node] = passes(node) ? 1 : 0;
-      const focus = state.picked ?? state.hovered;
+      const focus = focused();
       state.near = focus === null ? null : new Set([focus, ...graph.neighbors(focus).map(Number)]);
       find(".status").textContent = `${number.format(visible)} of ${number.format(count)} nodes`;
       renderer.refresh({skipIndexation: true});
     }
     function nodeReducer(key, data) {
       const node = Number(key), out = {...data, color: colour(node), zIndex: 1};
-      if (!shown[node]) return {...out, color: faint(), label: "", zIndex: 0, size: data.size * 0.7};
+      if (!shown[node] && node !== state.picked) return {...out, color: faint(), label: "", zIndex: 0, size: data.size * 0.7};
       if (state.near && !state.near.has(node)) return {...out, color: faint(), label: "", zIndex: 0};
       if (state.mode === "confidence") out.zIndex = 1 + 9 * (1 - share(node));
       if (node === state.picked || node === state.hovered) {
@@ -112,16 +116,16 @@
       return out;
     }
     function edgeReducer(key, data) {
-      const [a, b] = graph.extremities(key).map(Number);
+      const visible = (node) => shown[node] || node === state.picked, [a, b] = graph.extremities(key).map(Number);
       const inside = cluster[a] === cluster[b], out = {...data, size: 0.7, zIndex: inside ? 1 : 0};
-      if (!control(inside ? "within" : "between").checked || !shown[a] || !shown[b]) return {...out, hidden: true};
-      const focus = state.picked ?? state.hovered;
+      if (!control(inside ? "within" : "between").checked || !visible(a) || !visible(b)) return {...out, hidden: true};
+      const focus = focused();
       if (focus !== null) {
         if (a !== focus && b !== focus) return {...out, hidden: true};
         return {...out, size: 1.6, color: inside ? shade(cluster[a]) : mix(neutral(), 0.7)};
       }
-      if (inside) return {...out, color: state.mode === "cluster" ? mix(shade(cluster[a]), 0.42) : mix(neutral(), 0.1)};
-      return {...out, color: mix(neutral(), 0.2)};
+      if (inside) return {...out, color: state.mode === "cluster" ? mix(shade(cluster[a]), 0.42 * many) : mix(neutral(), 0.1 * many)};
+      return {...out, color: mix(neutral(), 0.2 * many)};
     }
 
     // ------------------------------------------------------------ sigma
@@ -192,13 +196,13 @@
       card.replaceChildren(facts(state.hovered));
       card.hidden = false;
       view.style.cursor = "pointer";
-      update();
+      if (!large) update();
     });
     renderer.on("leaveNode", () => {
       state.hovered = null;
       card.hidden = true;
       view.style.cursor = "";
-      update();
+      if (!large) update();
     });
     renderer.on("clickNode", ({node}) => pick(Number(node)));
     renderer.on("clickStage", () => pick(null));

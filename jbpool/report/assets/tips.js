@@ -43,6 +43,7 @@
     svg.addEventListener("keydown", (event) => {
       const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
       if (event.key === "Escape") hide();
+      if (event.key === "Enter") at?.dispatchEvent(new MouseEvent("click", {bubbles: true}));
       if (!step) return;
       event.preventDefault();
       const next = marks[(marks.indexOf(at) + step + marks.length) % marks.length], box = next.getBoundingClientRect();

@@ -1,0 +1,244 @@
+"""Two or more runs on one page: scores side by side, settings that differ, and where the results differ.
+
+    python scripts/compare.py RUN RUN ...                        # run folders of one task; writes compare.html
+    python scripts/compare.py RUN RUN --out comparison.html
+
+Clusterings are compared by NMI and, with the first run, node by node: clusters are matched one to one so that as few
+nodes as possible move or, if their numbers differ, each with the cluster that has most of its nodes. Classifications
+are compared graph by graph. Only run folders are read, not the data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+
+from jbpool.atomic import write_text
+from jbpool.clustering.report import score_name
+from jbpool.clustering.scores import best_run, normalized_mutual_information
+from jbpool.engine.run_folder import read_results
+from jbpool.errors import JBPoolError, RunFolderError
+from jbpool.ops.contingency import contingency
+from jbpool.report.heat_map import heat_map, value_map
+from jbpool.report.page import number, render_page, score, section, table
+
+SHOWN = 200             # nodes or graphs in a table
+COUNTS = ("epochs", "best_epoch", "trial")
+
+
+class Run(NamedTuple):
+    """A run folder."""
+
+    name: str
+    result: dict[str, Any]                  # result.json
+    ids: np.ndarray                         # (N,) of nodes, as text; of classification: graph, seed and fold
+    found: np.ndarray                       # (N,) clusters of the best seed, or predicted classes
+    certainty: np.ndarray                   # (N,) confidence, or margin of the prediction
+
+
+# ---------------------------------------------------------------- reading
+
+
+def load_run(folder: Path, name: str) -> Run:
+    """What is compared of a run folder."""
+    result, _ = read_results(folder)
+    if not result["runs"]:
+        raise RunFolderError(f"{folder} has no finished run yet.")
+    read = _clusters if result["task"] == "node_cluster" else _predictions
+    path = folder / ("assign.npz" if result["task"] == "node_cluster" else "predictions.npz")
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return Run(name, result, *read(dict(stored), result))
+    except (OSError, ValueError, KeyError) as error:
+        raise RunFolderError(f"{path} cannot be read ({error}): --resume rewrites it.") from None
+
+
+def _clusters(stored: dict[str, np.ndarray], result: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    place = stored["seeds"].tolist().index(best_run(result["runs"])["seed"])
+    return stored["ids"].astype(str), stored["cluster"][place], stored["confidence"][place]
+
+
+def _predictions(stored: dict[str, np.ndarray], result: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    where = zip(*(stored[key].tolist() for key in ("graph", "seed", "fold")), strict=True)
+    ids = np.array([f"{graph} (seed {seed}, fold {fold})" for graph, seed, fold in where])
+    scores = torch.from_numpy(stored["scores"]).float()
+    if scores.shape[1] == 1:
+        scores = torch.cat([-scores, scores], dim=1) / 2                    # of a sigmoid
+    best = scores.softmax(1).topk(2, dim=1).values
+    return ids, scores.argmax(1).numpy(), (best[:, 0] - best[:, 1]).numpy()
+
+
+def names_of(folders: list[Path]) -> list[str]:
+    """Short names of run folders: as few of their last parts as tell them apart."""
+    parts = [Path(os.path.abspath(folder)).parts for folder in folders]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name} ({i})" for i, name in enumerate(names, start=1)]       # the same folder twice
+
+
+def common(one: Run, other: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the nodes or graphs that both runs have."""
+    _, here, there = np.intersect1d(one.ids, other.ids, return_indices=True)
+    order = np.argsort(here)
+    return here[order], there[order]
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def flat(config: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """``section.key`` -> value of all settings."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        name = f"{above}{key}"
+        found |= flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return found
+
+
+def different_settings(runs: list[Run]) -> list[list[str]]:
+    """Rows of the settings that are not the same in all runs."""
+    configs = [flat(run.result["config"]) for run in runs]
+    keys = list(dict.fromkeys(key for config in configs for key in config))
+    rows = [[key, *(str(config.get(key, "-")) for config in configs)] for key in keys]
+    return [row for row in rows if len(set(row[1:])) > 1]
+
+
+def matched(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Clusters ``other`` under the numbers of ``one``, and whether each number is used once."""
+    counts = contingency(torch.from_numpy(one).long(), torch.from_numpy(other).long()).numpy()
+    name = counts.argmax(0)                                                 # (K',) where most nodes were
+    one_to_one = len(np.unique(one)) == len(np.unique(other))
+    if one_to_one:
+        rows, columns = linear_sum_assignment(counts, maximize=True)
+        name[columns] = rows
+    return name[other], one_to_one
+
+
+def agreement(one: Run, other: Run) -> float:
+    """NMI of two clusterings, or the share of equal predictions, on what both have; NaN without anything in common."""
+    here, there = common(one, other)
+    if len(here) == 0:
+        return float("nan")
+    if one.result["task"] == "graph_classify":
+        return float((one.found[here] == other.found[there]).mean())
+    a, b = (torch.from_numpy(found).long() for found in (one.found[here], other.found[there]))
+    return normalized_mutual_information(contingency(a, b))
+
+
+# ---------------------------------------------------------------- the page
+
+
+def scores_section(runs: list[Run]) -> str:
+    keys = list(dict.fromkeys(key for run in runs for key in run.result["mean"] if key not in COUNTS))
+    shown = [[score(run.result, key) if key in run.result["mean"] else "-" for run in runs] for key in keys]
+    rows = [[score_name(key), *values] for key, values in zip(keys, shown, strict=True)]
+    rows.append(["runs", *(str(len(run.result["runs"])) for run in runs)])
+    note = "Mean and deviation over the seeds" + (" and folds." if runs[0].result["task"] != "node_cluster" else ".")
+    return section("Scores", table(("", *(run.name for run in runs)), rows), note, wide=len(runs) > 2)
+
+
+def settings_section(runs: list[Run]) -> str:
+    rows = different_settings(runs)
+    if not rows:
+        return section("Settings that differ", "<p>None.</p>")
+    return section("Settings that differ", table(("", *(run.name for run in runs)), rows), wide=len(runs) > 2)
+
+
+def agreement_section(runs: list[Run]) -> str:
+    values = np.eye(len(runs))
+    for i, j in combinations(range(len(runs)), 2):
+        values[i, j] = values[j, i] = agreement(runs[i], runs[j])
+    names, numbers = [f"{i}: {run.name}" for i, run in enumerate(runs, start=1)], [str(i + 1) for i in range(len(runs))]
+    clusters = runs[0].result["task"] == "node_cluster"
+    drawing = value_map(np.nan_to_num(values), names, numbers, "agreement of the runs")
+    note = "NMI of the clusters of the best seed of each run." if clusters else "Share of equal predictions."
+    return section("Agreement", drawing, note)
+
+
+def moved_sections(first: Run, other: Run) -> list[str]:
+    """What differs between two runs, node by node or graph by graph."""
+    here, there = common(first, other)
+    title = f"{first.name} and {other.name}"
+    if len(here) == 0:
+        return [section(title, "<p>They have no node or graph in common.</p>", wide=True)]
+    before, after = first.found[here], other.found[there]
+    clusters = first.result["task"] == "node_cluster"
+    same, one_to_one = matched(before, after) if clusters else (after, True)
+    moved = np.flatnonzero(before != same)
+    counts = contingency(torch.from_numpy(before).long(), torch.from_numpy(after).long()).numpy()
+    sections, kind = [], "nodes" if clusters else "test graphs"
+    rows_used, columns_used = np.flatnonzero(counts.sum(1)), np.flatnonzero(counts.sum(0))
+    order = columns_used[np.argsort(counts[:, columns_used].argmax(0), kind="stable")]
+    drawing = heat_map(
+        counts[np.ix_(rows_used, order)], [str(i) for i in rows_used], [str(j) for j in order], f"{title}: {kind}"
+    )
+    what = "Clusters" if clusters else "Predictions"
+    sections.append(section(f"{what} of {first.name} (rows) and {other.name} (columns)", drawing))
+    certain = np.minimum(first.certainty[here], other.certainty[there])
+    order = moved[np.argsort(-certain[moved], kind="stable")][:SHOWN]
+    rows = [
+        [first.ids[here[i]], str(before[i]), str(after[i]), str(same[i]),
+         number(float(first.certainty[here[i]])), number(float(other.certainty[there[i]]))]
+        for i in order
+    ]  # fmt: skip
+    head = ["id", first.name, other.name, "matched with", "confidence", "confidence there"]
+    if not clusters:
+        head, rows = [*head[:3], "margin", "margin there"], [[*row[:3], *row[4:]] for row in rows]
+    note = f"{len(moved):,} of {len(here):,} {kind} ({100 * len(moved) / len(here):.1f} %) differ"
+    how = "one to one" if one_to_one else "each with the one that has most of its nodes"
+    note += f", after matching the clusters {how}. " if clusters else ". "
+    note += f"The {len(rows)} on which both runs are surest are shown." if len(rows) < len(moved) else ""
+    apart = len(first.ids) + len(other.ids) - 2 * len(here)
+    note += f" {apart:,} {kind} are only in one of the runs." if apart else ""
+    body = table(head, rows) if rows else ""
+    sections.append(section(f"{kind.capitalize()} that moved: {title}", f'<div class="values">{body}</div>', note))
+    return sections
+
+
+def page(runs: list[Run]) -> str:
+    first = runs[0].result
+    sections = [scores_section(runs), settings_section(runs), agreement_section(runs)]
+    for other in runs[1:]:
+        sections += moved_sections(runs[0], other)
+    datasets = list(dict.fromkeys(run.result["dataset"] for run in runs))
+    methods = [f"{run.name} ({run.result['method']})" for run in runs]
+    lead = f"{', '.join(datasets)}; {', '.join(methods)}"
+    notes = []
+    if any(row[0].startswith("dataset.") for row in different_settings(runs)):
+        notes.append("The settings of the data differ: what has the same id may not be the same.")
+    kind = "clusterings" if first["task"] == "node_cluster" else "classifications"
+    return render_page(f"{len(runs)} {kind} compared", lead, {}, notes, sections)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders")
+    parser.add_argument("--out", type=Path, default=Path("compare.html"), help="the page to write")
+    args = parser.parse_args()
+    if len(args.runs) < 2:
+        parser.error("give at least two run folders")
+    try:
+        runs = [load_run(folder, name) for folder, name in zip(args.runs, names_of(args.runs), strict=True)]
+        tasks = {run.result["task"] for run in runs}
+        if len(tasks) > 1:
+            raise RunFolderError("clusterings and classifications cannot be compared: give runs of one task.")
+        write_text(args.out, page(runs))
+    except JBPoolError as error:
+        sys.exit(str(error))
+    print(f"open {args.out}")
+
+
+if __name__ == "__main__":
+    main()

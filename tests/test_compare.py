@@ -1,0 +1,140 @@
+"""scripts/compare.py on the runs of both tasks, and on clusters made up for it."""
+
+import json
+import runpy
+import shutil
+
+import numpy as np
+import pytest
+from commands import CLASSIFY, CLUSTER, ROOT, run_task
+
+COMPARE = runpy.run_path(str(ROOT / "scripts" / "compare.py"))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for name, change in (("a", "train.lr=5e-3"), ("b", "train.lr=1e-2")):
+        run_task(CLUSTER, CLUSTER.config("train.epochs=20", "dataset.num_nodes=120", change), folder / name)
+    config = CLASSIFY.config("train.epochs=1", "model.compare=[]", "dataset.num_graphs=18")
+    for name in ("c", "d"):
+        run_task(CLASSIFY, config, folder / name, folds=[0])
+    return folder
+
+
+def compare(monkeypatch, capsys, *args):
+    monkeypatch.setattr("sys.argv", ["compare.py", *map(str, args)])
+    COMPARE["main"]()
+    return capsys.readouterr().out
+
+
+def clusters(folder, cluster, confidence=None, ids=None):
+    """Replace the clusters of a run."""
+    count = len(cluster)
+    confidence = np.linspace(0, 1, count) if confidence is None else confidence
+    np.savez(
+        folder / "assign.npz", ids=np.arange(count) if ids is None else ids, seeds=np.array([0]),
+        cluster=np.array([cluster], dtype=np.int32), confidence=np.array([confidence], dtype=np.float32),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def pair(runs, tmp_path):
+    """Copies of two clusterings, to be changed."""
+    for name in ("a", "b"):
+        shutil.copytree(runs / name, tmp_path / name)
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_two_clusterings_on_a_page(runs, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "page.html"
+    assert compare(monkeypatch, capsys, runs / "a", runs / "b", "--out", out) == f"open {out}\n"
+    page = out.read_text()
+    for words in ("2 clusterings compared", "<td>train.lr</td><td>0.005</td><td>0.01</td>", "Agreement", "that moved"):
+        assert words in page
+    assert "<td>train.epochs</td>" not in page                              # the same in both
+    mean = json.loads((runs / "a" / "result.json").read_text())["mean"]["nmi"]
+    assert f"<td>NMI</td><td>{mean:.3f}</td>" in page
+
+
+def test_classifications(runs, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "page.html"
+    compare(monkeypatch, capsys, runs / "c", runs / "d", "--out", out)
+    page = out.read_text()
+    assert "0 of 9 test graphs (0.0 %) differ" in page                      # the same run twice
+    assert "None." in page                                                  # no setting differs
+
+
+def test_renamed_clusters_have_not_moved(pair, tmp_path, monkeypatch, capsys):
+    cluster = np.arange(12) % 3
+    other = (cluster + 1) % 3
+    other[4], other[5] = 0, 1                                               # two nodes that move
+    clusters(pair[0], cluster)
+    clusters(pair[1], other)
+    out = tmp_path / "page.html"
+    compare(monkeypatch, capsys, *pair, "--out", out)
+    page = out.read_text()
+    assert "2 of 12 nodes (16.7 %) differ, after matching the clusters one to one" in page
+    assert "<td>5</td><td>2</td><td>1</td><td>0</td>" in page               # node 5: 2 here, 1 there, which is 0 here
+    assert page.index("<td>5</td><td>2</td>") < page.index("<td>4</td><td>1</td>")      # the surest first
+
+
+def test_finer_clusters_are_matched_with_the_coarser(pair, tmp_path, monkeypatch, capsys):
+    cluster = np.repeat([0, 1], 6)
+    other = np.repeat([0, 1, 2, 3], 3)
+    other[0] = 2                                                            # the only node that moves
+    clusters(pair[0], cluster)
+    clusters(pair[1], other)
+    out = tmp_path / "page.html"
+    compare(monkeypatch, capsys, *pair, "--out", out)
+    assert "1 of 12 nodes (8.3 %) differ, after matching the clusters each with" in out.read_text()
+
+
+def test_nodes_are_matched_by_id(pair, tmp_path, monkeypatch, capsys):
+    hostile = "</script><img src=x onerror=alert(1)>"
+    clusters(pair[0], np.array([0, 0, 1, 1]), ids=np.array(["a", "b", "c", hostile]))
+    clusters(pair[1], np.array([1, 1, 0, 0, 1]), ids=np.array(["d", hostile, "b", "a", "c"]))
+    out = tmp_path / "page.html"
+    compare(monkeypatch, capsys, *pair, "--out", out)
+    page = out.read_text()
+    assert "0 of 4 nodes (0.0 %) differ" in page
+    assert "1 nodes are only in one of the runs" in page
+    assert "<img" not in page
+
+
+def test_nothing_in_common(pair, tmp_path, monkeypatch, capsys):
+    clusters(pair[0], np.array([0, 1]), ids=np.array(["a", "b"]))
+    clusters(pair[1], np.array([0, 1]), ids=np.array(["c", "d"]))
+    out = tmp_path / "page.html"
+    compare(monkeypatch, capsys, *pair, "--out", out)
+    assert "no node or graph in common" in out.read_text()
+
+
+def test_names_tell_runs_apart(tmp_path):
+    folders = [tmp_path / "x" / "run", tmp_path / "y" / "run", tmp_path / "y" / "other"]
+    assert COMPARE["names_of"](folders) == ["x/run", "y/run", "y/other"]
+    assert COMPARE["names_of"]([tmp_path, tmp_path])[1].endswith("(2)")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("a", "c"), "cannot be compared: give runs of one task"),
+        (("a", "missing"), "missing/result.json cannot be read"),
+    ],
+)
+def test_runs_that_cannot_be_compared(given, message, runs, monkeypatch, capsys):
+    with pytest.raises(SystemExit, match=message):
+        compare(monkeypatch, capsys, *(runs / name for name in given))
+
+
+def test_a_damaged_file_is_named(pair, monkeypatch, capsys):
+    (pair[1] / "assign.npz").write_bytes(b"damaged")
+    with pytest.raises(SystemExit, match=r"b/assign.npz cannot be read"):
+        compare(monkeypatch, capsys, *pair)
+
+
+def test_one_run_is_not_enough(runs, monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        compare(monkeypatch, capsys, runs / "a")
+    assert "at least two" in capsys.readouterr().err
