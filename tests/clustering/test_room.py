@@ -39,6 +39,7 @@ def test_a_run_that_does_not_fit_is_refused(tmp_path, monkeypatch, changes, word
 
 def test_a_step_of_the_heads_needs_the_same_memory_for_any_number_of_nodes(monkeypatch):
     monkeypatch.setattr("jbpool.clustering.heads.KEPT", 0)
+    monkeypatch.setattr("jbpool.clustering.heads.BLOCK", 2**14)
     peaks = []
     for num_nodes in (20_000, 80_000):
         feat = unit_rows(torch.randn(num_nodes, 8))
