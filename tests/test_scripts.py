@@ -108,7 +108,7 @@ def test_the_table_of_graph_classification(tmp_path, script):
     [
         ("loss", ["--largest", 4, "--rounds", 2]),
         ("step", ["--datasets", "cora-sim", "--rounds", 2]),
-        pytest.param("scale", ["--sizes", 1e3, "--steps", 1], marks=pytest.mark.slow),
+        pytest.param("scale", ["--sizes", 2e3, "--speed-up"], marks=pytest.mark.slow),
         ("starts", ["--cases", "sbm", "--starts", 2, "--rounds", 2]),
         ("layer", ["--sets", "NCI1", "--rounds", 2]),
         pytest.param("epoch", ["--sets", "NCI1", "--rounds", 2], marks=pytest.mark.slow),
