@@ -39,7 +39,7 @@ NODES = 300
 class Browser:
     """One process with one page. Errors that the page reports are in ``errors``."""
 
-    def __init__(self, profile, *flags, timeout=60):
+    def __init__(self, profile, *flags, timeout=120):
         inward, self._out = os.pipe()
         self._in, outward = os.pipe()
 
@@ -133,7 +133,7 @@ class Browser:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def until(self, expression, seconds=20):
+    def until(self, expression, seconds=60):
         """Wait until an expression is true."""
         deadline = time.monotonic() + seconds
         while not self.js(f"Boolean({expression})"):

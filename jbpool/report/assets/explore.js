@@ -187,7 +187,10 @@
         square.style.background = swatch;
         made.append(square);
       }
-      made.append(words);
+      const text = document.createElement("span");
+      text.className = "words";
+      text.textContent = made.title = words;
+      made.append(text);
       made.addEventListener("click", action);
       return made;
     }
