@@ -68,7 +68,7 @@ class SearchConfig:
     """Model selection: settings to try in every fold, chosen on validation graphs."""
 
     grid: dict[str, dict] = field(default_factory=dict)     # section -> key -> list of values
-    trials: int | None = number(None, 1, 10**4)     # random draws from the grid; all combinations if not given
+    trials: int | None = number(None, 1, 1000)      # random draws from the grid; all combinations if not given
     seed: int = number(0, 0, MAX_SEED)              # of the draws
 
 

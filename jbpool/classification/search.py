@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from jbpool.errors import JBPoolError
 from jbpool.nn.pools import POOLS, option_problems
 
 Trial = dict[str, Any]                  # "section.key" -> value
-MAX_COMBINATIONS = 10_000
+MAX_TRIALS, MAX_COMBINATIONS = 1_000, 10_000         # to run, and to draw from
 SECTIONS = ("model", "method", "train")
 # What all trials of a run have in common; the methods are compared, not selected.
 FIXED = ("model.pool", "model.compare", "train.seeds", "train.folds", "train.official_split")
@@ -48,15 +48,23 @@ def trials(config: ClassifyConfig, method: str) -> list[Trial]:
         A pool, or none.
     """
     grid = {key: values for key, values in _grid(config).items() if concerns(key, method)}
-    different: dict[str, Trial] = {}
+    different: dict[Hashable, Trial] = {}
     for values in itertools.product(*grid.values()):
         trial = dict(zip(grid, values, strict=True))
-        different.setdefault(repr(as_dict(with_settings(config, trial))), trial)
+        different.setdefault(_identity(config, trial), trial)
     found = list(different.values())
     if config.search.trials is None or len(found) <= config.search.trials:
         return found
     drawn = np.random.default_rng(config.search.seed).permutation(len(found))[: config.search.trials]
     return [found[index] for index in sorted(drawn)]
+
+
+def _identity(config: ClassifyConfig, trial: Trial) -> Hashable:
+    """Equal for trials that are the same training."""
+    cosine = trial.get("method.head", config.method.head) == "cosine"
+    used = {key: value for key, value in trial.items() if key != "method.temperature" or cosine}
+    # A single number may stand for a list of one.
+    return tuple((key, tuple(value) if isinstance(value, list) else (value,)) for key, value in used.items())
 
 
 def with_settings(config: ClassifyConfig, trial: Trial, wrong: list[str] | None = None) -> ClassifyConfig:
@@ -78,8 +86,6 @@ def with_settings(config: ClassifyConfig, trial: Trial, wrong: list[str] | None 
         values[section][option] = value
         if key in EXCLUSIVE and value is not None:
             values[section][EXCLUSIVE[key].partition(".")[2]] = None
-    if values["method"]["head"] != "cosine":
-        del values["method"]["temperature"]             # has no effect then: two temperatures are one trial
     return build(ClassifyConfig, values, "", lambda key: "search.grid", [] if wrong is None else wrong)
 
 
@@ -144,3 +150,5 @@ def _grid_problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
         combinations = math.prod(len(values) for values in _grid(config).values())
         if combinations > MAX_COMBINATIONS:
             yield "search.grid", f"search.grid has {combinations:,} combinations, more than {MAX_COMBINATIONS:,}"
+        elif config.search.trials is None and combinations > MAX_TRIALS:
+            yield "search.grid", f"search.grid has {combinations:,} combinations: draw some of them with search.trials"

@@ -28,6 +28,7 @@ def test_settings_that_do_not_concern_a_method_are_tried_once():
     assert trials(config, "none") == [{"model.dropout": 0}, {"model.dropout": 0.5}]
     heads = load("search.grid.method.temperature=[0.2, 0.5]", "search.grid.method.head=[linear, cosine]")
     assert len(trials(heads, "jb")) == 3
+    assert len(trials(load("search.grid.model.num_clusters=[4, [4], 5, 4]"), "jb")) == 2
     assert trials(load(), "jb") == [{}]
 
 
@@ -120,6 +121,7 @@ def test_the_command_prints_the_budget_and_lists_the_trials(tmp_path):
         ("search.grid=3", "search.grid=3"),
         ("search.trials=0", "search.trials=0"),
         (f"search.grid.train={{lr: {[1e-3] * 200}, epochs: {[3] * 200}}}", "40,000 combinations"),
+        (f"search.grid.train={{lr: {[1e-3] * 200}, epochs: {[3] * 20}}}", "4,000 combinations: draw some"),
     ],
 )
 def test_errors(change, words):
