@@ -1,5 +1,6 @@
 # make run    set up, then cluster a generated graph: progress, scores, a report to open
 # make test   set up, then run all tests except the slow ones
+# make test-gpu    the tests of the layer and of both networks on a GPU (docs/gpu.md)
 # make test-slow   the slow ones: large datasets, the longer benchmarks
 # make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
 # make lint   set up, then ruff and mypy
@@ -10,7 +11,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-slow bench bench-env lint env lock clean
+.PHONY: run test test-gpu test-slow bench bench-env lint env lock clean
 .DEFAULT_GOAL := test
 
 env: $(READY)
@@ -30,6 +31,10 @@ run: $(READY)
 # Two workers with one thread each: more threads than cores slow each other down.
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# With the Python of the current environment: which wheels support the GPU depends on the machine.
+test-gpu:
+	python -m pytest --device cuda
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -1,6 +1,6 @@
 """One training epoch of graph classification including loading: ours, and PyG with torch-geometric-pool.
 
-    python scripts/bench_epoch.py [--sets NCI1] [--rounds 5]
+    python scripts/bench_epoch.py [--sets NCI1] [--rounds 5] [--device cuda]
 
 Both use the same network: encoder, two GIN layers with batch normalisation, jb pool, two GIN layers on the pooled
 graph, mean and max readouts of both levels, head; batches of 128 (molhiv: 512). The numbers of parameters must agree.
@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from benchmark import missing, profiled, take_turns, write
+from benchmark import add_device, chosen_device, missing, profiled, take_turns, write
 from torch import Tensor, nn
 
 SETS = {"NCI1": ("nci1", 128), "ogbg-molhiv": ("molhiv", 512)}
@@ -59,7 +59,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--rounds", type=int, default=5)
+    add_device(parser)
     args = parser.parse_args()
+    device = chosen_device(args)
 
     from jbpool.classification.model import make_model
     from jbpool.classification.problem import ClassifyProblem
@@ -82,8 +84,8 @@ def main() -> None:
         counts = set()
         for form in ("matrix", "diagonal"):
             config = load_config(GRAPH_CLASSIFY, cfg, [*changes, f"method.sqrt={form}"])
-            model = make_model(config, data, train)
-            problem = ClassifyProblem(model, data, split, config, 0, torch.device("cpu"))
+            model = make_model(config, data, train).to(device)
+            problem = ClassifyProblem(model, data, split, config, 0, device)
             optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
             counts.add(sum(parameter.numel() for parameter in model.parameters()))
 
@@ -115,12 +117,13 @@ def main() -> None:
                     graph.edge_sum = cut.edge_sum                               # (N, edge_feats)
                 graphs.append(graph)
             loader = DataLoader(graphs, batch_size=batch_size, shuffle=True)
-            peer = PygClassifier(copy.deepcopy(model.encoder), edge_feats, 12, data.num_classes)
+            peer = PygClassifier(copy.deepcopy(model.encoder), edge_feats, 12, data.num_classes).to(device)
             counts.add(sum(parameter.numel() for parameter in peer.parameters()))
             optimiser = torch.optim.Adam(peer.parameters(), lr=1e-3)
 
             def peer_epoch(problem=problem, peer=peer, optimiser=optimiser, loader=loader):
                 for batch in loader:
+                    batch = batch.to(device)
                     scores, pool_loss = peer(batch)
                     loss = problem._task_loss(scores, batch.y).mean() + pool_loss
                     optimiser.zero_grad(set_to_none=True)

@@ -1,6 +1,6 @@
 """Forward and backward of one pooling layer on real batches: ours and torch-geometric-pool's, batched and unbatched.
 
-    python scripts/bench_layer.py [--sets PROTEINS NCI1] [--rounds 15]
+    python scripts/bench_layer.py [--sets PROTEINS NCI1] [--rounds 15] [--device cuda]
 
 64 features, no hidden layer, K is half the mean graph size, at most 32. Pooled features and adjacency must agree
 before they are timed. Every call gets a graph without cached products; DGL has already created its sparse formats, as
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 
 import torch
-from benchmark import missing, peak_bytes, profiled, take_turns, write
+from benchmark import add_device, chosen_device, missing, peak_bytes, profiled, take_turns, write
 
 BATCHES = {"PROTEINS": 128, "NCI1": 128, "DD": 32, "REDDIT-BINARY": 32, "ogbg-molhiv": 512}
 
@@ -24,7 +24,7 @@ def peers(without: list[str], num_clusters: int, weight, bias) -> dict:
 
     found = {}
     for mode in ("batched", "unbatched"):
-        pooler = get_pooler("jb", in_channels=64, k=num_clusters, batched=mode == "batched")
+        pooler = get_pooler("jb", in_channels=64, k=num_clusters, batched=mode == "batched").to(weight.device)
         (linear,) = (part for part in pooler.modules() if hasattr(part, "weight") and part.weight is not None)
         linear.weight.data, linear.bias.data = weight.clone(), bias.clone()
         found[f"tgp {mode}"] = pooler
@@ -35,7 +35,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=list(BATCHES), choices=BATCHES)
     parser.add_argument("--rounds", type=int, default=15)
+    add_device(parser)
     args = parser.parse_args()
+    device = chosen_device(args)
 
     from jbpool import JBPool
     from jbpool.data import load_graphs
@@ -48,13 +50,13 @@ def main() -> None:
         index = torch.randperm(len(data))[: BATCHES[name]]
         sizes = data.sizes[index]
         num_clusters = min(32, int(data.sizes.float().mean()) // 2)
-        feat = torch.randn(int(sizes.sum()), 64, requires_grad=True)
-        member = torch.arange(len(index)).repeat_interleave(sizes)
-        ours = {form: JBPool(64, num_clusters, sqrt=form) for form in ("matrix", "diagonal")}
+        feat = torch.randn(int(sizes.sum()), 64, device=device, requires_grad=True)
+        member = torch.arange(len(index)).repeat_interleave(sizes).to(device)
+        ours = {form: JBPool(64, num_clusters, sqrt=form).to(device) for form in ("matrix", "diagonal")}
         ours["diagonal"].load_state_dict(ours["matrix"].state_dict())
         linear = ours["matrix"].mlp[0]
         others = peers(without, num_clusters, linear.weight.data, linear.bias.data)
-        graph = data.batch(index).graph
+        graph = data.batch(index).graph.to(device)
         edges = torch.stack(graph.edges())
         made = ours["matrix"](graph, feat)
         for pooler in others.values():

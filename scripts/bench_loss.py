@@ -1,6 +1,6 @@
 """The balance loss alone, forward and backward, on one graph of growing size.
 
-    python scripts/bench_loss.py [--largest 7] [--rounds 9]
+    python scripts/bench_loss.py [--largest 7] [--rounds 9] [--device cuda]
 
 The baseline is the minimum work of any such loss: ``S.clone()`` and ``S.T @ S``, forward and backward.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from benchmark import peak_bytes, take_turns, write
+from benchmark import add_device, chosen_device, peak_bytes, take_turns, write
 from torch import Tensor
 
 
@@ -28,7 +28,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--largest", type=int, default=7, help="the power of ten of the largest N")
     parser.add_argument("--rounds", type=int, default=9)
+    add_device(parser)
     args = parser.parse_args()
+    device = chosen_device(args)
     from jbpool.objectives import balance_loss
 
     rows, raw = [], []
@@ -37,7 +39,7 @@ def main() -> None:
             if 10**power * width > 2 * 10**8:
                 continue
             torch.manual_seed(0)
-            assign = (3 * torch.randn(10**power, width)).softmax(-1).requires_grad_()
+            assign = (3 * torch.randn(10**power, width, device=device)).softmax(-1).requires_grad_()
             losses = {
                 "matrix": lambda assign=assign: balance_loss(assign).sum(),
                 "diagonal": lambda assign=assign: balance_loss(assign, sqrt="diagonal").sum(),

@@ -1,6 +1,6 @@
 """One training step of the paper's network: ours, DGL and PyG.
 
-    python scripts/bench_step.py [--datasets cora dblp] [--rounds 15]
+    python scripts/bench_step.py [--datasets cora dblp] [--rounds 15] [--device cuda]
 
 All start from the same weights and must compute the same assignments before they are timed. DGL and PyG are used as
 their users do: dense features, the weighted operator as edges. They minimise the element-wise form, ours also the exact
@@ -10,10 +10,11 @@ one.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
-from benchmark import missing, profiled, take_turns, write
+from benchmark import add_device, chosen_device, missing, profiled, take_turns, write
 from torch import Tensor, nn
 
 
@@ -53,7 +54,8 @@ def peers(data, ours, without: list[str]) -> dict[str, Peer]:
     for conv, our in zip(convs, ours.convs, strict=True):
         conv.weight.data, conv.bias.data = our.weight.data.clone(), our.bias.data.clone()
     mlp = copy.deepcopy(ours.pool.mlp)
-    found["DGL GraphConv"] = Peer(convs, mlp, lambda conv, feat: conv(graph, feat, edge_weight=weight))
+    peer = Peer(convs, mlp, lambda conv, feat: conv(graph, feat, edge_weight=weight))
+    found["DGL GraphConv"] = peer.to(weight.device)
     if not without:
         from torch_geometric.nn import GCNConv
 
@@ -61,7 +63,8 @@ def peers(data, ours, without: list[str]) -> dict[str, Peer]:
         convs = [GCNConv(i, o, normalize=False) for i, o in pairwise(sizes)]
         for conv, our in zip(convs, ours.convs, strict=True):
             conv.lin.weight.data, conv.bias.data = our.weight.data.T.clone(), our.bias.data.clone()
-        found["PyG GCNConv"] = Peer(convs, copy.deepcopy(mlp), lambda conv, feat: conv(feat, edges, weight))
+        peer = Peer(convs, copy.deepcopy(mlp), lambda conv, feat: conv(feat, edges, weight))
+        found["PyG GCNConv"] = peer.to(weight.device)
     return found
 
 
@@ -69,7 +72,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", default=["cora", "citeseer", "pubmed", "dblp"])
     parser.add_argument("--rounds", type=int, default=15)
+    add_device(parser)
     args = parser.parse_args()
+    device = chosen_device(args)
 
     from jbpool.clustering.task import NODE_CLUSTER
     from jbpool.clustering.training import make_model
@@ -84,13 +89,15 @@ def main() -> None:
         except DataError:
             data = load_nodes(f"{name}-sim")
         assert data.feat is not None
+        feat = data.feat.to(device)
+        data = replace(data, graph=data.graph.to(device), feat=feat)
         contestants = {}
         models = {}
         for form in ("matrix", "diagonal"):
             torch.manual_seed(0)
             config = load_config(NODE_CLUSTER, name, [f"method.sqrt={form}"])
-            models[form] = make_model(config, data.feat.shape[1], data.num_classes or 1)
-        dense = data.feat.to_dense() if data.feat.layout == torch.sparse_csr else data.feat
+            models[form] = make_model(config, feat.shape[1], data.num_classes or 1).to(device)
+        dense = feat.to_dense() if feat.layout == torch.sparse_csr else feat
         others = peers(data, models["matrix"], without)
         assign, losses = models["diagonal"](data.graph, data.feat)
         for other in others.values():

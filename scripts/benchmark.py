@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import platform
@@ -11,7 +12,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -28,13 +32,36 @@ class Timing(NamedTuple):
         return f"{1e3 * self.median:.2f} ({1e3 * self.low:.2f}-{1e3 * self.high:.2f})"
 
 
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """The option ``--device``."""
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="cuda: times and memory of a GPU")
+
+
+def chosen_device(args: argparse.Namespace) -> torch.device:
+    """The device of ``--device``, if there is one."""
+    import torch
+
+    if args.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("--device cuda: torch sees no GPU here (docs/gpu.md).")
+    return torch.device(args.device)
+
+
+def finish() -> None:
+    """Wait for the GPU, if one is in use."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
 def take_turns(contestants: Mapping[str, Callable[[], Any]], rounds: int = 15, warm_up: int = 3) -> dict[str, Timing]:
-    """Time each contestant once per round, so that noise affects all of them equally."""
+    """Time each contestant once per round, so that noise affects all of them equally; on a GPU until it is done."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(warm_up + rounds):
         for name, run in contestants.items():
+            finish()
             began = time.perf_counter()
             run()
+            finish()
             if number >= warm_up:
                 seconds[name].append(time.perf_counter() - began)
     return {
@@ -52,11 +79,18 @@ def missing(*packages: str) -> list[str]:
 
 
 def peak_bytes(run: Callable[[], Any]) -> int:
-    """Peak memory that torch allocates during a call (CPU)."""
+    """Peak memory that torch allocates during a call, on the GPU if one is in use."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
     run()
+    if torch.cuda.is_initialized():
+        finish()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run()
+        finish()
+        return torch.cuda.max_memory_allocated() - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         run()
     held = most = 0
@@ -83,21 +117,29 @@ class Spent(NamedTuple):
 
 
 def profiled(run: Callable[[], Any], rounds: int = 10) -> Spent:
-    """Time of products, the matrix root and the rest, by torch's profiler; for warmed-up calls."""
+    """Time of products, the matrix root and the rest, by torch's profiler; for warmed-up calls.
+
+    On a GPU it is the time of the kernels that an operation starts.
+    """
+    import torch
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+    on_gpu = torch.cuda.is_initialized()
+    with profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * on_gpu]) as recorded:
         for _ in range(rounds):
             run()
+        finish()
     spent, operations = dict.fromkeys(("dense products", *INSIDE.values(), "the rest"), 0.0), 0
     for event in recorded.events():
+        if event.device_type != torch.autograd.DeviceType.CPU:          # a kernel, counted where it was started
+            continue
         called = event.cpu_parent is not None and event.cpu_parent.name.startswith("aten::")      # by another operation
         operations += event.name.startswith("aten::") and not called
         kind = "dense products" if event.name in DENSE else "the rest"
         parent = event
         while parent is not None:
             kind, parent = INSIDE.get(parent.name, kind), parent.cpu_parent
-        spent[kind] += event.self_cpu_time_total
+        spent[kind] += event.self_device_time_total if on_gpu else event.self_cpu_time_total
     whole = sum(spent.values())
     return Spent({kind: value / whole for kind, value in spent.items()}, operations // rounds)
 
@@ -111,7 +153,8 @@ def write(name: str, title: str, head: list[str], rows: list[list[str]], raw: An
     """Print a Markdown table and write the results to runs/bench/<name>.json."""
     import torch
 
-    print(f"{title}; {torch.get_num_threads()} threads, torch {torch.__version__}\n")
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_initialized() else None
+    print(f"{title}; {gpu or f'{torch.get_num_threads()} threads'}, torch {torch.__version__}\n")
     print("| " + " | ".join(head) + " |")
     print("|" + "---|" * len(head))
     for row in rows:
@@ -119,5 +162,5 @@ def write(name: str, title: str, head: list[str], rows: list[list[str]], raw: An
     print()
     path = Path("runs", "bench", f"{name}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
-    about = {"machine": platform.machine(), "threads": torch.get_num_threads(), "torch": torch.__version__}
+    about = {"machine": platform.machine(), "gpu": gpu, "threads": torch.get_num_threads(), "torch": torch.__version__}
     path.write_text(json.dumps({**about, "rows": raw}, indent=2, default=str) + "\n")

@@ -1,4 +1,4 @@
-"""Fixtures: unusual graphs, pools, a batch, a fixed random seed, two processes."""
+"""Fixtures: a device, unusual graphs, pools, a batch, a fixed random seed, two processes."""
 
 import json
 from pathlib import Path
@@ -9,26 +9,81 @@ import torch
 from zoo import POOLS, ZOO
 
 
+def pytest_addoption(parser):
+    parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="tests on a GPU: make test-gpu")
+
+
+def pytest_collection_modifyitems(config, items):
+    """On another device than the CPU, keep only the tests that can run there."""
+    if config.getoption("--device") != "cpu":
+        left_out = [item for item in items if "device" not in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+@pytest.fixture(scope="session")
+def device(request):
+    """Where a test puts its tensors and graphs: the CPU, or with ``--device cuda`` (``make test-gpu``) a GPU."""
+    chosen = torch.device(request.config.getoption("--device"))
+    if chosen.type == "cpu":
+        return chosen
+    require_gpu()
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@pytest.fixture(scope="session")
+def gpu(device):
+    """The device of tests that make sense on a GPU only."""
+    if device.type != "cuda":
+        pytest.skip("needs a GPU: make test-gpu")
+    return device
+
+
+def require_gpu():
+    """Skip the test unless both torch and dgl can use a GPU."""
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    try:
+        dgl.graph(([0], [0])).to("cuda")
+    except dgl.DGLError:
+        pytest.skip("this dgl was built without CUDA: docs/gpu.md says which wheel to install")
+
+
 @pytest.fixture(autouse=True)
 def _same_seed_for_every_test():
     torch.manual_seed(0)
 
 
 @pytest.fixture(params=ZOO)
-def odd_graph(request):
-    return ZOO[request.param]()
+def odd_graph(request, device):
+    return ZOO[request.param]().to(device)
 
 
 @pytest.fixture(params=POOLS)
-def make_pool(request):
+def make_pool(request, device):
     """A function (in_feats, num_clusters[, hidden_feats]) -> pool, for every pool and form."""
-    return POOLS[request.param]
+    return lambda *args: POOLS[request.param](*args).to(device)
 
 
 @pytest.fixture
-def batch():
+def batch(device):
     """One graph of each unusual kind."""
-    return dgl.batch([make() for make in ZOO.values()])
+    return dgl.batch([make() for make in ZOO.values()]).to(device)
+
+
+@pytest.fixture
+def host_reads(monkeypatch):
+    """Names of the Tensor methods called that return values to Python."""
+    called = []
+    for name in ("item", "tolist", "numpy", "cpu", "__bool__", "__int__", "__float__", "__index__", "__contains__"):
+        method = getattr(torch.Tensor, name)
+
+        def spy(self, *args, _name=name, _method=method, **kwargs):
+            called.append(_name)
+            return _method(self, *args, **kwargs)
+
+        monkeypatch.setattr(torch.Tensor, name, spy)
+    return called
 
 
 @pytest.fixture(scope="session")

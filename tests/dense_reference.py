@@ -6,11 +6,16 @@ import numpy as np
 import scipy.linalg
 
 
+def array(tensor):
+    """A tensor of any device as numpy array."""
+    return tensor.detach().cpu().numpy()
+
+
 def adjacency(graph, edge_weight=None):
     """Dense A of one graph, A[u, v] = weight of u -> v."""
     A = np.zeros((graph.num_nodes(), graph.num_nodes()))
-    source, target = (ids.numpy() for ids in graph.edges())
-    weight = np.ones(len(source)) if edge_weight is None else edge_weight.detach().double().numpy()
+    source, target = (array(ids) for ids in graph.edges())
+    weight = np.ones(len(source)) if edge_weight is None else array(edge_weight.double())
     for u, v, w in zip(source, target, weight, strict=True):
         A[u, v] += w
     return A

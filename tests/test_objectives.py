@@ -6,6 +6,7 @@ import dense_reference as dense
 import numpy as np
 import pytest
 import torch
+from dense_reference import array
 from torch.autograd import gradcheck
 from zoo import ZOO, random_graph, symmetric_weights
 
@@ -33,9 +34,9 @@ def loss_of(name, graph, weight=None):
     return lambda S: getattr(objectives, f"{name}_loss")(S, *edge_terms(S))
 
 
-def soft(n, K, seed=0, scale=2.0):
+def soft(n, K, seed=0, scale=2.0, device="cpu"):
     noise = torch.randn(n, K, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return (scale * noise).softmax(1)
+    return (scale * noise).softmax(1).to(device)
 
 
 OF_EDGES = ["cut", "modularity", "link"]                        # losses that depend on the adjacency
@@ -47,8 +48,8 @@ OF_ROWS = [name for name in dense.LOSSES if name not in OF_EDGES]
 @pytest.mark.parametrize("K", [1, 3, 8])
 def test_against_dense_oracle(name, weighted, K, odd_graph):
     weight = symmetric_weights(odd_graph).double() if weighted else None
-    S = soft(odd_graph.num_nodes(), K)
-    expected = dense.LOSSES[name](S.numpy(), dense.adjacency(odd_graph, weight))
+    S = soft(odd_graph.num_nodes(), K, device=odd_graph.device)
+    expected = dense.LOSSES[name](array(S), dense.adjacency(odd_graph, weight))
     (value,) = loss_of(name, odd_graph, weight)(S)
     assert value.dtype == torch.float64
     assert value.item() == pytest.approx(expected, rel=1e-7, abs=1e-7)
@@ -57,45 +58,45 @@ def test_against_dense_oracle(name, weighted, K, odd_graph):
 @pytest.mark.parametrize("name", OF_ROWS)
 @pytest.mark.parametrize("K", [1, 3, 8])
 @pytest.mark.parametrize("n", [1, 2, 6, 25, 150])
-def test_losses_of_rows_against_dense_oracle(name, K, n):
-    S = soft(n, K)
+def test_losses_of_rows_against_dense_oracle(name, K, n, device):
+    S = soft(n, K, device=device)
     (value,) = getattr(objectives, f"{name}_loss")(S)
     assert value.dtype == torch.float64
-    assert value.item() == pytest.approx(dense.LOSSES[name](S.numpy(), None), rel=1e-7, abs=1e-7)
+    assert value.item() == pytest.approx(dense.LOSSES[name](array(S), None), rel=1e-7, abs=1e-7)
 
 
 @FORMS
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("share", [None, [0.5, 0.3, 0.15, 0.05]])
-def test_balance_options_against_dense_oracle(sqrt, normalize, share):
-    S = soft(30, 4)
+def test_balance_options_against_dense_oracle(sqrt, normalize, share, device):
+    S = soft(30, 4, device=device)
     (value,) = balance_loss(S, sqrt=sqrt, cluster_sizes=share, normalize=normalize)
-    assert value.item() == pytest.approx(dense.balance(S.numpy(), sqrt, share, normalize), rel=1e-9)
+    assert value.item() == pytest.approx(dense.balance(array(S), sqrt, share, normalize), rel=1e-9)
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [*product(OF_EDGES, ["grid", "isolated nodes", "no edges"]), *product(OF_ROWS, ["grid"])],
 )
-def test_gradcheck(name, kind):
-    graph = ZOO[kind]()
-    S = soft(graph.num_nodes(), 3).requires_grad_()
+def test_gradcheck(name, kind, device):
+    graph = ZOO[kind]().to(device)
+    S = soft(graph.num_nodes(), 3, device=device).requires_grad_()
     assert gradcheck(loss_of(name, graph), (S,))
 
 
 @FORMS
 @pytest.mark.parametrize("share", [None, [0.5, 0.3, 0.2]])
-def test_gradcheck_balance_options(sqrt, share):
-    S = soft(20, 3).requires_grad_()
+def test_gradcheck_balance_options(sqrt, share, device):
+    S = soft(20, 3, device=device).requires_grad_()
     assert gradcheck(lambda S: balance_loss(S, [15, 5], sqrt=sqrt, cluster_sizes=share), (S,))
 
 
-def test_gradient_is_the_closed_form_of_the_design():
-    S = soft(40, 5).requires_grad_()
+def test_gradient_is_the_closed_form_of_the_design(device):
+    S = soft(40, 5, device=device).requires_grad_()
     balance_loss(S).sum().backward()
-    gram = S.detach().numpy().T @ S.detach().numpy()
-    expected = -S.detach().numpy() @ np.linalg.inv(dense.scipy.linalg.sqrtm(gram)) / np.sqrt(40 * 5)
-    assert np.allclose(S.grad.numpy(), expected, atol=1e-10)
+    gram = array(S).T @ array(S)
+    expected = -array(S) @ np.linalg.inv(dense.scipy.linalg.sqrtm(gram)) / np.sqrt(40 * 5)
+    assert np.allclose(array(S.grad), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("K", [2, 4, 10])
@@ -131,9 +132,9 @@ def test_equal_cluster_sizes_are_the_plain_loss(sqrt):
 
 @pytest.mark.parametrize("distance", [1e-4, 1e-5, 1e-6])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gradient_next_to_uniform_is_as_strong_as_an_svd_says(distance, dtype):
+def test_gradient_next_to_uniform_is_as_strong_as_an_svd_says(distance, dtype, device):
     n, K = 500, 7
-    noise = torch.randn(n, K, dtype=torch.float64)
+    noise = torch.randn(n, K, dtype=torch.float64, device=device)
     noise -= noise.mean(1, keepdim=True)
     S = (1 / K + distance * noise / noise.abs().max()).to(dtype)
     U, _, Vh = torch.linalg.svd(S.double(), full_matrices=False)
@@ -160,8 +161,8 @@ ODD = {
 @FORMS
 @pytest.mark.parametrize("case", ODD)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_finite_loss_and_gradient_for_odd_assignments(sqrt, case, dtype):
-    S = ODD[case].to(dtype, copy=True).requires_grad_()
+def test_finite_loss_and_gradient_for_odd_assignments(sqrt, case, dtype, device):
+    S = ODD[case].to(device, dtype, copy=True).requires_grad_()
     loss = balance_loss(S, sqrt=sqrt)
     loss.sum().backward()
     assert loss.isfinite().all()
@@ -171,8 +172,8 @@ def test_finite_loss_and_gradient_for_odd_assignments(sqrt, case, dtype):
 
 @pytest.mark.parametrize("name", ["ortho", "collapse", "entropy"])
 @pytest.mark.parametrize("case", ODD)
-def test_other_losses_are_finite_for_odd_assignments(name, case):
-    S = ODD[case].clone().requires_grad_()
+def test_other_losses_are_finite_for_odd_assignments(name, case, device):
+    S = ODD[case].to(device, copy=True).requires_grad_()
     loss = getattr(objectives, f"{name}_loss")(S)
     loss.sum().backward()
     assert loss.isfinite().all()
@@ -180,9 +181,9 @@ def test_other_losses_are_finite_for_odd_assignments(name, case):
 
 
 @pytest.mark.parametrize("name", dense.LOSSES)
-def test_losses_in_float32_are_the_float64_ones_rounded(name):
-    graph = random_graph(200, 800)
-    S = soft(200, 6)
+def test_losses_in_float32_are_the_float64_ones_rounded(name, device):
+    graph = random_graph(200, 800).to(device)
+    S = soft(200, 6, device=device)
     exact, rounded = loss_of(name, graph)(S), loss_of(name, graph)(S.float())
     assert rounded.dtype == torch.float32
     assert torch.allclose(exact.float(), rounded, rtol=1e-4, atol=1e-6)
@@ -190,8 +191,8 @@ def test_losses_in_float32_are_the_float64_ones_rounded(name):
 
 @FORMS
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_input_gives_a_float32_loss(sqrt, dtype):
-    S = soft(50, 3).to(dtype)
+def test_half_precision_input_gives_a_float32_loss(sqrt, dtype, device):
+    S = soft(50, 3, device=device).to(dtype)
     loss = balance_loss(S, sqrt=sqrt)
     assert loss.dtype == torch.float32
     assert torch.allclose(loss, balance_loss(S.float(), sqrt=sqrt))
@@ -216,10 +217,10 @@ def test_invalid_input_is_rejected_with_a_fix(call, words):
         call(soft(10, 3))
 
 
-def test_uniform_assignments_are_a_stationary_point_of_the_logits():
-    logits = torch.zeros(30, 4, requires_grad=True)
+def test_uniform_assignments_are_a_stationary_point_of_the_logits(device):
+    logits = torch.zeros(30, 4, device=device, requires_grad=True)
     balance_loss(logits.softmax(1)).sum().backward()
     assert logits.grad.abs().max() < 1e-7
-    near = (1e-3 * torch.randn(30, 4)).requires_grad_()
+    near = (1e-3 * torch.randn(30, 4, device=device)).requires_grad_()
     balance_loss(near.softmax(1)).sum().backward()
     assert near.grad.norm() > 0.01                              # full strength at a small distance

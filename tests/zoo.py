@@ -17,13 +17,13 @@ def random_graph(num_nodes, num_edges, seed=0):
 
 def symmetric_weights(graph, seed=0):
     """Positive weights, the same in both directions of an edge."""
-    source, target = graph.edges()
+    source, target = (ids.cpu() for ids in graph.edges())
     table = torch.rand(graph.num_nodes(), graph.num_nodes(), generator=torch.Generator().manual_seed(seed)) + 0.1
-    return (table + table.T)[source, target]
+    return (table + table.T)[source, target].to(graph.device)
 
 
 def features(graph, width=5, dtype=torch.float64):
-    return torch.randn(graph.num_nodes(), width, dtype=dtype)
+    return torch.randn(graph.num_nodes(), width, dtype=dtype, device=graph.device)
 
 
 def grid(side):

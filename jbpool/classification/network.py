@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-import dgl
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
@@ -15,9 +14,13 @@ from jbpool.classification.norm import NORMS
 from jbpool.nn.cluster_pool import ClusterPool, Pooled
 from jbpool.nn.conv import BACKBONES
 from jbpool.ops.adjacency import complete_size
+from jbpool.ops.readout import READOUTS
+from jbpool.ops.segment import make_segments
 
 # name -> reduction of graphs of equal size, (B, K, D) to (B, D)
-READOUTS = {"mean": lambda table: table.mean(1), "sum": lambda table: table.sum(1), "max": lambda table: table.amax(1)}
+OF_EQUAL_SIZE = {
+    "mean": lambda table: table.mean(1), "sum": lambda table: table.sum(1), "max": lambda table: table.amax(1)
+}  # fmt: skip
 
 
 class _Layer(nn.Module):
@@ -40,9 +43,9 @@ def read_out(graph: DGLGraph, feat: Tensor, kinds: Sequence[str]) -> Tensor:
     size = complete_size(graph)
     if size is not None:
         table = feat.view(-1, size, feat.shape[1])                                              # (B, K, D)
-        return torch.cat([READOUTS[kind](table) for kind in kinds], dim=1)
-    sizes = graph.batch_num_nodes()
-    return torch.cat([dgl.ops.segment_reduce(sizes, feat, kind) for kind in kinds], dim=1)
+        return torch.cat([OF_EQUAL_SIZE[kind](table) for kind in kinds], dim=1)
+    segments = make_segments(graph.batch_num_nodes(), feat)
+    return torch.cat([READOUTS[kind](feat, segments) for kind in kinds], dim=1)
 
 
 class GraphClassifier(nn.Module):

@@ -37,8 +37,8 @@ class BatchNorm(nn.BatchNorm1d):
         with torch.no_grad():
             var = (scale**-2 - self.eps) * (count / (count - 1))
             self.num_batches_tracked += 1
-            self.running_mean.lerp_(mean.to(x.dtype), self.momentum)
-            self.running_var.lerp_(var.to(x.dtype), self.momentum)
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            self.running_var.lerp_(var.to(self.running_var.dtype), self.momentum)
         return y.to(x.dtype)
 
 
@@ -50,7 +50,7 @@ class _NormalizeOverProcesses(Function):
 
     @staticmethod
     def forward(ctx, x, weight, bias, eps):
-        own = torch.cat([x.sum(0), x.new_tensor([len(x)])])
+        own = torch.cat([x.sum(0), x.new_full((1,), len(x))])
         total = total_over_processes(own)                                               # (D + 1,)
         count = total[-1]
         mean = total[:-1] / count                                                       # (D,)

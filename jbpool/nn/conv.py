@@ -113,11 +113,12 @@ def _times(feat: Tensor, weight: Tensor) -> Tensor:
 
 
 class GraphConv(dgl.nn.GraphConv):
-    """DGL's ``GraphConv``, normalised by weighted degrees if there are edge weights. Accepts sparse features."""
+    """DGL's ``GraphConv``, normalised by weighted degrees if there are edge weights. Accepts sparse features.
+
+    Unlike DGL's own forward pass, it reads no degrees from the device.
+    """
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        if edge_weight is None and not _is_sparse(feat):
-            return super().forward(graph, feat)
         mixed = propagate_normalized(graph, _times(feat, self.weight), edge_weight).to(feat.dtype)
         return self._activation(mixed if self.bias is None else mixed + self.bias)
 

@@ -7,6 +7,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
+from dense_reference import array
 from zoo import ZOO, random_graph, symmetric_weights
 
 from jbpool.classification.config import METHODS
@@ -32,47 +33,47 @@ def small(*changes):
 
 
 @pytest.mark.parametrize("name", ZOO)
-def test_weighted_layers_against_dense_products(name):
-    graph = ZOO[name]()
+def test_weighted_layers_against_dense_products(name, device):
+    graph = ZOO[name]().to(device)
     weight = symmetric_weights(graph)
-    torch.manual_seed(0)
-    feat = torch.randn(graph.num_nodes(), 4)
+    feat = torch.randn(graph.num_nodes(), 4, device=device)
+    X = array(feat)
     A = dense.adjacency(graph, weight)
     degree = A.sum(0)
     share = np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0)
 
-    gcn = GraphConv(4, 3, activation=torch.relu, allow_zero_in_degree=True)
-    expected = dense.smoothed(feat.numpy(), A, 1.0) @ gcn.weight.detach().numpy() + gcn.bias.detach().numpy()
-    np.testing.assert_allclose(gcn(graph, feat, edge_weight=weight).detach(), np.maximum(expected, 0), atol=1e-5)
+    gcn = GraphConv(4, 3, activation=torch.relu, allow_zero_in_degree=True).to(device)
+    expected = dense.smoothed(X, A, 1.0) @ array(gcn.weight) + array(gcn.bias)
+    np.testing.assert_allclose(array(gcn(graph, feat, edge_weight=weight)), np.maximum(expected, 0), atol=1e-5)
 
-    gin = GINConv(torch.nn.Linear(4, 3), "sum", activation=torch.relu)
-    mixed = torch.from_numpy(feat.numpy() + A.T @ feat.numpy()).float()
+    gin = GINConv(torch.nn.Linear(4, 3), "sum", activation=torch.relu).to(device)
+    mixed = torch.from_numpy(X + A.T @ X).float().to(device)
     torch.testing.assert_close(gin(graph, feat, edge_weight=weight), gin.apply_func(mixed).relu())
 
-    sage = SAGEConv(4, 3, "mean", activation=torch.relu)
-    mean = torch.from_numpy(share[:, None] * (A.T @ feat.numpy())).float()
+    sage = SAGEConv(4, 3, "mean", activation=torch.relu).to(device)
+    mean = torch.from_numpy(share[:, None] * (A.T @ X)).float().to(device)
     expected = (sage.fc_self(feat) + sage.fc_neigh(mean)).relu()
     torch.testing.assert_close(sage(graph, feat, edge_weight=weight), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("in_feats", "out_feats"), [(4, 4), (6, 2)])
 @pytest.mark.parametrize("backbone", ["gcn", "gin", "sage"])
-def test_unweighted_layers_are_those_of_dgl(backbone, in_feats, out_feats):
-    graph, feat = random_graph(30, 60), torch.randn(30, in_feats)
-    layer = BACKBONES[backbone](in_feats, out_feats, 0.85)
+def test_unweighted_layers_are_those_of_dgl(backbone, in_feats, out_feats, device):
+    graph, feat = random_graph(30, 60).to(device), torch.randn(30, in_feats, device=device)
+    layer = BACKBONES[backbone](in_feats, out_feats, 0.85).to(device)
     base = {"gcn": dgl.nn.GraphConv, "gin": dgl.nn.GINConv, "sage": dgl.nn.SAGEConv}[backbone]
     assert isinstance(layer, base)
     torch.testing.assert_close(layer(graph, feat), base.forward(layer, graph, feat))
 
 
-def test_complete_graphs_take_a_dense_product():
+def test_complete_graphs_take_a_dense_product(device):
     """The same numbers and gradients as edge by edge, also for weights that are not symmetric."""
-    graph = complete_graphs(3, 5, torch.int64, CPU)
+    graph = complete_graphs(3, 5, torch.int64, device)
     plain = dgl.graph(graph.edges())
     assert (complete_size(graph), complete_size(plain)) == (5, None)
-    feat = torch.randn(15, 2, dtype=torch.float64, requires_grad=True)
-    weight = torch.rand(75, dtype=torch.float64, requires_grad=True)
-    probe = torch.randn(15, 2, dtype=torch.float64)
+    feat = torch.randn(15, 2, dtype=torch.float64, device=device, requires_grad=True)
+    weight = torch.rand(75, dtype=torch.float64, device=device, requires_grad=True)
+    probe = torch.randn(15, 2, dtype=torch.float64, device=device)
     results = []
     for topology in (graph, plain):
         out = propagate(topology, feat, weight)
@@ -83,12 +84,12 @@ def test_complete_graphs_take_a_dense_product():
     assert complete_size(graph) is None
 
 
-def test_read_out_of_packed_and_of_pooled_graphs():
-    pooled = complete_graphs(2, 3, torch.int64, CPU)
-    feat = torch.arange(12.0).view(6, 2)
-    expected = torch.tensor([[2.0, 3, 6, 9, 4, 5], [8, 9, 24, 27, 10, 11]])
+def test_read_out_of_packed_and_of_pooled_graphs(device):
+    pooled = complete_graphs(2, 3, torch.int64, device)
+    feat = torch.arange(12.0, device=device).view(6, 2)
+    expected = torch.tensor([[2.0, 3, 6, 9, 4, 5], [8, 9, 24, 27, 10, 11]], device=device)
     assert torch.equal(read_out(pooled, feat, ["mean", "sum", "max"]), expected)
-    packed = dgl.batch([dgl.graph(([], []), num_nodes=3)] * 2)
+    packed = dgl.batch([dgl.graph(([], []), num_nodes=3)] * 2).to(device)
     torch.testing.assert_close(read_out(packed, feat, ["mean", "sum", "max"]), expected)
 
 
@@ -132,13 +133,13 @@ def test_what_training_graphs_do_not_show_stays_small():
 
 @pytest.mark.parametrize("pool", METHODS)
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_every_network_trains(backbone, pool):
+def test_every_network_trains(backbone, pool, device):
     changes = [f"model.backbone={backbone}", f"model.pool={pool}", "model.compare=[]", "model.levels=2"]
     config = small(*changes, "model.num_clusters=[4, 2]", "model.readout_of=all", "model.readout=mean+sum+max")
     data = load_graphs("motifs", num_graphs=12)
-    model = make_model(config, data, torch.arange(12))
+    model = make_model(config, data, torch.arange(12)).to(device)
     batch = data.batch(range(6))
-    scores, made = model(batch.graph, batch.feat)
+    scores, made = model(batch.graph.to(device), batch.feat.to(device))
     assert scores.shape == (6, 3)
     assert [pooled.assign.shape[1] for pooled in made] == ([] if pool == "none" else [4, 2])
     (scores.logsumexp(1).sum() + sum(pooled.loss for pooled in made)).backward()
@@ -148,24 +149,28 @@ def test_every_network_trains(backbone, pool):
 
 
 @pytest.mark.parametrize("pool", METHODS)
-def test_a_graph_is_scored_alike_in_every_company(pool):
+def test_a_graph_is_scored_alike_in_every_company(pool, device):
     data = load_graphs("motifs", num_graphs=12)
-    model = make_model(small(f"model.pool={pool}", "model.compare=[]"), data, torch.arange(12)).eval()
+    model = make_model(small(f"model.pool={pool}", "model.compare=[]"), data, torch.arange(12)).eval().to(device)
+
+    def scores(graphs):
+        batch = data.batch(graphs)
+        return model(batch.graph.to(device), batch.feat.to(device))[0]
+
     with torch.no_grad():
-        together = model(*data.batch(range(12))[:2])[0]
-        alone = torch.cat([model(*data.batch([i])[:2])[0] for i in range(12)])
+        together, alone = scores(range(12)), torch.cat([scores([i]) for i in range(12)])
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("pool", ["jb", "none"])
-def test_edge_weights_flow_through(backbone, pool):
+def test_edge_weights_flow_through(backbone, pool, device):
     data = load_graphs("motifs", num_graphs=12)
     config = small(f"model.backbone={backbone}", f"model.pool={pool}", "model.compare=[]")
-    model = make_model(config, data, torch.arange(12)).eval()
+    model = make_model(config, data, torch.arange(12)).eval().to(device)
     batch = data.batch([0])
-    weight = torch.rand(batch.graph.num_edges(), requires_grad=True)
-    model(batch.graph, batch.feat, weight)[0].sum().backward()
+    weight = torch.rand(batch.graph.num_edges(), device=device, requires_grad=True)
+    model(batch.graph.to(device), batch.feat.to(device), weight)[0].sum().backward()
     assert weight.grad.abs().sum() > 0
 
 

@@ -9,19 +9,20 @@ from jbpool.classification.norm import BatchNorm, _NormalizeOverProcesses
 from jbpool.nn.conv import BACKBONES
 
 
-def almost_constant_columns():
+def almost_constant_columns(device):
     """Means far larger than deviations: sums in float32 lose the variance."""
-    return torch.randn(500, 6) * torch.tensor([1, 1e-1, 1e-2, 1e-3, 1, 0]) + torch.tensor([0, 5, 10, 10, -100, 1.0])
+    rows = torch.randn(500, 6) * torch.tensor([1, 1e-1, 1e-2, 1e-3, 1, 0]) + torch.tensor([0, 5, 10, 10, -100, 1.0])
+    return rows.to(device)
 
 
-def test_forward_and_backward_are_those_of_float64():
-    x, weight = almost_constant_columns().requires_grad_(), torch.randn(6)
-    norm, exact = BatchNorm(6), nn.BatchNorm1d(6).double()
+def test_forward_and_backward_are_those_of_float64(device):
+    x, weight = almost_constant_columns(device).requires_grad_(), torch.randn(6)
+    norm, exact = BatchNorm(6).to(device), nn.BatchNorm1d(6).double().to(device)
     for layer in (norm, exact):
         layer.weight.data.copy_(weight)
     wide = x.detach().double().requires_grad_()
     for layer, rows in ((norm, x), (exact, wide)):
-        (layer(rows) * torch.linspace(-1, 1, 500)[:, None]).tanh().sum().backward()
+        (layer(rows) * torch.linspace(-1, 1, 500, device=device)[:, None]).tanh().sum().backward()
     torch.testing.assert_close(norm(x).double(), exact(wide), rtol=1e-6, atol=1e-6)
     for ours, theirs in [(x, wide), (norm.weight, exact.weight), (norm.bias, exact.bias)]:
         torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-5, atol=1e-5 * theirs.grad.abs().max())
@@ -31,8 +32,8 @@ def test_forward_and_backward_are_those_of_float64():
     torch.testing.assert_close(norm(x).double(), exact(wide), rtol=1e-4, atol=1e-3)
 
 
-def test_the_form_for_several_processes_is_that_of_torch():
-    x, weight, bias = almost_constant_columns().double(), torch.randn(6).double(), torch.randn(6).double()
+def test_the_form_for_several_processes_is_that_of_torch(device):
+    x, (weight, bias) = almost_constant_columns(device).double(), torch.randn(2, 6).double().to(device)
     found = []
     for form in (
         lambda *inputs: _NormalizeOverProcesses.apply(*inputs, 1e-5),

@@ -4,6 +4,7 @@ import dense_reference as dense
 import numpy as np
 import pytest
 import torch
+from dense_reference import array
 from zoo import random_graph, symmetric_weights
 
 from jbpool import DeltaConv
@@ -11,20 +12,20 @@ from jbpool.nn.conv import BACKBONES, TAKE_SPARSE
 
 
 @pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
-def test_delta_conv_against_dense_oracle(in_feats, out_feats):
-    graph = random_graph(20, 50)
+def test_delta_conv_against_dense_oracle(in_feats, out_feats, device):
+    graph = random_graph(20, 50).to(device)
     weight = symmetric_weights(graph).double()
-    conv = DeltaConv(in_feats, out_feats, 0.6, activation=torch.relu).double()
+    conv = DeltaConv(in_feats, out_feats, 0.6, activation=torch.relu).double().to(device)
     torch.nn.init.normal_(conv.bias)
-    feat = torch.randn(20, in_feats, dtype=torch.float64)
-    smoothed = dense.smoothed(feat.numpy(), dense.adjacency(graph, weight), 0.6)
-    expected = np.maximum(smoothed @ conv.weight.detach().numpy() + conv.bias.detach().numpy(), 0)
-    assert np.allclose(conv(graph, feat, weight).detach().numpy(), expected)
+    feat = torch.randn(20, in_feats, dtype=torch.float64, device=device)
+    smoothed = dense.smoothed(array(feat), dense.adjacency(graph, weight), 0.6)
+    expected = np.maximum(smoothed @ array(conv.weight) + array(conv.bias), 0)
+    assert np.allclose(array(conv(graph, feat, weight)), expected)
 
 
 def naive(backbone, conv, X, A):
     """Dense numpy versions of DGL's layers with edge weights."""
-    value = {name: parameter.detach().numpy() for name, parameter in conv.named_parameters()}
+    value = {name: array(parameter) for name, parameter in conv.named_parameters()}
     if backbone == "gcn":
         return np.maximum(dense.normalized(A) @ X @ value["weight"] + value["bias"], 0)
     if backbone == "sage":
@@ -37,26 +38,27 @@ def naive(backbone, conv, X, A):
 @pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("backbone", ["gcn", "sage", "gin"])
-def test_backbones_against_dense_oracles(backbone, weighted, in_feats, out_feats):
-    graph = random_graph(20, 30)                                # some nodes without edges
+def test_backbones_against_dense_oracles(backbone, weighted, in_feats, out_feats, device):
+    graph = random_graph(20, 30).to(device)                                # some nodes without edges
     weight = symmetric_weights(graph).double() if weighted else None
-    conv = BACKBONES[backbone](in_feats, out_feats, 0.85).double()
+    conv = BACKBONES[backbone](in_feats, out_feats, 0.85).double().to(device)
     for parameter in conv.parameters():
         torch.nn.init.normal_(parameter)
-    feat = torch.randn(20, in_feats, dtype=torch.float64)
-    expected = naive(backbone, conv, feat.numpy(), dense.adjacency(graph, weight))
-    assert np.allclose(conv(graph, feat, edge_weight=weight).detach().numpy(), expected)
+    feat = torch.randn(20, in_feats, dtype=torch.float64, device=device)
+    expected = naive(backbone, conv, array(feat), dense.adjacency(graph, weight))
+    assert np.allclose(array(conv(graph, feat, edge_weight=weight)), expected)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 @pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("backbone", sorted(TAKE_SPARSE))
-def test_sparse_features_give_the_same(backbone, weighted, in_feats, out_feats):
-    graph = random_graph(20, 50)
+def test_sparse_features_give_the_same(backbone, weighted, in_feats, out_feats, device):
+    graph = random_graph(20, 50).to(device)
     weight = symmetric_weights(graph).double() if weighted else None
-    feat = torch.randn(20, in_feats, dtype=torch.float64) * (torch.rand(20, in_feats) < 0.3)
-    conv = BACKBONES[backbone](in_feats, out_feats, 0.85).double()
+    feat = torch.randn(20, in_feats, dtype=torch.float64, device=device)
+    feat[torch.rand(20, in_feats, device=device) > 0.3] = 0
+    conv = BACKBONES[backbone](in_feats, out_feats, 0.85).double().to(device)
     results = []
     for x in (feat, feat.to_sparse_csr()):
         out = conv(graph, x, edge_weight=weight)
@@ -66,8 +68,8 @@ def test_sparse_features_give_the_same(backbone, weighted, in_feats, out_feats):
 
 
 def test_delta_conv_under_autocast(batch):
-    conv = DeltaConv(5, 3, activation=torch.relu)
-    feat = torch.randn(batch.num_nodes(), 5)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    conv = DeltaConv(5, 3, activation=torch.relu).to(batch.device)
+    feat = torch.randn(batch.num_nodes(), 5, device=batch.device)
+    with torch.autocast(batch.device.type, dtype=torch.bfloat16):
         half = conv(batch, feat)
     assert torch.allclose(half.float(), conv(batch, feat), atol=0.1)

@@ -7,6 +7,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
+from dense_reference import array
 from torch.autograd import gradcheck
 from zoo import grid, random_graph
 
@@ -27,12 +28,12 @@ def cosines(X, W):
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.2, 3.0])
-def test_logits_against_a_loop(temperature):
-    head = CosineHead(4, 3, temperature).double()
-    feat = torch.randn(20, 4, dtype=torch.float64)
+def test_logits_against_a_loop(temperature, device):
+    head = CosineHead(4, 3, temperature).double().to(device)
+    feat = torch.randn(20, 4, dtype=torch.float64, device=device)
     feat[3] = 0
-    expected = cosines(feat.numpy(), head.weight.detach().numpy()) / temperature
-    assert np.allclose(head(feat).detach().numpy(), expected)
+    expected = cosines(array(feat), array(head.weight)) / temperature
+    assert np.allclose(array(head(feat)), expected)
 
 
 @pytest.mark.parametrize("hidden", [(), (6,)])
@@ -75,19 +76,19 @@ def test_logits_are_bounded_and_ignore_lengths():
     assert torch.allclose(head(feat * 10 ** torch.linspace(-6, 6, 50)[:, None]), logits, atol=1e-4)
 
 
-def test_gradients():
-    head = CosineHead(4, 3).double()
-    feat = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+def test_gradients(device):
+    head = CosineHead(4, 3).double().to(device)
+    feat = torch.randn(5, 4, dtype=torch.float64, device=device, requires_grad=True)
     assert gradcheck(lambda x, w: torch.func.functional_call(head, {"weight": w}, (x,)), (feat, head.weight))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("length", [0.0, 1e-30, 1e-12])
-def test_rows_without_a_direction_have_cosine_zero_and_no_gradient(dtype, length):
-    head = CosineHead(4, 3).to(dtype)
+def test_rows_without_a_direction_have_cosine_zero_and_no_gradient(dtype, length, device):
+    head = CosineHead(4, 3).to(device, dtype)
     with torch.no_grad():
         head.weight[1] = length / 2
-    feat = torch.randn(5, 4).to(dtype)
+    feat = torch.randn(5, 4).to(device, dtype)
     feat[2] = length / 2
     feat.requires_grad_()
     logits = head(feat)
@@ -103,14 +104,14 @@ def test_rows_without_a_direction_have_cosine_zero_and_no_gradient(dtype, length
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_logits_are_exact_to_float32_in_half_precision_and_under_autocast(dtype):
-    head, feat = CosineHead(64, 5), torch.randn(30, 64).to(dtype)
+def test_logits_are_exact_to_float32_in_half_precision_and_under_autocast(dtype, device):
+    head, feat = CosineHead(64, 5).to(device), torch.randn(30, 64).to(device, dtype)
     expected = head(feat.float())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(device.type, dtype=torch.bfloat16):
         under = head(feat)
     assert under.dtype == torch.float32
     assert torch.allclose(under, expected, atol=1e-5)
-    rounded = CosineHead(64, 5)
+    rounded = CosineHead(64, 5).to(device)
     rounded.weight.data = head.weight.data.to(dtype)
     exact = unit_rows(feat) @ unit_rows(rounded.weight.float()).T / 0.2
     assert torch.allclose(rounded(feat), exact, atol=1e-5)
@@ -167,18 +168,18 @@ def test_prototypes_are_drawn_by_their_distance():
     assert share == pytest.approx(0.8, abs=0.08)
 
 
-def test_init_prototypes_takes_rows_of_the_batch():
-    graph = dgl.batch([grid(3), random_graph(20, 40)])
-    feat = torch.randn(29, 4)
-    pool = JBPool(4, 5, head="cosine")
-    pool.init_prototypes(feat, torch.Generator().manual_seed(1))
+def test_init_prototypes_takes_rows_of_the_batch(device):
+    graph = dgl.batch([grid(3), random_graph(20, 40)]).to(device)
+    feat = torch.randn(29, 4, device=device)
+    pool = JBPool(4, 5, head="cosine").to(device)
+    pool.init_prototypes(feat, torch.Generator(device).manual_seed(1))
     match = (pool.mlp[0].weight[:, None] - unit_rows(feat)).norm(dim=2)                 # (K, N)
     assert (match.amin(1) < 1e-6).all()
     assert match.argmin(1).unique().numel() == 5
     before = pool.mlp[0].weight.clone()
-    pool.init_prototypes(feat, torch.Generator().manual_seed(1))
+    pool.init_prototypes(feat, torch.Generator(device).manual_seed(1))
     assert torch.equal(pool.mlp[0].weight, before)
-    pool.init_prototypes(feat, torch.Generator().manual_seed(2))
+    pool.init_prototypes(feat, torch.Generator(device).manual_seed(2))
     assert not torch.equal(pool.mlp[0].weight, before)
     pool(graph, feat).loss.backward()
     assert pool.mlp[0].weight.grad.abs().sum() > 0

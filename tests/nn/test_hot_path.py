@@ -3,75 +3,25 @@
 import dgl
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from watch import Watch
 from zoo import POOLS, random_graph
 
 from jbpool import DeltaConv, JBPool, objectives, value_checks
 from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
 
-# Operations that read a value, or have an output whose size depends on values; eigh reads its error code on CUDA.
-READS = {
-    "_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive", "equal",
-    "is_nonzero", "bincount", "linalg_eigh", "_linalg_eigh", "_linalg_svd", "linalg_cholesky",
-}  # fmt: skip
 
-
-def reads_values(func, args, kwargs):
-    name = func.overloadpacket.__name__
-    if name == "index":                                         # x[mask] has as many rows as the mask has ones
-        return any(isinstance(index, torch.Tensor) and index.dtype == torch.bool for index in args[1])
-    if name == "repeat_interleave":
-        return kwargs.get("output_size") is None
-    return name in READS
-
-
-class Watch(TorchDispatchMode):
-    """Records every host read and the largest tensor created by any operation, forward and backward."""
-
-    def __init__(self):
-        super().__init__()
-        self.reads, self.largest, self.maker = [], 0, None
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if reads_values(func, args, kwargs or {}):
-            self.reads.append(str(func))
-        out = func(*args, **(kwargs or {}))
-        for tensor in out if isinstance(out, (tuple, list)) else [out]:
-            if isinstance(tensor, torch.Tensor):
-                parts = [tensor.values(), tensor.col_indices()] if tensor.layout == torch.sparse_csr else [tensor]
-                size = max(part.untyped_storage().nbytes() // part.itemsize for part in parts)
-                if size > self.largest:
-                    self.largest, self.maker = size, str(func)
-        return out
-
-
-@pytest.fixture
-def host_reads(monkeypatch):
-    """Names of the Tensor methods called that return values to Python."""
-    called = []
-    for name in ("item", "tolist", "numpy", "cpu", "__bool__", "__int__", "__float__", "__index__", "__contains__"):
-        method = getattr(torch.Tensor, name)
-
-        def spy(self, *args, _name=name, _method=method, **kwargs):
-            called.append(_name)
-            return _method(self, *args, **kwargs)
-
-        monkeypatch.setattr(torch.Tensor, name, spy)
-    return called
-
-
-def lopsided_batch():
+def lopsided_batch(device="cpu"):
     """One graph of 5,000 nodes among 127 of 20."""
     graphs = [random_graph(20, 40, seed=i) for i in range(127)]
-    return dgl.batch([*graphs[:60], random_graph(5000, 15000), *graphs[60:]])
+    return dgl.batch([*graphs[:60], random_graph(5000, 15000), *graphs[60:]]).to(device)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_forward_and_backward_never_read_the_device(make_pool, weighted, host_reads):
-    batch = lopsided_batch()
-    pool, second, conv = make_pool(8, 5), make_pool(8, 2), DeltaConv(8, 8)
-    feat = torch.randn(batch.num_nodes(), 8)
-    weight = torch.rand(batch.num_edges(), requires_grad=True) if weighted else None
+def test_forward_and_backward_never_read_the_device(make_pool, weighted, host_reads, device):
+    batch = lopsided_batch(device)
+    pool, second, conv = make_pool(8, 5), make_pool(8, 2), DeltaConv(8, 8).to(device)
+    feat = torch.randn(batch.num_nodes(), 8, device=device)
+    weight = torch.rand(batch.num_edges(), device=device, requires_grad=True) if weighted else None
     del host_reads[:]
     with value_checks("none"), Watch() as watch:
         one = pool(batch, conv(batch, feat, weight), weight)
@@ -99,11 +49,11 @@ def test_the_watch_sees_reads(host_reads):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_no_intermediate_grows_with_the_largest_graph_squared(make_pool, weighted):
-    batch = lopsided_batch()
+def test_no_intermediate_grows_with_the_largest_graph_squared(make_pool, weighted, device):
+    batch = lopsided_batch(device)
     N, B, K, D = batch.num_nodes(), batch.batch_size, 10, 16
-    feat = torch.randn(N, D)
-    weight = torch.rand(batch.num_edges(), requires_grad=True) if weighted else None
+    feat = torch.randn(N, D, device=device)
+    weight = torch.rand(batch.num_edges(), device=device, requires_grad=True) if weighted else None
     pool = make_pool(D, K)
     with Watch() as watch:
         pool(batch, feat, weight).loss.backward()

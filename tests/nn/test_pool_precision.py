@@ -5,6 +5,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
+from dense_reference import array
 from zoo import features, grid, symmetric_weights
 
 from jbpool import DeltaConv, JBPool
@@ -16,7 +17,7 @@ from jbpool.nn.heads import CosineHead
 def test_types_of_ids_and_features(make_pool, batch, idtype, dtype):
     pool = make_pool(5, 3).to(dtype)
     graph = batch.astype(idtype)
-    pooled = pool(graph, features(batch, dtype=dtype), torch.rand(batch.num_edges()))
+    pooled = pool(graph, features(batch, dtype=dtype), torch.rand(batch.num_edges(), device=batch.device))
     assert pooled.graph.idtype == idtype
     assert {pooled.feat.dtype, pooled.edge_weight.dtype, pooled.assign.dtype, pooled.loss.dtype} == {dtype}
     pooled.loss.backward()
@@ -26,19 +27,19 @@ def test_under_autocast_losses_stay_float32_and_exact(make_pool, batch):
     pool = make_pool(5, 3)
     feat = features(batch, dtype=torch.float32).requires_grad_()
     weight = torch.cat([symmetric_weights(graph) for graph in dgl.unbatch(batch)])
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(batch.device.type, dtype=torch.bfloat16):
         pooled = pool(batch, feat.bfloat16(), weight)
     assert {loss.dtype for loss in pooled.losses.values()} == {torch.float32}
     pooled.loss.backward()
     assert feat.grad.isfinite().all()
     # the losses are those of the assignments, to float32: nothing after the MLP ran in half precision
-    S = pooled.assign.detach().double()
+    S = pooled.assign.detach().double().cpu()
     for i, (part, w) in enumerate(
         zip(S.split(batch.batch_num_nodes().tolist()), weight.split(batch.batch_num_edges().tolist()), strict=True)
     ):
         graph = dgl.slice_batch(batch, i)
         A = dense.adjacency(graph, w)
-        assert np.allclose(pooled.adj[i].detach().numpy(), dense.pooled_adjacency(part.numpy(), A), atol=1e-5)
+        assert np.allclose(array(pooled.adj[i]), dense.pooled_adjacency(part.numpy(), A), atol=1e-5)
         for name, loss in pooled.losses.items():
             if name != "balance":
                 assert loss[i].item() == pytest.approx(dense.LOSSES[name](part.numpy(), A), rel=1e-4, abs=1e-5)
@@ -47,60 +48,61 @@ def test_under_autocast_losses_stay_float32_and_exact(make_pool, batch):
 def test_backward_inside_autocast(make_pool, batch):
     pool = make_pool(5, 3)
     feat = features(batch, dtype=torch.float32).requires_grad_()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(batch.device.type, dtype=torch.bfloat16):
         pool(batch, feat).loss.backward()
     assert feat.grad.isfinite().all()
 
 
-def test_half_precision_modules(make_pool):
+def test_half_precision_modules(make_pool, device):
     """Output type = input type, so that layers in half precision can be stacked."""
-    graph = grid(4)
-    feat = torch.rand(16, 4).half()
+    graph = grid(4).to(device)
+    feat = torch.rand(16, 4, device=device).half()
     for width in (3, 8):
-        assert DeltaConv(4, width).half()(graph, feat).dtype == torch.float16
+        assert DeltaConv(4, width).half().to(device)(graph, feat).dtype == torch.float16
     one = make_pool(4, 3).half()(graph, feat)
     two = make_pool(4, 2).half()(one.graph, one.feat, one.edge_weight)
     assert one.feat.dtype == two.feat.dtype == torch.float16
     assert two.loss.dtype == torch.float32
 
 
-def test_empty_clusters_have_finite_gradients(make_pool):
+def test_empty_clusters_have_finite_gradients(make_pool, device):
     """Logits far apart: clusters of mass 1e-40 and an adjacency to match."""
-    graph = grid(4)
+    graph = grid(4).to(device)
     pool, feat = make_pool(5, 4), features(graph).float()
     head = pool.mlp[0]
     with torch.no_grad():
         if isinstance(head, CosineHead):
             feat, head.temperature = feat.abs(), 0.01
-            head.weight.abs_().mul_(torch.tensor([[1.0], [1.0], [-1.0], [-1.0]]))
+            head.weight.abs_().mul_(torch.tensor([[1.0], [1.0], [-1.0], [-1.0]], device=device))
         else:
-            head.bias.copy_(torch.tensor([0.0, 0.0, -90.0, -200.0]))
+            head.bias.copy_(torch.tensor([0.0, 0.0, -90.0, -200.0], device=device))
     feat.requires_grad_()
     one = pool(graph, feat)
     assert one.assign[:, 2:].max() < 1e-30
-    two = JBPool(5, 2)(one.graph, one.feat, one.edge_weight)
-    loss = one.loss + two.loss + two.edge_weight.sum() + DeltaConv(5, 2)(one.graph, one.feat, one.edge_weight).sum()
+    two = JBPool(5, 2).to(device)(one.graph, one.feat, one.edge_weight)
+    mixed = DeltaConv(5, 2).to(device)(one.graph, one.feat, one.edge_weight)
+    loss = one.loss + two.loss + two.edge_weight.sum() + mixed.sum()
     loss.backward()
     assert loss.isfinite()
     assert feat.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("num_clusters", [1, 2, 5, 8])
-def test_a_nan_in_one_graph_leaves_the_others_alone(make_pool, num_clusters):
-    graph = dgl.batch([grid(3), grid(4)])
+def test_a_nan_in_one_graph_leaves_the_others_alone(make_pool, num_clusters, device):
+    graph = dgl.batch([grid(3), grid(4)]).to(device)
     feat = features(graph).float()
     feat[0, 0] = float("nan")
     pool = make_pool(5, num_clusters)
-    alone = pool(grid(4), feat[9:]).losses
+    alone = pool(grid(4).to(device), feat[9:]).losses
     for name, loss in pool(graph, feat).losses.items():
         assert loss[0].isnan(), name
         assert torch.allclose(loss[1], alone[name][0], atol=1e-6), name
 
 
 @pytest.mark.parametrize("num_clusters", [1, 2, 3, 15, 16, 40])
-def test_row_softmax_is_softmax(num_clusters):
-    scores = torch.randn(30, num_clusters, dtype=torch.float64, requires_grad=True)
-    probe = torch.randn(30, num_clusters, dtype=torch.float64)
+def test_row_softmax_is_softmax(num_clusters, device):
+    scores = torch.randn(30, num_clusters, dtype=torch.float64, device=device, requires_grad=True)
+    probe = torch.randn(30, num_clusters, dtype=torch.float64, device=device)
     for own, theirs in zip(
         torch.autograd.grad((row_softmax(scores) * probe).sum(), scores),
         torch.autograd.grad((scores.softmax(-1) * probe).sum(), scores),

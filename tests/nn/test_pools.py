@@ -5,6 +5,7 @@ import dgl
 import numpy as np
 import pytest
 import torch
+from dense_reference import array
 from zoo import POOLS, features, grid, random_graph, symmetric_weights
 
 from jbpool import DiffPool, JBPool, MinCutPool, Pooled
@@ -22,7 +23,7 @@ def test_the_contract(make_pool, batch):
     assert pooled.feat.shape == (B * 3, 5)
     assert pooled.edge_weight.shape == (B * 9,)
     assert pooled.assign.shape == (batch.num_nodes(), 3)
-    assert torch.allclose(pooled.assign.sum(1), torch.ones(batch.num_nodes()))
+    assert torch.allclose(pooled.assign.sum(1), feat.new_ones(batch.num_nodes()))
     assert all(loss.shape == (B,) for loss in pooled.losses.values())
     assert torch.allclose(pooled.loss, sum(loss.mean() for loss in pooled.losses.values()))
     assert pooled.adj.shape == (B, 3, 3)
@@ -38,8 +39,8 @@ def test_the_names_of_the_losses():
     assert names["diffpool"] == {"link", "entropy"}
 
 
-def test_pooled_edges_are_row_major(batch):
-    graph = JBPool(5, 3)(batch, features(batch).float()).graph
+def test_pooled_edges_are_row_major(batch, device):
+    graph = JBPool(5, 3).to(device)(batch, features(batch).float()).graph
     source, target = dgl.unbatch(graph)[-1].edges(order="eid")
     assert source.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert target.tolist() == [0, 1, 2] * 3
@@ -51,38 +52,38 @@ def test_against_dense_oracles(make_pool, odd_graph, weighted):
     feat = features(odd_graph)
     weight = symmetric_weights(odd_graph).double() if weighted else None
     pooled = pool(odd_graph, feat, weight)
-    S, A = pooled.assign.detach().numpy(), dense.adjacency(odd_graph, weight)
-    assert np.allclose(pooled.feat.detach().numpy(), S.T @ feat.numpy())
-    assert np.allclose(pooled.adj[0].detach().numpy(), dense.pooled_adjacency(S, A))
+    S, A = array(pooled.assign), dense.adjacency(odd_graph, weight)
+    assert np.allclose(array(pooled.feat), S.T @ array(feat))
+    assert np.allclose(array(pooled.adj[0]), dense.pooled_adjacency(S, A))
     share = getattr(pool, "cluster_sizes", None)
     for name, value in pooled.losses.items():
         expected = dense.balance(S, pool.sqrt, share) if name == "balance" else dense.LOSSES[name](S, A)
         assert value.item() == pytest.approx(expected, rel=1e-7, abs=1e-7), name
 
 
-def test_pooled_adjacency_of_directed_weights():
+def test_pooled_adjacency_of_directed_weights(device):
     """A[u, v] is the edge u -> v also where the two directions differ: (S^T A S)[k, l] is on edge k -> l."""
-    graph = random_graph(12, 30)
-    weight = torch.rand(graph.num_edges(), dtype=torch.float64)
-    pooled = JBPool(5, 3).double()(graph, features(graph), weight)
-    S, A = pooled.assign.detach().numpy(), dense.adjacency(graph, weight)
-    assert np.allclose(pooled.adj[0].detach().numpy(), dense.pooled_adjacency(S, A))
+    graph = random_graph(12, 30).to(device)
+    weight = torch.rand(graph.num_edges(), dtype=torch.float64, device=device)
+    pooled = JBPool(5, 3).to(device).double()(graph, features(graph), weight)
+    S, A = array(pooled.assign), dense.adjacency(graph, weight)
+    assert np.allclose(array(pooled.adj[0]), dense.pooled_adjacency(S, A))
 
 
-def test_the_assignments_of_diffpool_come_from_message_passing():
-    graph = random_graph(20, 50)
+def test_the_assignments_of_diffpool_come_from_message_passing(device):
+    graph = random_graph(20, 50).to(device)
     feat = features(graph)
     weight = symmetric_weights(graph).double()
-    pool = DiffPool(5, 3).double()
-    logits = dense.smoothed(pool.mlp(feat).detach().numpy(), dense.adjacency(graph, weight), 0.85)
-    assert np.allclose(pool(graph, feat, weight).assign.detach().numpy(), torch.from_numpy(logits).softmax(1))
+    pool = DiffPool(5, 3).double().to(device)
+    logits = dense.smoothed(array(pool.mlp(feat)), dense.adjacency(graph, weight), 0.85)
+    assert np.allclose(array(pool(graph, feat, weight).assign), torch.from_numpy(logits).softmax(1))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_batch_equals_its_parts(make_pool, batch, weighted):
     pool = make_pool(5, 4, (6,)).double()
     feat = features(batch).requires_grad_()
-    weight = torch.rand(batch.num_edges(), dtype=torch.float64) if weighted else None
+    weight = torch.rand(batch.num_edges(), dtype=torch.float64, device=feat.device) if weighted else None
     whole = pool(batch, feat, weight)
     whole.loss.backward()
     graphs = dgl.unbatch(batch)
@@ -101,9 +102,9 @@ def test_a_batch_equals_its_parts(make_pool, batch, weighted):
         assert torch.allclose(part_feat.grad / len(graphs), gradient, atol=1e-7)
 
 
-def test_an_empty_graph_in_a_batch_changes_nothing_for_the_others(make_pool):
+def test_an_empty_graph_in_a_batch_changes_nothing_for_the_others(make_pool, device):
     pool = make_pool(5, 3).double()
-    full, empty = grid(4), dgl.graph(([], []), num_nodes=0)
+    full, empty = grid(4).to(device), dgl.graph(([], []), num_nodes=0).to(device)
     feat = features(full).requires_grad_()
     alone, among = pool(full, feat), pool(dgl.batch([empty, full]), feat)
     for name, loss in among.losses.items():
@@ -113,14 +114,15 @@ def test_an_empty_graph_in_a_batch_changes_nothing_for_the_others(make_pool):
     assert feat.grad.isfinite().all()
 
 
-def test_permutation_equivariance(make_pool):
+def test_permutation_equivariance(make_pool, device):
     graph = random_graph(60, 150)
     order = torch.randperm(60)                                  # new node i is old node order[i]
     shuffled = dgl.reorder_graph(graph, "custom", permute_config={"nodes_perm": order}, store_ids=False)
     pool = make_pool(5, 4).double()
     feat = features(graph)
-    one, two = pool(graph, feat), pool(shuffled, feat[order])
-    assert torch.allclose(one.assign[order], two.assign)
+    one = pool(graph.to(device), feat.to(device))
+    two = pool(shuffled.to(device), feat[order].to(device))
+    assert torch.allclose(one.assign[order.to(device)], two.assign)
     assert torch.allclose(one.feat, two.feat)
     assert torch.allclose(one.edge_weight, two.edge_weight)
     assert torch.allclose(one.loss, two.loss)
@@ -129,14 +131,14 @@ def test_permutation_equivariance(make_pool):
 def test_no_weights_equal_weights_of_one(make_pool, batch):
     pool = make_pool(5, 4).double()
     feat = features(batch)
-    one, two = pool(batch, feat), pool(batch, feat, torch.ones(batch.num_edges(), dtype=torch.float64))
+    one, two = pool(batch, feat), pool(batch, feat, feat.new_ones(batch.num_edges()))
     assert torch.allclose(one.edge_weight, two.edge_weight)
     assert torch.allclose(one.loss, two.loss)
 
 
 def test_scaling_the_weights_leaves_the_pooled_graph_alone(batch):
-    pool, feat = JBPool(5, 4), features(batch, dtype=torch.float32)
-    weight = torch.rand(batch.num_edges())
+    pool, feat = JBPool(5, 4).to(batch.device), features(batch, dtype=torch.float32)
+    weight = torch.rand(batch.num_edges(), device=batch.device)
     expected = pool(batch, feat, weight).edge_weight
     for scale in (1e-8, 1e8):
         assert torch.allclose(pool(batch, feat, weight * scale).edge_weight, expected, atol=1e-5)
@@ -145,11 +147,11 @@ def test_scaling_the_weights_leaves_the_pooled_graph_alone(batch):
 def test_cluster_is_forward_without_the_pooled_graph(make_pool, batch):
     pool = make_pool(5, 4)
     feat = features(batch, dtype=torch.float32)
-    weight = torch.rand(batch.num_edges())
+    weight = torch.rand(batch.num_edges(), device=batch.device)
     pooled = pool(batch, feat, weight)
     assign, losses = pool.cluster(batch, feat, weight)
     assert torch.equal(assign, pooled.assign)
-    assert all(torch.equal(losses[name], pooled.losses[name]) for name in pooled.losses)
+    torch.testing.assert_close(losses, pooled.losses, rtol=1e-6, atol=1e-7)
 
 
 def test_clustering_with_just_balance_never_touches_the_adjacency(monkeypatch):
@@ -166,7 +168,7 @@ def test_pools_stack_and_gradients_reach_the_bottom(make_pool, batch):
     feat = features(batch, dtype=torch.float32).requires_grad_()
     one = first(batch, feat)
     two = second(one.graph, one.feat, one.edge_weight)
-    three = dgl.nn.GraphConv(5, 3, norm="none")(two.graph, two.feat, edge_weight=two.edge_weight)
+    three = dgl.nn.GraphConv(5, 3, norm="none").to(batch.device)(two.graph, two.feat, edge_weight=two.edge_weight)
     (one.loss + two.loss + dgl.mean_nodes(with_feat(two.graph, three), "h").sum()).backward()
     assert two.graph.batch_size == batch.batch_size
     for parameter in [feat, *first.parameters(), *second.parameters()]:
@@ -180,9 +182,9 @@ def with_feat(graph, h):
     return graph
 
 
-def test_the_second_level_trains_the_first_through_the_edge_weights():
-    graph = grid(5)
-    first, second = JBPool(5, 6), MinCutPool(5, 2)
+def test_the_second_level_trains_the_first_through_the_edge_weights(device):
+    graph = grid(5).to(device)
+    first, second = JBPool(5, 6).to(device), MinCutPool(5, 2).to(device)
     one = first(graph, features(graph).float())
     two = second(one.graph, one.feat.detach(), one.edge_weight)
     (gradient,) = torch.autograd.grad(two.loss, first.mlp[0].weight)

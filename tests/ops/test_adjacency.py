@@ -5,40 +5,40 @@ import dgl
 import numpy as np
 import pytest
 import torch
+from dense_reference import array
 from zoo import random_graph
 
 from jbpool.ops.adjacency import complete_size, degree, propagate, smooth
 from jbpool.ops.coarsen import complete_graphs
 
 GRAPHS = {
-    "ordinary": lambda: random_graph(12, 30),
-    "pooled": lambda: complete_graphs(3, 4, torch.int64, torch.device("cpu")),
+    "ordinary": lambda device: random_graph(12, 30).to(device),
+    "pooled": lambda device: complete_graphs(3, 4, torch.int64, device),
 }
 
 
 @pytest.mark.parametrize("learned", [False, True])
 @pytest.mark.parametrize("kind", GRAPHS)
-def test_sums_run_over_incoming_edges(kind, learned):
+def test_sums_run_over_incoming_edges(kind, learned, device):
     """Each node sums what its edges u -> v bring from u; the degree is the sum of these weights."""
-    graph, feat = GRAPHS[kind](), torch.randn(12, 5, dtype=torch.float64)
-    weight = torch.rand(graph.num_edges(), dtype=torch.float64, requires_grad=learned)
-    A, X = dense.adjacency(graph, weight), feat.numpy()
+    graph, feat = GRAPHS[kind](device), torch.randn(12, 5, dtype=torch.float64, device=device)
+    weight = torch.rand(graph.num_edges(), dtype=torch.float64, device=device, requires_grad=learned)
+    A, X = dense.adjacency(graph, weight), array(feat)
     d = A.sum(0)
     scale = np.array([x**-0.5 if x > 0 else 0.0 for x in d])[:, None]
-    assert np.allclose(degree(graph, weight, torch.float64).detach().numpy(), d)
-    assert np.allclose(propagate(graph, feat, weight).detach().numpy(), A.T @ X)
+    assert np.allclose(array(degree(graph, weight, torch.float64)), d)
+    assert np.allclose(array(propagate(graph, feat, weight)), A.T @ X)
     smoothed = 0.3 * X + 0.7 * scale * (A.T @ (scale * X))
-    assert np.allclose(smooth(graph, feat, 0.7, weight).detach().numpy(), smoothed)
+    assert np.allclose(array(smooth(graph, feat, 0.7, weight)), smoothed)
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
-def test_gradients_reach_features_and_weights(kind):
+def test_gradients_reach_features_and_weights(kind, device):
     """Against autograd on a dense matrix: gradcheck changes weights in a way that caches do not notice."""
-    graph, (source, target) = GRAPHS[kind](), GRAPHS[kind]().edges(order="eid")
-    feat = torch.randn(12, 3, dtype=torch.float64, requires_grad=True)
-    weight = torch.rand(graph.num_edges(), dtype=torch.float64, requires_grad=True)
-    probe = torch.randn(12, 3, dtype=torch.float64)
-    A = torch.zeros(12, 12, dtype=torch.float64).index_put((target, source), weight)
+    graph, (source, target) = GRAPHS[kind](device), GRAPHS[kind](device).edges(order="eid")
+    feat, probe = (torch.randn(12, 3, dtype=torch.float64, device=device, requires_grad=True) for _ in range(2))
+    weight = torch.rand(graph.num_edges(), dtype=torch.float64, device=device, requires_grad=True)
+    A = torch.zeros(12, 12, dtype=torch.float64, device=device).index_put((target, source), weight)
     d = A.sum(1)
     scale = torch.where(d > 0, d.clamp_min(1e-30).rsqrt(), 0)[:, None]
     for ours, theirs in (

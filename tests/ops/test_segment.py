@@ -18,8 +18,8 @@ def split(rows, sizes):
 
 @settings(deadline=None, max_examples=60)
 @given(SIZES, st.integers(1, 9), st.integers(1, 5))
-def test_reductions_equal_a_loop_over_graphs(sizes, K, D):
-    left, right = torch.randn(sum(sizes), K).double(), torch.randn(sum(sizes), D).double()
+def test_reductions_equal_a_loop_over_graphs(device, sizes, K, D):
+    left, right = (torch.randn(sum(sizes), width, dtype=torch.float64, device=device) for width in (K, D))
     segments = make_segments(sizes, left)
     parts = list(zip(split(left, sizes), split(right, sizes), strict=True))
     assert torch.allclose(segment_sum(left, segments), torch.stack([a.sum(0) for a, _ in parts]))
@@ -31,17 +31,18 @@ def test_reductions_equal_a_loop_over_graphs(sizes, K, D):
 
 
 @pytest.mark.parametrize("sizes", [[1], [300], [40, 1, 0, 33, 600], [0, 0, 5], [1] * 50])
-def test_every_row_has_a_slot_of_its_own_in_a_chunk_of_its_graph(sizes):
-    segments = make_segments(sizes, torch.empty(sum(sizes), 1))
+def test_every_row_has_a_slot_of_its_own_in_a_chunk_of_its_graph(sizes, device):
+    segments = make_segments(sizes, torch.empty(sum(sizes), 1, device=device))
     assert segments.slot.unique().numel() == sum(sizes)
     assert segments.slot.max() < segments.owner.numel() * segments.height
     assert torch.equal(segments.owner[segments.slot // segments.height], segments.member)
 
 
 @pytest.mark.parametrize("sizes", [[3, 0, 40, 1], [44]])
-def test_gradients(sizes):
-    left = torch.randn(44, 3, dtype=torch.float64, requires_grad=True)
-    right = torch.randn(44, 2, dtype=torch.float64, requires_grad=True)
+def test_gradients(sizes, device):
+    left, right = (
+        torch.randn(44, width, dtype=torch.float64, device=device, requires_grad=True) for width in (3, 2)
+    )
     segments = make_segments(sizes, left)
     assert gradcheck(lambda a, b: segment_product(a, b, segments), (left, right))
     assert gradcheck(lambda a, b: segment_product(a, (b, a), segments), (left, right))
@@ -52,44 +53,44 @@ def test_gradients(sizes):
     assert gradgradcheck(lambda a: segment_norm(a[:, :2] + 3, make_segments([len(a)], a)), (left,))
 
 
-def test_a_large_graph_is_cut_into_blocks(monkeypatch):
+def test_a_large_graph_is_cut_into_blocks(monkeypatch, device):
     monkeypatch.setattr(segment, "GRAM_BLOCK", 0)               # 256 rows each
-    rows = torch.randn(1000, 3, dtype=torch.float64, requires_grad=True)
+    rows = torch.randn(1000, 3, dtype=torch.float64, device=device, requires_grad=True)
     gram = segment_gram(rows, make_segments(None, rows))[0]
     assert torch.allclose(gram, rows.T @ rows)
-    weight = torch.randn(3, 3, dtype=torch.float64)
+    weight = torch.randn(3, 3, dtype=torch.float64, device=device)
     (grad,) = torch.autograd.grad((gram * weight).sum(), rows)
     assert torch.allclose(grad, rows @ (weight + weight.T))
 
 
-def test_the_norm_of_a_column_of_zeros_has_gradient_zero():
-    rows = torch.tensor([[0.0, 3.0], [0.0, 4.0]], requires_grad=True)
+def test_the_norm_of_a_column_of_zeros_has_gradient_zero(device):
+    rows = torch.tensor([[0.0, 3.0], [0.0, 4.0]], device=device, requires_grad=True)
     norm = segment_norm(rows, make_segments([2], rows))
     assert norm.tolist() == [[0, 5]]
     (grad,) = torch.autograd.grad(norm.sum(), rows, create_graph=True)
-    assert torch.allclose(grad, torch.tensor([[0.0, 0.6], [0.0, 0.8]]))
+    assert torch.allclose(grad.cpu(), torch.tensor([[0.0, 0.6], [0.0, 0.8]]))
     (second,) = torch.autograd.grad(grad[0, 1], rows)
-    assert torch.allclose(second, torch.tensor([[0.0, 0.128], [0.0, -0.096]]))      # (1 - 0.36) / 5, -0.6 * 0.8 / 5
+    assert torch.allclose(second.cpu(), torch.tensor([[0.0, 0.128], [0.0, -0.096]]))    # (1 - 0.36) / 5, -0.6 * 0.8 / 5
 
 
 @pytest.mark.parametrize("sizes", [[2], [2, 0]])
-def test_sums_and_norms_are_float64(sizes):
-    rows = torch.tensor([[2.0**24], [1.0]])                     # the sum is not a float32 number
+def test_sums_and_norms_are_float64(sizes, device):
+    rows = torch.tensor([[2.0**24], [1.0]], device=device)                     # the sum is not a float32 number
     segments = make_segments(sizes, rows)
     assert segment_sum(rows, segments)[0].item() == 2**24 + 1
     assert segment_sum(rows, segments).dtype == segment_norm(rows, segments).dtype == torch.float64
-    rows = torch.tensor([[2.0**12], [1.0]])
+    rows = torch.tensor([[2.0**12], [1.0]], device=device)
     assert segment_norm(rows, segments)[0].item() == pytest.approx((2**24 + 1) ** 0.5, rel=1e-12)
 
 
-def test_long_float32_sums_keep_their_digits():
-    rows = torch.full((3_000_000, 1), 0.1)                      # summed in float32: 1 % error
+def test_long_float32_sums_keep_their_digits(device):
+    rows = torch.full((3_000_000, 1), 0.1, device=device)                      # summed in float32: 1 % error
     assert segment_sum(rows, make_segments(None, rows)).item() == pytest.approx(0.1 * 3e6, rel=1e-6)
 
 
 @pytest.mark.parametrize("sizes", [[60, 40], [100]])
-def test_gram_is_float64_and_keeps_no_float64_copy_for_backward(sizes):
-    rows = torch.rand(100, 4, requires_grad=True)
+def test_gram_is_float64_and_keeps_no_float64_copy_for_backward(sizes, device):
+    rows = torch.rand(100, 4, device=device, requires_grad=True)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
         gram = segment_gram(rows, make_segments(sizes, rows))

@@ -1,0 +1,36 @@
+"""Readouts against a loop over graphs."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from jbpool.ops.readout import READOUTS, graph_max
+from jbpool.ops.segment import make_segments
+
+NAIVE = {"mean": lambda rows: rows.mean(0), "sum": lambda rows: rows.sum(0), "max": lambda rows: rows.amax(0)}
+
+
+@pytest.mark.parametrize("kind", READOUTS)
+def test_against_a_loop_over_graphs(kind, device):
+    sizes = [3, 0, 40, 1, 0]
+    rows = torch.randn(44, 5, dtype=torch.float64, device=device, requires_grad=True)
+    segments = make_segments(sizes, rows)
+    out = READOUTS[kind](rows, segments)
+    expected = [NAIVE[kind](part) if len(part) else part.new_zeros(5) for part in rows.split(sizes)]
+    torch.testing.assert_close(out, torch.stack(expected))
+    assert gradcheck(lambda x: READOUTS[kind](x, segments), (rows,))
+
+
+def test_rows_that_share_a_maximum_share_its_gradient(device):
+    rows = torch.tensor([[2.0, 1.0], [2.0, 5.0], [0.0, 4.0], [7.0, 7.0]], device=device, requires_grad=True)
+    (grad,) = torch.autograd.grad(graph_max(rows, make_segments([3, 1], rows)).sum(), rows)
+    assert grad.tolist() == [[0.5, 0], [0.5, 1], [0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("kind", READOUTS)
+def test_a_nan_stays_in_its_graph(kind, device):
+    rows = torch.ones(4, 1, device=device)
+    rows[0] = float("nan")
+    out = READOUTS[kind](rows, make_segments([2, 2], rows))
+    assert out[0].isnan().all()
+    assert out[1].isfinite().all()

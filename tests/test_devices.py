@@ -1,0 +1,68 @@
+"""What a GPU requires of training steps, shown without one: no reads, one device, forward, backward and optimiser."""
+
+import copy
+
+import pytest
+import torch
+from meta_graph import MetaGraph, install
+from networks import NETWORKS, WIDTH, example, moved, training_step
+from watch import Watch
+
+from jbpool import value_checks
+
+ON_META = [name for name in NETWORKS if "gat" not in name]               # whose kernels are all of DGL
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_training_step_reads_nothing(name, weighted, device, host_reads):
+    """Not one operation of a step would make the host wait for a GPU."""
+    module = NETWORKS[name]().to(device)
+    optimiser = torch.optim.Adam(module.parameters(), fused=True)
+    inputs = moved(example(), device)[: 3 if weighted else 2]
+    with value_checks("none"):
+        training_step(module, optimiser, *inputs)               # DGL builds its formats, Adam its state
+        del host_reads[:]
+        with Watch() as watch:
+            training_step(module, optimiser, *inputs)
+    assert not host_reads
+    assert not [read for read in watch.reads if "eigh" not in read]         # the root by eigh is for the CPU only
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if "gat" not in name])       # DGL's kernels mix types
+def test_float32_and_autocast_are_close_to_float64(name, device):
+    module, inputs = NETWORKS[name]().to(device), moved(example(), device)
+    graph, feat, weight = inputs
+    exact = copy.deepcopy(module).double()(graph, feat.double(), weight.double())
+    single = module(*inputs)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        half = module(*inputs)
+    half.backward()
+    torch.testing.assert_close(single.double(), exact, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(half.double(), exact, rtol=0.1, atol=0.1)
+    assert all(parameter.grad.isfinite().all() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("learned", [None, False, True])
+@pytest.mark.parametrize("name", ON_META)
+def test_a_training_step_on_the_meta_device(name, learned, monkeypatch):
+    install(monkeypatch)
+    module = NETWORKS[name]().to("meta")
+    graph = MetaGraph(num_graphs=6, num_nodes=300, num_edges=2000)
+    feat = torch.empty(300, WIDTH, device="meta", requires_grad=True)
+    weight = None if learned is None else torch.empty(2000, device="meta", requires_grad=learned)
+    with Watch() as watch:
+        loss = training_step(module, torch.optim.Adam(module.parameters(), foreach=True), graph, feat, weight)
+    # what is left is Adam's own count of steps, which it keeps on the host
+    assert [str(read) for read in watch.reads if "_local_scalar_dense" not in str(read)] == []
+    assert loss.device.type == feat.grad.device.type == "meta"
+    assert loss.shape == ()
+    assert all(parameter.grad is not None for parameter in module.parameters())
+    if learned:
+        assert weight.grad.shape == (2000,)
+
+
+@pytest.mark.parametrize("spoil", [lambda x: x.item(), lambda x: x.nonzero(), lambda x: x + torch.ones(3)])
+def test_the_meta_device_refuses_reads_and_other_devices(spoil):
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        spoil(torch.empty(3, device="meta"))
