@@ -86,8 +86,11 @@ def degree(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype) -> T
     size, weight = complete_size(graph), edge_weight.to(dtype)
     if size is not None:
         return weight.view(-1, size, size).sum(1).flatten()
-    with full_precision(weight):
-        return dgl.ops.copy_e_sum(graph, weight.unsqueeze(-1)).squeeze(-1)
+    # Not dgl.ops.copy_e_sum: it fails in float32 where edge ids are left out, as in graphs that are read from files.
+    pointers, _, edges = _arrays(graph, "csc")
+    node = torch.arange(graph.num_nodes(), device=graph.device)
+    target = torch.repeat_interleave(node, pointers.diff(), output_size=len(weight))       # (E,)
+    return weight.new_zeros(len(node)).index_add(0, target, weight[edges.long()] if len(edges) else weight)
 
 
 def inverse_sqrt(degree: Tensor) -> Tensor:

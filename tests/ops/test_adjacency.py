@@ -60,3 +60,15 @@ def test_a_pooled_graph_with_further_edges_is_an_ordinary_one():
     weight, feat = torch.rand(20, dtype=torch.float64), torch.randn(6, 2, dtype=torch.float64)
     assert np.allclose(propagate(graph, feat, weight).numpy(), dense.adjacency(graph, weight).T @ feat.numpy())
     assert complete_size(dgl.graph(([0, 0, 1, 1], [0, 1, 0, 1]))) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_degree_of_a_graph_without_edge_ids(dtype):
+    """Graphs from files are kept by target and without edge ids, for which DGL's own sum over edges fails."""
+    pointers, sources = torch.tensor([0, 1, 3, 4], dtype=torch.int32), torch.tensor([1, 0, 2, 1], dtype=torch.int32)
+    path = dgl.graph(("csc", (pointers, sources, sources.new_empty(0))), idtype=torch.int32)
+    weight = torch.tensor([2.0, 2.0, 5.0, 5.0], requires_grad=True)
+    found = degree(path, weight, dtype)
+    assert found.tolist() == [2, 7, 5]
+    found[1].backward()
+    assert weight.grad.tolist() == [0, 1, 1, 0]
