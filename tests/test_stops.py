@@ -181,10 +181,11 @@ def test_a_read_only_folder_is_found_before_data_are_loaded(command, where, read
     assert str(read_only / "run") in told[0] or "runs/" in told[0]
 
 
-def test_predictions_that_cannot_be_written(unbroken, read_only, capsys):
-    run, _ = unbroken[cli.cluster]
-    assert cli.cluster(["--predict", str(run), "--out", str(read_only / "new"), "--device", "cpu"]) == 2
-    assert f"{read_only / 'new' / 'assign.csv'} cannot be written (" in capsys.readouterr().err
+@pytest.mark.parametrize(("command", "name"), [(cli.cluster, "assign.csv"), (cli.classify, "predictions.csv")])
+def test_predictions_that_cannot_be_written(command, name, unbroken, read_only, capsys):
+    run, _ = unbroken[command]
+    assert command(["--predict", str(run), "--out", str(read_only / "new"), "--device", "cpu"]) == 2
+    assert f"{read_only / 'new' / name} cannot be written (" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jbpool.atomic import check_writable
 from jbpool.engine.config import load_config
 from jbpool.engine.state import load_state
 from jbpool.engine.task import Task
@@ -31,12 +32,13 @@ def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dic
 
 
 def check_request(run_dir: Path, changes: Sequence[str], path: Path) -> None:
-    """Only the dataset can be set, and the file to write must not exist."""
+    """Only the dataset can be set; the file to write must not exist, and its folder must be writable."""
     other = [change for change in changes if not change.startswith("dataset.")]
     if other:
         raise ConfigError(f"--set {other[0]}: the model of {run_dir} is fixed; only dataset... can be set.")
     if path.exists():
         raise ConfigError(f"{path} already exists: choose another --out.")
+    check_writable(path)
 
 
 def config_for(task: Task, run_dir: Path, changes: Sequence[str], files: Callable[[str], Iterable[str]]) -> Any:

@@ -53,7 +53,8 @@ def test_the_matrix_equals_a_plain_construction(seed, num_nodes, num_edges, weig
 
     data = node_data("g", matrix, weight_name="w" if weighted else None)
     coo = expected.tocoo()
-    assert [end.tolist() for end in data.graph.edges()] == [coo.row.tolist(), coo.col.tolist()]
+    # The matrix is symmetric; edges are listed target by target.
+    assert [end.tolist() for end in data.graph.edges()] == [coo.col.tolist(), coo.row.tolist()]
     assert data.graph.idtype == torch.int32
     assert data.edge_weight is None if not weighted else data.edge_weight.tolist() == expected.data.tolist()
 

@@ -129,7 +129,7 @@ def test_more_seeds_may_be_asked_for(case, finished, copy, tmp_path):
 
 
 def test_resume_refuses_another_configuration(case, copy, tmp_path):
-    arguments = [*case.arguments("train.lr=1e-2"), "--seeds", "0,1", "--out", "r", "--resume"]
+    arguments = [*case.arguments("train.lr=2e-3"), "--seeds", "0,1", "--out", "r", "--resume"]
     outcome = call(case.command, *arguments, cwd=tmp_path, check=False)
     assert outcome.code == 2
     assert "another configuration (train.lr)" in outcome.err
