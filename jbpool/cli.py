@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from jbpool._environment import require_dgl
 from jbpool.atomic import check_writable
 from jbpool.errors import ConfigError, JBPoolError, TrainingError, WriteError
 from jbpool.output import end_with_reader
@@ -118,6 +119,10 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _start(name: str, args: argparse.Namespace) -> int:
+    try:
+        require_dgl()
+    except ImportError as error:
+        sys.exit(str(error))
     from jbpool.engine.config import load_config
     from jbpool.engine.processes import gather, local_device, process_group, rank, world_size
 

@@ -4,9 +4,9 @@
     python scripts/fuzz.py --mutants 1000 --seed 7           # fewer, others
     python scripts/fuzz.py --kind csv --only 123             # one mutant again, with its traceback
 
-A mutant may be accepted, if what was read is consistent, or refused by a ``JBPoolError`` that names the file or setting.
-Anything else is a failure: another exception, a warning, a crash, more than 10 s of processor time or 1 GB. The mutants of
-a seed are the same on every machine with the same versions. Exits with 1 if there was a failure.
+A mutant may be accepted, if what was read is consistent, or refused by a ``JBPoolError`` that names the file or
+setting. Anything else is a failure: another exception, a warning, a crash, more than 10 s of processor time or 1 GB.
+The mutants of a seed are the same on every machine with the same versions. Exits with 1 if there was a failure.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
 import fuzz_files
 import fuzz_runs
 from fuzz_files import Kind
+from tqdm import tqdm
 
 from jbpool.errors import JBPoolError
 
@@ -116,6 +117,7 @@ def work_through(name: str, numbers: list[int], seed: int, valid: Path, work: Pa
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     be_strict()
+    gc.freeze()                                         # what was imported is not searched for garbage every time
     for number in numbers:
         results.send(try_mutant(name, number, seed, valid, work))
 
@@ -151,7 +153,8 @@ def campaign(kinds: dict[str, int], seed: int, jobs: int, folder: Path) -> Itera
         while chunks and len(workers) < jobs:
             name, numbers = chunks.popleft()
             receive, send = fork.Pipe(duplex=False)
-            process = fork.Process(target=work_through, args=(name, numbers, seed, folder / name, folder / "work", send))
+            places = folder / name, folder / "work"
+            process = fork.Process(target=work_through, args=(name, numbers, seed, *places, send))
             process.start()
             send.close()
             workers[receive] = Worker(process, name, deque(numbers), time.monotonic() + PATIENCE)
@@ -165,8 +168,8 @@ def campaign(kinds: dict[str, int], seed: int, jobs: int, folder: Path) -> Itera
             except EOFError:                                    # the process has ended
                 worker.process.join()
                 if worker.left:
-                    code = worker.process.exitcode
-                    yield Outcome(worker.kind, worker.left[0], "failed", f"the process crashed (exit code {code})", 0, 0)
+                    problem = f"the process crashed (exit code {worker.process.exitcode})"
+                    yield Outcome(worker.kind, worker.left[0], "failed", problem, 0, 0)
                 _stop(workers, receive, chunks)
         for receive, worker in list(workers.items()):
             if time.monotonic() > worker.deadline and not receive.poll():
@@ -193,8 +196,8 @@ def print_table(outcomes: list[Outcome]) -> None:
         count = Counter(outcome.result for outcome in own)
         placed = sum(outcome.result == "refused" and bool(PLACE.search(outcome.message)) for outcome in own)
         seconds, memory = max(outcome.seconds for outcome in own), max(outcome.megabytes for outcome in own)
-        print(f"| {name} | {len(own):,} | {count['accepted']:,} | {count['refused']:,} | {placed:,} | {count['failed']:,} "
-              f"| {seconds:.1f} | {memory:.0f} |")
+        cells = (name, len(own), count["accepted"], count["refused"], placed, count["failed"])
+        print(f"| {' | '.join(map(str, cells))} | {seconds:.1f} | {memory:.0f} |")
 
 
 def main() -> int:
@@ -223,7 +226,7 @@ def main() -> int:
             print(outcome.result, outcome.message, sep="\n")
             return int(outcome.result == "failed")
         outcomes = []
-        for outcome in campaign(counts, args.seed, args.jobs, folder):
+        for outcome in tqdm(campaign(counts, args.seed, args.jobs, folder), total=sum(counts.values()), leave=False):
             outcomes.append(outcome)
             if outcome.result == "failed":
                 failed += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -28,11 +27,11 @@ PLANETOID = ("tx", "ty", "allx", "ally", "graph", "test.index")
 class Kind(NamedTuple):
     """One kind of input."""
 
-    share: int                                                  # mutants of 10,000
-    prepare: Callable[[Path], None]                             # folder -> valid inputs, each in a folder of its own
-    mutate: Callable[[Path, Random], Any]                       # damages a copy of one of them; returns what was changed
-    read: Callable[[Path, Any], None]                           # reads it and checks what was read
-    names: Callable[[str, Path, Any], bool]                     # whether a message names the place of the problem
+    share: int                                  # mutants of 10,000
+    prepare: Callable[[Path], None]             # folder -> valid inputs, each in a folder of its own
+    mutate: Callable[[Path, Random], Any]       # damages a copy of one of them; returns what was changed
+    read: Callable[[Path, Any], None]           # reads it and checks what was read
+    names: Callable[[str, Path, Any], bool]     # whether a message names the place of the problem
 
 
 def names_folder(message: str, folder: Path, change: Any) -> bool:
@@ -94,13 +93,14 @@ def check_graphs(data: GraphData) -> None:
 
 def write_tables(folder: Path) -> None:
     edges = random_edges(0)
-    for name, separator, header in (("plain", ",", ""), ("named", "\t", "source\ttarget\tweight\n"), ("spaces", " ", "")):
+    for name, separator in (("plain", ","), ("named", "\t"), ("spaces", " ")):
         place = folder / name
         place.mkdir()
         ids = [f"n{node}" if name == "named" else str(node) for node in range(NODES)]
-        weight = (lambda row: f"{separator}{1 + row / 4}") if name == "named" else (lambda row: "")
-        rows = (f"{ids[a]}{separator}{ids[b]}{weight(row)}\n" for row, (a, b) in enumerate(edges))
-        (place / "edges.csv").write_text(header + "".join(rows))
+        rows = [[ids[a], ids[b]] for a, b in edges]
+        if name == "named":
+            rows = [["source", "target", "weight"], *([*row, str(1 + i / 4)] for i, row in enumerate(rows))]
+        (place / "edges.csv").write_text("".join(separator.join(row) + "\n" for row in rows))
         (place / "features.csv").write_text("".join(f"{name},{i},{i * 0.5},-1e-3\n" for i, name in enumerate(ids)))
         (place / "labels.csv").write_text("node,class\n" + "".join(f"{name},c{i % 3}\n" for i, name in enumerate(ids)))
     packed = folder / "packed"
@@ -157,8 +157,8 @@ def write_layout(folder: Path) -> None:
         "attr": scipy.sparse.random(NODES, 6, 0.4, "csr", "f4", random_state=0),
     }
     for name, matrix in matrices.items():
-        parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": np.array(matrix.shape)}
-        arrays |= {f"{name}_{part}": values for part, values in parts.items()}
+        arrays |= {f"{name}_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
+        arrays[f"{name}_shape"] = np.array(matrix.shape)
     np.savez(folder / "npz" / "graph.npz", **arrays)             # type: ignore[arg-type]
 
 
@@ -213,13 +213,15 @@ def read_archive(folder: Path, changed: str) -> None:
 def write_graph_tables(folder: Path) -> None:
     place = folder / "csv"
     place.mkdir()
-    (place / "graphs.csv").write_text("graph,label,split\n" + "".join(
-        f"g{i},{'yes' if i % 2 else 'no'},{('train', 'valid', 'test')[i % 3]}\n" for i in range(6)))
-    (place / "nodes.csv").write_text("graph,node,x,y\n" + "".join(
-        f"g{i},{n},{n},{i / 2}\n" for i in range(6) for n in "abc"  # noqa: B023
-    ).replace(",a,a,", ",a,0,").replace(",b,b,", ",b,1,").replace(",c,c,", ",c,2,"))
-    (place / "edges.csv").write_text("graph,source,target,weight,bond\n" + "".join(
-        f"g{i},{a},{b},1.5,{i}\n" for i in range(6) for a, b in ("ab", "bc")))
+    parts = ("train", "valid", "test")
+    rows = {
+        "graphs.csv": ["graph,label,split", *(f"g{i},{'yes' if i % 2 else 'no'},{parts[i % 3]}" for i in range(6))],
+        "nodes.csv": ["graph,node,x,y", *(f"g{i},{n},{x},{i / 2}" for i in range(6) for x, n in enumerate("abc"))],
+        "edges.csv": ["graph,source,target,weight,bond",
+                      *(f"g{i},{a},{b},1.5,{i}" for i in range(6) for a, b in ("ab", "bc"))],
+    }  # fmt: skip
+    for name, lines in rows.items():
+        (place / name).write_text("\n".join(lines) + "\n")
 
 
 # ---------------------------------------------------------------- pickles and saved graphs

@@ -30,15 +30,16 @@ from jbpool.errors import ConfigError, JBPoolError
 TASKS = {task.name: task for task in (NODE_CLUSTER, GRAPH_CLASSIFY)}
 COMMANDS = {"node_cluster": cli.cluster, "graph_classify": cli.classify}
 TINY = {
-    "node_cluster": ("dataset.num_nodes=60", "train.epochs=2", "train.eval_every=1", "train.seeds=[0]", "train.restarts=1",
-                     "model.hidden=8", "model.layers=2", "model.mlp=[4]"),
+    "node_cluster": ("dataset.num_nodes=160", "train.epochs=2", "train.eval_every=1", "train.seeds=[0]",
+                     "train.restarts=1", "model.hidden=8", "model.layers=2", "model.mlp=[4]"),
     "graph_classify": ("dataset.num_graphs=24", "train.epochs=2", "train.folds=2", "train.seeds=[0]", "model.hidden=8",
                        "model.layers=1", "model.compare=[]"),
 }  # fmt: skip
 CHOICES: tuple[Any, ...] = (
-    "jb", "mincut", "dmon", "diffpool", "none", "auto", "kmeans", "sc", "delta", "gcn", "gin", "sage", "gat", "sgc", "matrix",
-    "diagonal", "cosine", "linear", "batch", "layer", "mean", "sum+max", "all", "last", "best", "constant", "idf", "relu", "elu",
-    None, True, False, 0, 1, 2, 3, 5, 0.5, 0.999, 1e-12, 1e-3, 2.0, 1000.0, [], [1], [2, 3], [0.5, 0.5], [1e-9, 1.0], {"cut": 1.0, "balance": -2.0},
+    "jb", "mincut", "dmon", "diffpool", "none", "auto", "kmeans", "sc", "delta", "gcn", "gin", "sage", "gat", "sgc",
+    "matrix", "diagonal", "cosine", "linear", "batch", "layer", "mean", "sum+max", "all", "last", "best", "constant",
+    "idf", "relu", "elu", None, True, False, 0, 1, 2, 3, 5, 0.5, 0.999, 1e-12, 1e-3, 2.0, 1000.0, [], [1], [2, 3],
+    [0.5, 0.5], [1e-9, 1.0], {"cut": 1.0, "balance": -2.0},
 )  # fmt: skip
 
 
@@ -94,7 +95,8 @@ def mutate_set(folder: Path, rng: Random) -> Change:
     key = f"{section.name}.{rng.choice(keys)}" if keys and rng.random() < 0.95 else section.name
     if key == "dataset.options":
         key = f"dataset.{rng.choice(('num_nodes', 'seed', 'normalize', 'edges', 'num_graphs'))}"
-    value = rng.choice((rng.choice(mutations.WORDS), rng.choice(mutations.WORDS), str(rng.choice(CHOICES)), str(rng.choice(mutations.NUMBERS))))
+    words, numbers = mutations.WORDS, mutations.NUMBERS
+    value = rng.choice((rng.choice(words), rng.choice(words), str(rng.choice(CHOICES)), str(rng.choice(numbers))))
     change = f"{key}={value}"
     if rng.random() < 0.2:
         change = mutations.mutate_text(change.encode(), rng).decode(errors="surrogateescape")
@@ -146,7 +148,7 @@ def mutate_settings(folder: Path, rng: Random) -> tuple[str, list[str]]:
     while len(changes) < rng.choice((1, 2, 3, 4)):
         section = rng.choice(("model", "method", "train"))
         name = rng.choice([item.name for item in dataclasses.fields(getattr(default, section))])
-        change = f"{section}.{name}={yaml.safe_dump(rng.choice(CHOICES), default_flow_style=True).removesuffix('...' + chr(10)).strip()}"
+        change = f"{section}.{name}={json.dumps(rng.choice(CHOICES))}"         # JSON is YAML
         with contextlib.suppress(ConfigError):
             load_config(TASKS[task], None, [*TINY[task], *changes, change])
             changes.append(change)
@@ -173,6 +175,12 @@ RUNS = {
 }  # fmt: skip
 
 
+FILES = {
+    "model.pt": 6, "finished.pt": 6, "checkpoint.pt": 8, "result.json": 6, "history.csv": 2, "config.yaml": 4,
+    "assign.npz": 5, "predictions.npz": 5, "report.html": 0, "assign.csv": 0,
+}  # how often they are mutated  # fmt: skip
+
+
 def write_runs(folder: Path) -> None:
     """Finished runs, and some that were stopped after a checkpoint."""
     for name, changes in RUNS.items():
@@ -181,7 +189,7 @@ def write_runs(folder: Path) -> None:
         steps = iter(range(10**6))
 
         def stopping(parameters, steps=steps, step=step, kind=kind):
-            if kind == "stopped" and next(steps) == 3:
+            if kind == "stopped" and next(steps) == 2:
                 raise KeyboardInterrupt
             step(parameters)
 
@@ -195,12 +203,10 @@ def write_runs(folder: Path) -> None:
 
 def mutate_run(folder: Path, rng: Random) -> tuple[str, int]:
     """One file of a run folder, and which of the readers is tried."""
-    weights = {"model.pt": 6, "finished.pt": 6, "checkpoint.pt": 8, "result.json": 6, "history.csv": 2, "config.yaml": 4,
-               "assign.npz": 5, "predictions.npz": 5, "report.html": 0, "assign.csv": 0}  # fmt: skip
-    files = sorted(path.name for path in folder.iterdir() if weights.get(path.name, 1))
-    path = folder / rng.choices(files, [weights.get(name, 1) for name in files])[0]
-    change = {".pt": _mutate_state, ".json": _mutate_json, ".npz": mutations.mutate_npz}.get(path.suffix, mutations.mutate_text)
-    mutations.mutate_file(path, rng, change)
+    files = sorted(path.name for path in folder.iterdir() if FILES.get(path.name, 1))
+    path = folder / rng.choices(files, [FILES.get(name, 1) for name in files])[0]
+    changes = {".pt": _mutate_state, ".json": _mutate_json, ".npz": mutations.mutate_npz}
+    mutations.mutate_file(path, rng, changes.get(path.suffix, mutations.mutate_text))
     return path.name, rng.randrange(20)
 
 
@@ -225,7 +231,8 @@ def _mutate_state(content: bytes, rng: Random) -> bytes:
 def _mutate_leaf(value: Any, rng: Random) -> Any:
     if isinstance(value, torch.Tensor) and rng.random() < 0.9:
         array = mutations.mutate_array(value.numpy(), rng)
-        return torch.from_numpy(array.copy()) if array.dtype.kind in "biuf" and array.dtype.byteorder != ">" and array.dtype != "u8" else None
+        known = array.dtype.kind in "biuf" and array.dtype.byteorder != ">"
+        return torch.from_numpy(array.copy()) if known else None
     return mutations.plain_leaf(value, rng)
 
 

@@ -26,7 +26,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
     except FileNotFoundError:
         raise DataError.at(path, "no such file") from None
     except Exception as error:      # zipfile raises many kinds of errors for damaged files
-        raise DataError.at(path, f"not a zip archive ({error}); delete it and download it again") from None
+        raise DataError.at(path, f"not a zip archive ({error}); replace it by an intact copy") from None
 
 
 def unpacked_limit(packed: int, max_bytes: int = MAX_BYTES) -> int:
