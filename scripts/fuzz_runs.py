@@ -131,7 +131,8 @@ def call(command: Callable[[list[str]], Any], arguments: Sequence[object]) -> No
                 print(code, file=err)
     assert "Traceback" not in err.getvalue(), err.getvalue()
     if code:
-        lines = [line for line in err.getvalue().splitlines() if line.strip() and "|" not in line]
+        told = err.getvalue().replace("\x1b[A", "\n").splitlines()             # progress bars move the cursor
+        lines = [line for line in told if line.strip() and "|" not in line]
         assert code in (1, 2) or isinstance(code, str), f"exit code {code}"
         assert lines, "nothing says what is wrong"
         raise JBPoolError("\n".join(lines))

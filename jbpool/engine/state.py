@@ -52,7 +52,7 @@ def usable(path: Path) -> Iterator[None]:
 
 
 def _damaged(path: Path, reason: str) -> RunFolderError:
-    reason = (reason.splitlines() or ["no reason given"])[0][:200]
+    reason = " ".join(reason.split())[:200] or "no reason given"
     cure = "run again with another --out"
     if path.name == "checkpoint.pt":
         cure = "delete it; --resume then repeats only the training that was interrupted"
