@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
@@ -152,14 +152,14 @@ def campaign(kinds: dict[str, int], seed: int, jobs: int, folder: Path) -> Itera
     while chunks or workers:
         while chunks and len(workers) < jobs:
             name, numbers = chunks.popleft()
-            receive, send = fork.Pipe(duplex=False)
+            reading, send = fork.Pipe(duplex=False)
             places = folder / name, folder / "work"
             process = fork.Process(target=work_through, args=(name, numbers, seed, *places, send))
             process.start()
             send.close()
-            workers[receive] = Worker(process, name, deque(numbers), time.monotonic() + PATIENCE)
-        for receive in wait(list(workers), timeout=0.5):
-            assert isinstance(receive, Connection)
+            workers[reading] = Worker(process, name, deque(numbers), time.monotonic() + PATIENCE)
+        for ready in wait(list(workers), timeout=0.5):
+            receive = cast(Connection, ready)
             worker = workers[receive]
             try:
                 yield receive.recv()

@@ -164,7 +164,7 @@ def mutate_npz(content: bytes, rng: Random) -> bytes:
         else:
             arrays[name] = mutate_array(arrays[name], rng)
     file = io.BytesIO()
-    (np.savez if rng.random() < 0.5 else np.savez_compressed)(file, **arrays)      # type: ignore[arg-type]
+    (np.savez if rng.random() < 0.5 else np.savez_compressed)(file, **arrays)
     return file.getvalue()
 
 
@@ -247,7 +247,7 @@ def plain_leaf(value: Any, rng: Random) -> Any:
     """Another plain value, near the old one or unusual."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and rng.random() < 0.5:
         return rng.choice((-value, value + 1, value * 10, float(value), str(value), [value]))
-    unusual = (None, True, False, [], {}, [1, "a"], {"a": 1}, 1.5, float("nan"), float("inf"), 1e-300)
+    unusual: tuple[Any, ...] = (None, True, False, [], {}, [1, "a"], {"a": 1}, 1.5, float("nan"), float("inf"), 1e-300)
     return rng.choice((rng.choice(WORDS), rng.choice(NUMBERS), rng.choice(unusual)))
 
 

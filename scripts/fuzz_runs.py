@@ -145,7 +145,8 @@ def arguments_of(task: str, changes: Sequence[str] = ()) -> list[str]:
 def mutate_settings(folder: Path, rng: Random) -> tuple[str, list[str]]:
     """Up to four settings that are valid by themselves, for a run of two epochs."""
     task = rng.choice(sorted(TASKS))
-    default, changes = TASKS[task].schema(), []
+    default = TASKS[task].schema()
+    changes: list[str] = []
     while len(changes) < rng.choice((1, 2, 3, 4)):
         section = rng.choice(("model", "method", "train"))
         name = rng.choice([item.name for item in dataclasses.fields(getattr(default, section))])

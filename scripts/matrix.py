@@ -31,12 +31,12 @@ def test_with(torch: str, folder: Path) -> tuple[bool, str]:
     locked = [line.split("==") for line in (ROOT / "requirements.lock").read_text().splitlines()]
     wanted = [name if name in CHOSEN_BY_TORCH else f"{name}=={version}" for name, version in locked if name != "torch"]
     python = folder / "bin" / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     steps = (
-        [sys.executable, "-m", "venv", folder],
+        [sys.executable, "-m", "venv", str(folder)],
         [*install, f"torch=={torch}", *wanted],
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS],
+        [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS],
     )
     last = ""
     for step in steps:

@@ -189,7 +189,7 @@ def long_run(case: Case, folder: Path) -> Iterator[tuple[str, str]]:
 
     def check() -> None:
         finished(Run(case, folder / "long", changes=(*changes, *more), prepare=lambda: watch_memory(sizes)))
-        assert min(sizes) > 0, f"fewer than {STEPS} steps"
+        assert min(sizes[:]) > 0, f"fewer than {STEPS} steps"
         grown[0] = max(sizes[80:]) - max(sizes[15:25])
         assert grown[0] < GROWTH, f"memory grew by {grown[0]:.0f} MB"
 

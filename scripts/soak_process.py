@@ -35,7 +35,7 @@ class Phases:
                 change("training")
             step(parameters)
 
-        class File(atomic._File):                   # type: ignore[misc]
+        class File(atomic._File):
             def __init__(this, *args: Any) -> None:  # noqa: N805
                 self.enter("writing")
                 super().__init__(*args)
@@ -47,7 +47,7 @@ class Phases:
         fit.CHECKPOINT_SECONDS, fit.mean_gradients = -1, first_step
         atomic._File, os.replace = File, replaced       # type: ignore[misc, assignment]
         for report in (clustering_report, classification_report):
-            report.page = self.reporting(report.page)   # type: ignore[assignment]
+            setattr(report, "page", self.reporting(getattr(report, "page")))  # noqa: B009, B010 - of either module
 
     def enter(self, phase: str) -> None:
         self.inside.append(phase)
@@ -71,13 +71,14 @@ class Phases:
 
 def measure(used: Any) -> None:
     """Add up the processor time of every phase in ``used``, a shared array."""
-    last = {"phase": "start", "at": time.process_time()}
+    last = ["start"]
+    began = [0.0]
 
     def change(phase: str) -> None:
         now = time.process_time()
-        if last["phase"] in PHASES:
-            used[PHASES.index(str(last["phase"]))] += now - float(last["at"])
-        last.update(phase=phase, at=now)
+        if last[0] in PHASES:
+            used[PHASES.index(last[0])] += now - began[0]
+        last[0], began[0] = phase, now
 
     Phases(change)
 
@@ -106,7 +107,7 @@ def spoil_at(number: int, disk: Path, how: str) -> None:
                 spoil(disk, how)
             super().__init__(*args)
 
-    fit.CHECKPOINT_SECONDS, atomic._File = -1, File     # type: ignore[misc]
+    fit.CHECKPOINT_SECONDS, atomic._File = -1, File     # type: ignore[misc, assignment]
 
 
 def spoil(disk: Path, how: str) -> None:
