@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-os.environ.update(OMP_NUM_THREADS="1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
