@@ -34,8 +34,7 @@ REWRITE = "--resume rewrites them."
 # Content of result.json, as for load_state; the scores of a task are not listed
 RESULT = {
     "task": str, "dataset": str, "method": str, "runs": [{"seed": int}], "mean": dict[str, float | None],
-    "std": dict[str, float | None], "compared": dict[str, dict], "notes": [str],
-    "config": {"train": dict, "dataset": dict},
+    "std": dict[str, float | None], "compared": dict[str, dict], "notes": [str], "config": dict,
 }  # fmt: skip
 
 # Content of finished.pt for every task, for load_state
