@@ -2,7 +2,13 @@
 
 import contextlib
 import dataclasses
+import json
+import os
 import re
+import runpy
+import sys
+import warnings
+from pathlib import Path
 
 import documents
 import networkx
@@ -148,6 +154,34 @@ def test_the_three_lines_for_a_graph_of_one_s_own(tmp_path):
     write_node_files(tmp_path, "edges.csv", "features.csv")
     call(cli.cluster, "--cfg", "mine.yaml", "--out", "run", cwd=tmp_path)
     assert len((tmp_path / "run" / "assign.csv").read_text().splitlines()) == 61
+
+
+# ---------------------------------------------------------------- the notebook
+
+
+def test_the_notebook_is_that_of_the_tutorial():
+    script = runpy.run_path(str(ROOT / "scripts" / "make_notebook.py"))
+    expected = script["notebook"](script["PAGE"].read_text())
+    assert json.loads(script["NOTEBOOK"].read_text()) == expected, "run python scripts/make_notebook.py"
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel: make notebook-env")
+    pytest.importorskip("ipykernel", reason="needs nbclient and ipykernel: make notebook-env")
+    import nbformat                                             # of nbclient
+
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    folder = tmp_path / "docs" / "tutorials"
+    folder.mkdir(parents=True)
+    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
+    notebook = nbformat.read(ROOT / "docs" / "tutorials" / "cluster_my_csv.ipynb", as_version=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")                         # of Jupyter's own libraries
+        nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    assert (tmp_path / "runs" / "mine" / "report.html").is_file()
+    assert (tmp_path / "compare.html").is_file()                # commands after an exclamation mark may fail silently
 
 
 # ---------------------------------------------------------------- links, settings
