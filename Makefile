@@ -52,6 +52,7 @@ bench: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m mkdocs build --strict --quiet
+	@! grep -rlE '(src|rel="stylesheet" href)="https?:' site --include='*.html'      # nothing is loaded from other hosts
 	@echo open site/index.html
 
 notebook-env: $(READY)

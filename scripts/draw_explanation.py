@@ -128,7 +128,7 @@ def draw_sizes() -> None:
         axes.frame({0: "0", 0.2: "0.2", 0.5: "0.5", 0.8: "0.8", 1: "1"}, marks,
                    "share of the nodes in the first of two clusters", "balance loss of hard clusters"),
         axes.curve(shares, equal, "blue"), axes.curve(shares, known, "orange"),
-        axes.note(0.32, -0.94, "equal sizes", "blue"), axes.note(0.2, -0.62, "cluster_sizes = [0.8, 0.2]", "orange"),
+        axes.note(0.01, -0.98, "equal sizes", "blue"), axes.note(0.2, -0.62, "cluster_sizes = [0.8, 0.2]", "orange"),
     ]  # fmt: skip
     save("sizes.svg", 500, 292, "balance loss against the size of the first of two clusters", parts)
 

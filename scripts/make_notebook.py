@@ -34,7 +34,7 @@ def notebook(page: str) -> dict[str, Any]:
         language, code = fence.groups()
         add("markdown", page[end:fence.start()])
         if language != "text":                                          # the output: the notebook shows its own
-            add("code", code if language == "python" else re.sub(r"^(?=.)", "!", code, flags=re.MULTILINE))
+            add("code", code if language == "python" else re.sub(r"^(?=\w)", "!", code, flags=re.MULTILINE))
         end = fence.end()
     add("markdown", page[end:])
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}

@@ -169,7 +169,7 @@ def test_the_notebook_is_that_of_the_tutorial():
 def test_the_notebook_runs(tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel: make notebook-env")
     pytest.importorskip("ipykernel", reason="needs nbclient and ipykernel: make notebook-env")
-    import nbformat                                             # of nbclient
+    import nbformat  # of nbclient
 
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
