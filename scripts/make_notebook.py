@@ -23,7 +23,7 @@ def notebook(page: str) -> dict[str, Any]:
 
     def add(kind: str, source: str) -> None:
         if source.strip():
-            more = {"execution_count": None, "outputs": []} if kind == "code" else {}
+            more: dict[str, Any] = {"execution_count": None, "outputs": []} if kind == "code" else {}
             cell = {"cell_type": kind, "id": f"cell-{len(cells)}", "metadata": {}, "source": source.strip()}
             cells.append(cell | more)
 
