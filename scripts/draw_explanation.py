@@ -168,7 +168,7 @@ def draw_root() -> None:
             values = [loss((1 - t) * uniform + t * end, sqrt=form) for t in steps]
             parts.append(axes.curve(steps, values, colour))
         parts.append(axes.note(0.03, -0.22, "matrix root", "blue"))
-        parts.append(axes.note(0.03, -0.62, "element-wise root", "orange"))
+        parts.append(axes.note(0.03, -0.66, "element-wise root", "orange"))
     save("root.svg", 700, 292, "both forms of the loss on two paths", parts)
 
 
