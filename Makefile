@@ -51,7 +51,7 @@ bench: $(READY)
 	for name in import step layer loss epoch starts scale; do $(BIN)/python scripts/bench_$$name.py || exit 1; done
 
 docs: $(READY)
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@! grep -rlE '(src|rel="stylesheet" href)="https?:' site --include='*.html'      # nothing is loaded from other hosts
 	@echo open site/index.html
 
