@@ -3,15 +3,17 @@
 # make test-gpu    the tests of the layer and of both networks on a GPU (docs/gpu.md)
 # make test-slow   the slow ones: large datasets, the longer benchmarks
 # make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
+# make docs   set up, then build the documentation as a site: open site/index.html
 # make lint   set up, then ruff and mypy
 # make env    set up only: .venv with the versions of requirements.lock
+# make notebook-env  install what the test of the notebook needs (make test-slow)
 # make lock   refresh requirements.lock from what is installed in .venv
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-gpu test-slow bench bench-env lint env lock clean
+.PHONY: run test test-gpu test-slow bench bench-env docs notebook-env lint env lock clean
 .DEFAULT_GOAL := test
 
 env: $(READY)
@@ -48,6 +50,14 @@ bench-env: $(READY)
 bench: $(READY)
 	for name in import step layer loss epoch starts scale; do $(BIN)/python scripts/bench_$$name.py || exit 1; done
 
+docs: $(READY)
+	$(BIN)/python -m mkdocs build --strict --quiet
+	@! grep -rlE '(src|rel="stylesheet" href)="https?:' site --include='*.html'      # nothing is loaded from other hosts
+	@echo open site/index.html
+
+notebook-env: $(READY)
+	$(BIN)/python -m pip install --disable-pip-version-check nbclient ipykernel
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -56,4 +66,4 @@ lock: $(READY)
 	$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//' > requirements.lock
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
+	rm -rf .venv site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

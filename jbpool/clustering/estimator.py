@@ -118,7 +118,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         return self
 
     def fit_predict(self, adjacency: Any, features: Any = None) -> np.ndarray:
-        """Cluster a graph and return ``labels_``; see :meth:`fit`."""
+        """Cluster a graph and return ``labels_``; see ``fit``."""
         return self.fit(adjacency, features).labels_
 
     def predict(self, adjacency: Any, features: Any = None) -> np.ndarray:
@@ -127,7 +127,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         Parameters
         ----------
         adjacency, features
-            As for :meth:`fit`, with the same columns of features.
+            As for ``fit``, with the same columns of features.
         """
         if not hasattr(self, "labels_"):
             raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
