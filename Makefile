@@ -2,6 +2,9 @@
 # make test   set up, then run all tests except the slow ones
 # make test-gpu    the tests of the layer and of both networks on a GPU (docs/gpu.md)
 # make test-slow   the slow ones: large datasets, the longer benchmarks
+# make fuzz   10,000 damaged inputs of every kind: each is read, or refused by name (docs/reliability.md)
+# make soak   runs that are killed, started twice, or lose their disk, and continued to the same result
+# make matrix the layer's tests with the oldest and the newest supported torch, in throwaway environments (gigabytes)
 # make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
 # make docs   set up, then build the documentation as a site: open site/index.html
 # make lint   set up, then ruff and mypy
@@ -13,7 +16,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-gpu test-slow bench bench-env docs notebook-env lint env lock clean
+.PHONY: run test test-gpu test-slow fuzz soak matrix bench bench-env docs notebook-env lint env lock clean
 .DEFAULT_GOAL := test
 
 env: $(READY)
@@ -40,6 +43,15 @@ test-gpu:
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+fuzz: $(READY)
+	$(BIN)/python scripts/fuzz.py --jobs 2
+
+soak: $(READY)
+	$(BIN)/python scripts/soak.py
+
+matrix: $(READY)
+	$(BIN)/python scripts/matrix.py
 
 # These are not in requirements.lock: torch_scatter is compiled, which takes minutes.
 bench-env: $(READY)
