@@ -32,7 +32,7 @@ from random import Random
 from typing import Any, NamedTuple, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import fuzz_files
 import fuzz_runs

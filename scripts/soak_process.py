@@ -40,7 +40,14 @@ class Phases:
                 self.enter("writing")
                 super().__init__(*args)
 
+            def close(this) -> None:  # noqa: N805
+                was_open = not this.closed
+                super().close()
+                if was_open:
+                    self.leave()
+
         def replaced(part: Path, target: Path) -> None:
+            self.enter("writing")
             replace(part, target)
             self.leave()
 

@@ -127,4 +127,4 @@ def _kind_of_ids(ids: np.ndarray) -> str:
     if ids.dtype.kind in "iu":
         return "whole numbers"
     other = next((name for name in ids.tolist() if not re.fullmatch(r"-?(0|[1-9][0-9]*)", str(name))), ids[0])
-    return f"text, such as {shown(other)}"
+    return f"text, such as {shown(other)},"
