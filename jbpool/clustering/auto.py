@@ -3,15 +3,15 @@
 A setting is a view of the features (weighting, smoothing steps) and the temperature of bounded heads.
 
 1. Every setting clusters the data without a part of the edges and feature columns. Its evidence is how well the
-   clusters explain what was held out; the best third of the settings is chosen. Edges (or features) that no setting
-   explains better than chance do not count.
+   clusters explain what was held out; the best third of the settings is chosen, none far below the best. Edges (or
+   features) that no setting explains better than chance do not count.
 2. The chosen settings cluster all the data from several starts; the partitions that explain edges and features best are
    kept, at most a third and none far below the best.
 3. The kept partitions become one, their consensus.
-4. Nodes move to the cluster that explains their edges and words best, without regard to balance.
+4. Nodes move to the cluster that explains their edges and features best, without regard to balance.
 
 One more view has eigenvectors of the edges in place of features. It is the only one of a graph without features, which
-goes through steps 2 and 3 alone. Step 4 needs features without negative values.
+goes through steps 2 and 3 alone.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ SPLITS = 2                          # times that a part is held out
 TRIAL_STARTS = 2                    # starts of a setting in each split
 STARTS = 8                          # starts of a chosen setting
 SHARE = 3                           # one in so many settings is chosen, and of their partitions kept at most
+FAR_BELOW = 0.25                    # a setting with less than this share of the best evidence is not chosen
 TOLERANCE = 0.05                    # kept partitions score at most so much less than the best, refined ones than before
 ABOVE_CHANCE = 4.0                  # deviations above shuffled nodes; the best of some forty partitions is tested
 
@@ -157,7 +158,7 @@ def find_clusters(
 
     def refine(cluster: Tensor) -> Tensor:
         nonlocal moved
-        if feat is None or evidence.signed or not (evidence.use_edges and evidence.use_features):
+        if feat is None or not (evidence.use_edges and evidence.use_features):
             return cluster
         better = model.refinement.fit(graph, feat, cluster, edge_weight)
         if evidence.score(better) < (1 - TOLERANCE) * evidence.score(cluster):
@@ -224,8 +225,9 @@ def _choose_settings(
         scores = [joint_score(*pair, use_edges, use_features) for pair in found.get(number, ())]
         setting.evidence = sum(scores) / len(scores) if scores else 0.0
     ranked = sorted(settings, key=lambda setting: -(setting.evidence or 0.0))
-    for setting in ranked[len(settings) // SHARE :]:
-        setting.chosen = False
+    least = FAR_BELOW * (ranked[0].evidence or 0.0)
+    for place, setting in enumerate(ranked):
+        setting.chosen = place < len(settings) // SHARE and (setting.evidence or 0.0) >= least
     return use_edges, use_features
 
 
