@@ -19,13 +19,13 @@ from torch.nn.functional import one_hot
 from jbpool.clustering.weighting import UnitRows, no_weights
 from jbpool.ops.adjacency import propagate
 
-STEPS = 5               # all nodes move at once, so often
-PRIOR_WORDS = 0.05      # words of p added to every cluster, in mean clusters
-PRIOR_EDGES = 1e-3      # edge weight between all clusters alike, in the total
+STEPS = 5               # iterations, in each of which all nodes move at once
+PRIOR_WORDS = 0.05      # pseudo-counts with the distribution p added to every cluster, as a share of the mean cluster
+PRIOR_EDGES = 1e-3      # pseudo-weight spread evenly over all pairs of clusters, as a share of the total
 
 
 class Refinement(nn.Module):
-    """The block model and the words of K clusters, and what they make of a partition.
+    """The block model and the word distributions of K clusters, and the refinement of partitions by them.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Refinement(nn.Module):
     blocks: Tensor                  # (K, K) log ratios of edge weight
     words: Tensor                   # (D, K) log ratios of words
     prior: Tensor                   # (K,) log shares of nodes
-    used: Tensor                    # whether it was fitted; else partitions stay as they are
+    used: Tensor                    # whether it was fitted; otherwise partitions are left unchanged
 
     def __init__(self, num_clusters: int, in_feats: int):
         super().__init__()
@@ -49,7 +49,7 @@ class Refinement(nn.Module):
 
     @torch.no_grad()
     def fit(self, graph: DGLGraph, feat: Tensor, cluster: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Measure the clusters, move the nodes, and again: ``(N,)`` to ``(N,)``.
+        """Alternate between measuring the clusters and moving the nodes: ``(N,)`` to ``(N,)``.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class Refinement(nn.Module):
 
     @torch.no_grad()
     def forward(self, graph: DGLGraph, feat: Tensor, cluster: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """The same with clusters as measured: ``(N,)`` to ``(N,)`` for the nodes of any graph with these words."""
+        """Move the nodes of any graph with these words, without measuring again: ``(N,)`` to ``(N,)``."""
         if bool(self.used):
             known = _Known(graph, feat, edge_weight)
             for _ in range(STEPS):
@@ -98,7 +98,7 @@ class Refinement(nn.Module):
         common = count.sum(1, keepdim=True) / total                                 # (D, 1)
         extra = PRIOR_WORDS * total / num_clusters
         ratio = (count / common.clamp_min(1e-300) + extra) / (count.sum(0) + extra)
-        self.words = torch.where(common > 0, ratio, 1).log().float()            # a word that nobody has says nothing
+        self.words = torch.where(common > 0, ratio, 1).log().float()            # words without occurrences
         self.prior = ((onehot.sum(0) + 1) / (len(cluster) + num_clusters)).log()
 
     def _scores(self, known: _Known, cluster: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class _Known:
         self.graph = graph
         self.weight = None if edge_weight is None else edge_weight / edge_weight.mean().clamp_min(1e-30)
         self.rows = UnitRows(feat, no_weights(feat))
-        # A unit row times its sum has (sum x)^2 / sum x^2 words: their number if they are flags, fewer if some prevail.
+        # A unit row times its sum has (sum x)^2 / sum x^2 words: all of them if they are flags, fewer if some dominate.
         self.length = self.rows.times(torch.ones(feat.shape[1], 1, device=feat.device))     # (N, 1)
 
     def neighbours(self, onehot: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import cKDTree
 
 STEPS = 200             # of gradient descent
-EARLY = 80              # of which with a stronger attraction, so that groups find together
+EARLY = 80              # of which with a stronger attraction, so that groups can form
 EARLY_PULL, PULL = 10.0, 1.5
 COMPONENTS = 12         # of the features, in which nearest nodes are searched
 NEIGHBOURS = 6          # nearest nodes in the space of the features that attract a node, besides its edges
@@ -72,13 +72,13 @@ def small_positions(count: int, edges: np.ndarray, steps: int = 60) -> np.ndarra
     adjacency = scipy.sparse.csr_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(count, count))
     distance = shortest_path(adjacency, directed=False, unweighted=True)                    # (N, N)
     reached = np.isfinite(distance)
-    distance[~reached] = distance[reached].max() + 1                                        # parts lie side by side
+    distance[~reached] = distance[reached].max() + 1                                        # components apart
     weight = np.where(distance > 0, 1 / np.maximum(distance, 1) ** 2, 0)
     inverse = np.linalg.pinv(np.diag(weight.sum(1)) - weight)
     centred = distance**2 - (distance**2).mean(0)
     values, vectors = np.linalg.eigh(-(centred - centred.mean(1, keepdims=True)) / 2)       # classical scaling
     xy = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
-    xy += 1e-3 * np.random.default_rng(0).standard_normal(xy.shape)                         # twins must come apart
+    xy += 1e-3 * np.random.default_rng(0).standard_normal(xy.shape)                         # separate equal nodes
     for _ in range(steps):
         gap = np.linalg.norm(xy[:, None] - xy[None], axis=2)
         ratio = weight * distance / np.maximum(gap, 1e-9)
@@ -102,7 +102,7 @@ def _centred(xy: np.ndarray) -> np.ndarray:
 
 
 def _spread(xy: np.ndarray, distance: float) -> np.ndarray:
-    """Move nodes that lie on one another apart, a little per step, until most keep a distance."""
+    """Move overlapping nodes apart, a little per step, until most keep a minimum distance."""
     count = len(xy)
     for _ in range(SPREAD_STEPS):
         gap, near = cKDTree(xy).query(xy, k=min(NEIGHBOURS + 1, count))                     # (N, k), itself included
@@ -147,7 +147,7 @@ def _descend(xy: np.ndarray, attraction: scipy.sparse.csr_array) -> np.ndarray:
         gradient = pull * np.column_stack(attract) - grid.repulsion(xy)
         gain = np.where(np.sign(gradient) != np.sign(speed), gain + 0.2, np.maximum(gain * 0.8, 0.01))
         speed = momentum * speed - (count / EARLY_PULL) * 4 * gain * gradient
-        speed *= np.minimum(1, 5 / np.maximum(np.hypot(*speed.T), 1e-12))[:, None]          # no node jumps far
+        speed *= np.minimum(1, 5 / np.maximum(np.hypot(*speed.T), 1e-12))[:, None]          # limit the step of a node
         xy = xy + speed
         xy -= xy.mean(0)
     return xy

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-# Distinct also for colour-blind readers, on light and dark ground; a test simulates both.
+# Distinct also for colour-blind readers, on light and dark backgrounds; a test simulates both.
 COLOURS = (
     "#1f6fb5", "#f0a30a", "#12876a", "#d9481c", "#c9a0f0", "#55c8dc", "#7d3c98", "#c2c07a", "#94243c", "#858b94",
 )  # fmt: skip
