@@ -10,6 +10,7 @@ import platform
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
 KEPT = {"runs": [{"seed": int}], "history": [dict], "notes": [str], "compared": dict[str, list[dict]]}
 
 
+@cache                      # reading the metadata of a package takes about 10 ms
 def versions() -> dict[str, str]:
     """Versions of Python and the main packages."""
     found = {"python": platform.python_version()}
