@@ -97,12 +97,3 @@ def test_it_says_nothing_without_edges_or_words_and_is_off_until_fitted():
     assert torch.equal(plain(empty, torch.zeros(20, 3), cluster), cluster)
     assert bool((plain.fit(empty, torch.zeros(20, 3), cluster) == 0).all())         # equal shares, the first wins
     assert all(bool(value.isfinite().all()) for value in plain.state_dict().values())
-
-
-def test_signed_features_and_graphs_without_features_are_not_refined():
-    data = load_nodes("sbm", num_nodes=200, num_clusters=3, seed=0)
-    signed = torch.randn(200, 16, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(3, 16)[data.label]
-    result = find_clusters(data.graph, signed, 3, starts=1)
-    assert not bool(result.model.refinement.used)
-    assert result.moved == 0
-    assert find_clusters(data.graph, None, 3, starts=1).moved == 0

@@ -18,6 +18,7 @@ from commands import (
     call,
     launch,
     launch_ranks,
+    launch_torchrun,
     numbers,
     result_of,
     run_ranks,
@@ -30,6 +31,7 @@ from jbpool.classification import run as classification_run
 from jbpool.engine.run_folder import read_results
 
 KILLED = Path(__file__).with_name("killed_run.py")
+pytestmark = pytest.mark.xdist_group("processes")           # forked from one that has imported everything
 
 
 def test_help_needs_no_torch():
@@ -61,12 +63,10 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path):
     """The signal and the exit code of a process; test_both_tasks.py and test_stops.py interrupt both tasks."""
     seeds = ",".join(map(str, range(20)))
     arguments = [*CLASSIFY.arguments("model.compare=[]", "train.epochs=10"), "--seeds", seeds, "--out", "r"]
-    # A shell starts background jobs with SIGINT ignored, which children inherit.
-    restore = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    with launch(CLASSIFY.script, *arguments, cwd=tmp_path, **restore) as process:
-        wait_for(tmp_path / "r" / "result.json", process)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+    process = launch(CLASSIFY.script, *arguments, cwd=tmp_path)
+    wait_for(tmp_path / "r" / "result.json", process)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "finished work is in r; continue with --resume --out r." in error
     assert "Traceback" not in error
@@ -81,7 +81,7 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path):
 def test_two_processes_do_what_one_does_even_if_one_dies(tmp_path):
     """Batch normalisation, pools, an uneven last batch: the same weights up to rounding."""
     arguments = CLASSIFY.arguments("model.compare=[]", "model.dropout=0", "train.epochs=4", "train.batch_size=7")
-    with launch(KILLED, "classify", 1, 9, *arguments, "--out", "of2", cwd=tmp_path, processes=2) as process:
+    with launch_torchrun(KILLED, "classify", 1, 9, *arguments, "--out", "of2", cwd=tmp_path) as process:
         alone = call(CLASSIFY.command, *arguments, "--out", "of1", cwd=tmp_path).out
         _, error = process.communicate(timeout=120)
     assert process.returncode != 0
