@@ -51,11 +51,14 @@ def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> Nod
 
     Parameters
     ----------
-    name : cora, citeseer, pubmed, dblp; amazon-photo, amazon-computers, coauthor-cs, coauthor-physics, cora-ml, acm;
+    name : str
+        cora, citeseer, pubmed, dblp; amazon-photo, amazon-computers, coauthor-cs, coauthor-physics, cora-ml, acm;
         ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-papers100M; sbm; cora-sim and so on; npz or file.
-    root : a folder to look for files in before the other data roots.
-    options : of the generator (:func:`jbpool.data.synthetic.sbm`) or of the user's files
-        (:func:`jbpool.data.files.load_node_files`).
+    root : str or Path, optional
+        Folder searched before the other data roots.
+    **options
+        Options of the dataset: :func:`jbpool.data.synthetic.sbm`, :func:`jbpool.data.npz.load_npz_file`,
+        :func:`jbpool.data.files.load_node_files`.
     """
     return _call(lookup(NODE_SETS, name, "dataset.name"), name, root, options)
 

@@ -75,10 +75,14 @@ class Axes:
 
     Parameters
     ----------
-    x_ticks, y_ticks : list of float
-        Numbers at the axes; the first and last are the ends.
-    width, height : float
-        Of the drawing.
+    x_ticks : list of float
+        Numbers at the horizontal axis; the first and last are its ends.
+    y_ticks : list of float
+        Numbers at the vertical axis.
+    width : float
+        Width of the drawing.
+    height : float
+        Height of the drawing.
     top : float
         Height of what is above the frame.
     x_label : str

@@ -105,8 +105,7 @@ def test_les_miserables_and_unequal_blocks():
     assert label_scores(find_clusters(blocks, None, 4).cluster, block)["acc"] > 0.88
 
 
-@pytest.mark.parametrize("with_features", [True, False])
-@pytest.mark.parametrize("planted", [3, 6])
+@pytest.mark.parametrize(("planted", "with_features"), [(3, False), (6, True)])
 def test_the_number_of_clusters_is_found(planted, with_features):
     data = load_nodes("sbm", num_nodes=900, num_clusters=planted, seed=planted)
     choice = choose_num_clusters(data.graph, data.feat if with_features else None, range(2, 10))

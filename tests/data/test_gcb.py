@@ -36,9 +36,9 @@ def test_the_small_files_and_the_generator_agree(shared, name):
     assert torch.cat(list(real.split())).tolist() == list(range(300))
     assert real.label.bincount().tolist() == [100, 100, 100]
     assert (real.feat.sum(1) == 1).all()
-    sim = load_graphs("gcb-sim", num_graphs=300, max_nodes=80, **(EASY if "easy" in name else {}))
-    assert len(sim.feat) / 300 == pytest.approx(len(real.feat) / 300, rel=0.03)
-    assert len(sim.source) / 300 == pytest.approx(len(real.source) / 300, rel=0.03)
+    sim = load_graphs("gcb-sim", num_graphs=600, max_nodes=80, **(EASY if "easy" in name else {}))
+    assert len(sim.feat) / 600 == pytest.approx(len(real.feat) / 300, rel=0.03)
+    assert len(sim.source) / 600 == pytest.approx(len(real.source) / 300, rel=0.03)
     # Which kinds are adjacent in which class: most edges within a region, a few between regions.
     assert torch.allclose(pair_counts(sim), pair_counts(real), rtol=0.12, atol=0.4)
 
