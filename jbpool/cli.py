@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from jbpool._environment import require_dgl
 from jbpool.atomic import check_writable
 from jbpool.errors import ConfigError, JBPoolError, TrainingError, WriteError
 from jbpool.output import end_with_reader
@@ -78,6 +79,11 @@ def _main(name: str, args: argparse.Namespace) -> int:
     if args.seeds is not None:
         args.changes.append(f"train.seeds=[{args.seeds}]")
     args.folder = None
+    try:
+        require_dgl()
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        return 2
     try:
         return _start(name, args)
     except KeyboardInterrupt:
