@@ -5,8 +5,6 @@ import io
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,13 +102,6 @@ def environment(cwd: Path) -> dict[str, str]:
 def launch(script: str | Path, *args, cwd: Path) -> Forked:
     """A script in a new process."""
     return Forked(script, args, cwd, environment(cwd))
-
-
-def launch_torchrun(script: str | Path, *args, cwd: Path, processes: int = 2) -> subprocess.Popen:
-    """A script in several new processes, started by ``torchrun``."""
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*start, str(script), *map(str, args)], cwd=cwd, env=environment(cwd), **pipes)
 
 
 def launch_ranks(script: str | Path, *args, cwd: Path, processes: int = 2) -> list[Forked]:

@@ -61,8 +61,8 @@ def _same_seed_for_every_test():
 @pytest.fixture(scope="session", autouse=True)
 def full_layout():
     """The settings of the graph layout; it has fewer steps in tests of other things, which write many reports."""
-    full = {"STEPS": layout.STEPS, "EARLY": layout.EARLY}
-    layout.STEPS, layout.EARLY = 5, 2
+    full = {name: getattr(layout, name) for name in ("STEPS", "EARLY", "SPREAD_STEPS", "SMALL_STEPS")}
+    layout.STEPS, layout.EARLY, layout.SPREAD_STEPS, layout.SMALL_STEPS = 5, 2, 2, 2
     return full
 
 
@@ -100,7 +100,7 @@ def host_reads(monkeypatch):
 
 @pytest.fixture(scope="session")
 def two_processes(tmp_path_factory):
-    """What each of two processes saw. Tests that need it are in the xdist_group "processes"."""
+    """What each of two processes saw."""
     from commands import launch_ranks  # not in all sessions: it imports both tasks
 
     out = tmp_path_factory.mktemp("processes")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-pytestmark = pytest.mark.xdist_group("wheel")          # one worker builds it
 ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "jbpool" / "report" / "assets"
 SOURCES = [*(ROOT / "jbpool").rglob("*.py"), *(ROOT / "configs").rglob("*.yaml"), *ASSETS.iterdir()]

@@ -19,6 +19,7 @@ COMPONENTS = 12         # of the features, in which nearest nodes are searched
 NEIGHBOURS = 6          # nearest nodes in the space of the features that attract a node, besides its edges
 ROOM = 0.6              # distance kept between nodes, relative to that of nodes spread evenly over a disc
 SPREAD_STEPS = 25
+SMALL_STEPS = 60        # of the majorisation of small graphs
 MARGIN = 1.25           # of the grid around the nodes; a new grid is needed only when they leave it
 SPACING = 0.7           # of the grid at most, while it has fewer lines than GRID
 GRID = (32, 320)        # lines
@@ -50,7 +51,7 @@ def positions(feat: np.ndarray, edges: np.ndarray, seed: int = 0) -> np.ndarray:
     return _centred(_spread(_centred(xy), np.sqrt(np.pi / count) * ROOM))
 
 
-def small_positions(count: int, edges: np.ndarray, steps: int = 60) -> np.ndarray:
+def small_positions(count: int, edges: np.ndarray) -> np.ndarray:
     """Positions of a small graph whose distances in the plane are those along its edges (stress majorisation).
 
     Parameters
@@ -59,8 +60,6 @@ def small_positions(count: int, edges: np.ndarray, steps: int = 60) -> np.ndarra
         Number of nodes, at most a few hundred.
     edges : np.ndarray
         ``(E, 2)``.
-    steps : int, default 60
-        Of the majorisation.
 
     Returns
     -------
@@ -79,10 +78,10 @@ def small_positions(count: int, edges: np.ndarray, steps: int = 60) -> np.ndarra
     values, vectors = np.linalg.eigh(-(centred - centred.mean(1, keepdims=True)) / 2)       # classical scaling
     xy = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
     xy += 1e-3 * np.random.default_rng(0).standard_normal(xy.shape)                         # separate equal nodes
-    for _ in range(steps):
+    for _ in range(SMALL_STEPS):
         gap = np.linalg.norm(xy[:, None] - xy[None], axis=2)
         ratio = weight * distance / np.maximum(gap, 1e-9)
-        xy = inverse @ (np.diag(ratio.sum(1)) - ratio) @ xy
+        xy = inverse @ (ratio.sum(1, keepdims=True) * xy - ratio @ xy)
     return xy
 
 

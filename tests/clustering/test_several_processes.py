@@ -18,7 +18,6 @@ from jbpool.engine.config import load_config
 
 SCRIPT = ROOT / "tests" / "shared_runs.py"
 REAL = pytest.mark.skipif(not (SHARED / "planetoid").is_dir(), reason="the data are not beside this checkout")
-pytestmark = pytest.mark.xdist_group("processes")
 
 
 @pytest.fixture(scope="module", autouse=True)

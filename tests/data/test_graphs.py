@@ -231,7 +231,6 @@ def test_ogb_tables_that_do_not_fit(tmp_path, no_terminal, cache, table, rows, w
     assert not list(cache.rglob("*.npz"))
 
 
-@pytest.mark.xdist_group("processes")
 def test_ogb_is_imported_when_needed_and_asks_the_network_nothing(tmp_path):
     """In a process that has imported both tasks."""
     (tmp_path / "load.py").write_text(

@@ -108,7 +108,6 @@ print((status("VmHWM") - before) / len(source))
 """
 
 
-@pytest.mark.xdist_group("processes")
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
 def test_memory_per_edge(tmp_path):
     """Measured 17 to 20 bytes beyond the input; 64-bit ids alone took 37."""
