@@ -38,13 +38,13 @@ from jbpool.nn.heads import unit_rows
 STEPS = (0, 1, 2, 4, 8)             # smoothing steps of the views
 TEMPERATURES = (0.1, 0.2)
 EDGE_TEMPERATURES = (0.2, 0.4)      # of the view of the edges alone
-EDGES = "edges"                     # weighting of the view that looks at no features
+EDGES = "edges"                     # weighting of the view that uses no features
 SPLITS = 2                          # times that a part is held out
 TRIAL_STARTS = 2                    # starts of a setting in each split
 STARTS = 8                          # starts of a chosen setting
-SHARE = 3                           # one in so many settings is chosen, and of their partitions kept at most
+SHARE = 3                           # the best third of the settings, and of their partitions, is kept
 FAR_BELOW = 0.25                    # a setting with less than this share of the best evidence is not chosen
-TOLERANCE = 0.05                    # kept partitions score at most so much less than the best, refined ones than before
+TOLERANCE = 0.05                    # relative score that kept partitions, and refined ones, may lose
 ABOVE_CHANCE = 4.0                  # deviations above shuffled nodes; the best of some forty partitions is tested
 
 
@@ -220,7 +220,7 @@ def _choose_settings(
             features += above_chance(held.feature_modularity, by_features, shuffle) / SPLITS
     use_edges, use_features = edges > ABOVE_CHANCE, features > ABOVE_CHANCE
     if not use_edges and not use_features:
-        use_edges = use_features = True                                 # nothing to go by: as if both were informative
+        use_edges = use_features = True                                 # no evidence: treat both as informative
     for number, setting in enumerate(settings):
         scores = [joint_score(*pair, use_edges, use_features) for pair in found.get(number, ())]
         setting.evidence = sum(scores) / len(scores) if scores else 0.0
@@ -258,7 +258,7 @@ def _partitions(
         else:
             views[weighting, steps] = FixedFeatures(feat.shape[1], steps, weighting=weighting, components=COMPONENTS)
             rows = views[weighting, steps].fit(graph, feat, edge_weight, seed)
-        if not bool(rows.any()):                                        # constant features, no edges: nothing to see
+        if not bool(rows.any()):                                        # constant features, no edges: no information
             continue
         same_view = list(group)
         temperatures = [setting.temperature for setting in same_view]

@@ -128,8 +128,10 @@ class JBClustering(ClusterMixin, BaseEstimator):
 
         Parameters
         ----------
-        adjacency, features
-            As for ``fit``, with the same columns of features.
+        adjacency : matrix, graph or edge list
+            As for :meth:`fit`.
+        features : array, sparse matrix or DataFrame, optional
+            ``(N, D)``, with the columns given to :meth:`fit`; a DGLGraph may contain them.
         """
         if not hasattr(self, "labels_"):
             raise NotFittedError("this JBClustering is not fitted yet: call fit first.")

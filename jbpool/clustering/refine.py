@@ -24,13 +24,13 @@ from torch.nn.functional import one_hot
 from jbpool.clustering.weighting import UnitRows, no_weights
 from jbpool.ops.adjacency import propagate
 
-STEPS = 5               # all nodes move at once, so often
-PRIOR_WORDS = 0.05      # words of p, or rows m, added to every cluster, in mean clusters
-PRIOR_EDGES = 1e-3      # edge weight between all clusters alike, in the total
+STEPS = 5               # iterations, in each of which all nodes move at once
+PRIOR_WORDS = 0.05      # pseudo-counts of p, or rows m, added to every cluster, as a share of the mean cluster
+PRIOR_EDGES = 1e-3      # pseudo-weight spread evenly over all pairs of clusters, as a share of the total
 
 
 class Refinement(nn.Module):
-    """The block model and the features of K clusters, and what they make of a partition.
+    """The block model and the feature distributions of K clusters, and the refinement of partitions by them.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Refinement(nn.Module):
     offset: Tensor                  # (K,) added where there are measurements; 0 for words
     prior: Tensor                   # (K,) log shares of nodes
     signed: Tensor                  # whether features are measurements
-    used: Tensor                    # whether it was fitted; else partitions stay as they are
+    used: Tensor                    # whether it was fitted; otherwise partitions are left unchanged
 
     def __init__(self, num_clusters: int, in_feats: int):
         super().__init__()
@@ -58,7 +58,7 @@ class Refinement(nn.Module):
 
     @torch.no_grad()
     def fit(self, graph: DGLGraph, feat: Tensor, cluster: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Measure the clusters, move the nodes, and again: ``(N,)`` to ``(N,)``.
+        """Alternate between measuring the clusters and moving the nodes: ``(N,)`` to ``(N,)``.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Refinement(nn.Module):
 
     @torch.no_grad()
     def forward(self, graph: DGLGraph, feat: Tensor, cluster: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """The same with clusters as measured: ``(N,)`` to ``(N,)`` for the nodes of any graph with these features."""
+        """Move the nodes of any graph with these features, without measuring again: ``(N,)`` to ``(N,)``."""
         if bool(self.used):
             known = self._known(graph, feat, edge_weight)
             for _ in range(STEPS):
@@ -113,7 +113,7 @@ class Refinement(nn.Module):
         common = count.sum(1, keepdim=True) / total                                 # (D, 1)
         extra = PRIOR_WORDS * total / onehot.shape[1]
         ratio = (count / common.clamp_min(1e-300) + extra) / (count.sum(0) + extra)
-        self.words = torch.where(common > 0, ratio, 1).log().float()            # a word that nobody has says nothing
+        self.words = torch.where(common > 0, ratio, 1).log().float()            # words without occurrences
 
     def _measure_means(self, known: _Known, onehot: Tensor) -> None:
         size = (known.length * onehot).sum(0).double()                              # (K,) rows that are not zero
@@ -147,7 +147,7 @@ class _Known:
         self.rows = UnitRows(feat, no_weights(feat))
         if signed:                                                                          # 0 for rows of zeros
             self.length = self.rows.present()                                               # (N, 1)
-        else:       # times its sum a unit row has (sum x)^2 / sum x^2 words: their number if they are flags, else fewer
+        else:       # a unit row times its sum has (sum x)^2 / sum x^2 words: all of them if they are flags, else fewer
             self.length = self.rows.times(torch.ones(feat.shape[1], 1, device=feat.device))
 
     def neighbours(self, onehot: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Weights of the feature columns, and unit rows that are never copied as a whole.
 
-Dense features may be a memory map of many gigabytes: everything here looks at them in blocks of rows.
+Dense features may be a memory map of many gigabytes, so everything here processes them in blocks of rows.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def are_counts(feat: Tensor) -> bool:
         ratio = (values / smallest[row])[several]
         compared += len(ratio)
         multiples += int(((ratio - ratio.round()).abs() < 1e-3 * ratio).sum())
-    if stored in (0, feat.shape[0] * feat.shape[1]):                    # without any zero: measurements, as a rule
+    if stored in (0, feat.shape[0] * feat.shape[1]):                    # all or no zeros: usually measurements
         return False
     return whole == stored or (compared > 0 and multiples / compared > 0.99)
 

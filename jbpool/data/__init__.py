@@ -57,7 +57,7 @@ def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> Nod
     root : str or Path, optional
         Folder searched before the other data roots.
     **options
-        Options of the dataset: ``sbm``, ``load_node_files``.
+        Options of the dataset: ``sbm``, ``load_npz_file``, ``load_node_files``.
 
     Returns
     -------
