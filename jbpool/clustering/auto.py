@@ -30,6 +30,7 @@ from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.evidence import Evidence, above_chance, hold_out, joint_score
 from jbpool.clustering.features import COMPONENTS, FixedFeatures
 from jbpool.clustering.heads import hard_clusters, trained_heads
+from jbpool.clustering.scores import confusion, normalized_mutual_information
 from jbpool.clustering.structure import StructuralModes
 from jbpool.clustering.weighting import are_counts, weighted_rows
 from jbpool.errors import DataError
@@ -72,6 +73,7 @@ class Trial:
     feature_modularity: float | None
     score: float                    # their product
     kept: bool = False              # part of the consensus
+    agreement: float = 0.0          # with the result, NMI
 
 
 class Found(NamedTuple):
@@ -170,6 +172,8 @@ def find_clusters(
     cluster, confidence, loss = model.fit([found[i][1] for i in best], evidence.score, generator, refine)
     if feat is not None:
         confidence = confidence * model.refinement.probability(graph, feat, cluster, edge_weight)
+    for trial, (_, partition) in zip(trials, found, strict=True):
+        trial.agreement = normalized_mutual_information(confusion(partition, cluster))
     progress.advance()
     return Found(
         cluster, confidence, loss, evidence.score(cluster), [asdict(setting) for setting in settings],

@@ -102,8 +102,11 @@ def test_unequal_clusters_are_found_that_balance_misses():
     assert label_scores(result.cluster, data.label)["acc"] > 0.85       # the consensus alone: 0.75
     assert result.moved > 50
     assert bool(result.model.refinement.used)
+    kept = [trial["agreement"] for trial in result.trials if trial["kept"]]
+    assert all(0.2 < agreement <= 1 for agreement in kept)
     told = {"settings": result.settings, "trials": result.trials, "moved": result.moved}
     assert f"Then {result.moved} nodes moved" in search_sections({}, told)[-1]
+    assert "Agreement: mean NMI" in search_sections({}, told)[-1]
     right = result.cluster == (matching(result.cluster, data.label)[data.label])
     trust = result.confidence                               # the agreement of partitions alone does not tell them apart
     assert trust[right].mean() > trust[~right].mean() + 0.05
