@@ -5,8 +5,8 @@
     python scripts/try_settings.py --set model.hidden=64            with other common settings
     python scripts/try_settings.py --cfg nci1 --folds 0,1 --variants jb --seeds 0     folds of a dataset
 
-By default on generated graphs of the pooling benchmark: 240 training graphs of about 60 nodes (as many as the small real
-sets have) and 1,200 validation graphs, so that a score is known to about one percentage point. With --cfg, on the
+By default on generated graphs of the pooling benchmark: 240 training graphs of about 60 nodes (as many as the small
+real sets have) and 1,200 validation graphs, so that a score is known to about one percentage point. With --cfg, on the
 training and validation graphs of the folds. Finished trainings are not repeated.
 """
 
