@@ -23,7 +23,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 TRAIN, VALID = 240, 1200
-COMMON = ("model.hidden=32", "train.batch_size=16", "train.epochs=40", "train.eval_every=13", "model.compare=[]")
+COMMON = (
+    "model.hidden=32", "train.batch_size=16", "train.epochs=40", "train.lr=3e-3", "train.eval_every=13",
+    "model.compare=[]",
+)  # fmt: skip
 VARIANTS = {
     "none": ["model.pool=none"],
     "none, no dropout": ["model.pool=none", "model.dropout=0"],
