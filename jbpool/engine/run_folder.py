@@ -65,7 +65,7 @@ def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, flo
 
 
 def _is_score(key: str, value: Any) -> bool:
-    counted = key in ("seed", "fold", "restart", "labelled")
+    counted = key in ("seed", "fold", "trial", "restart", "labelled")
     return not counted and isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
