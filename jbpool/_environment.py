@@ -69,7 +69,10 @@ def advice(error: Exception) -> str:
     """What cannot be loaded, why, and the command that fixes it, in one line."""
     torch, dgl = installed("torch"), installed("dgl")
     if torch is None:
-        return f"jbpool needs torch and dgl, and torch is not installed: run `{INSTALL}`."
+        return (
+            f"jbpool needs torch and dgl, and torch is not installed: run `{INSTALL}`, "
+            "or in a checkout `make env` and `. .venv/bin/activate`."
+        )
     if dgl is None:
         return f"jbpool needs dgl, and dgl is not installed beside torch {torch}: run `{INSTALL}`."
     missing = error.name if isinstance(error, ModuleNotFoundError) else None

@@ -156,20 +156,24 @@ def check_assign(assign: Tensor) -> None:
         raise JBPoolError(f"assign has shape {tuple(assign.shape)}: it needs at least one cluster (column).")
 
 
-def check_sizes(sizes: Tensor, num_rows: int) -> None:
-    """Whole numbers, one per graph, that add up to the number of rows."""
+def check_sizes(sizes: Tensor, num_rows: int) -> list[int] | None:
+    """Whole numbers, one per graph, that add up to the number of rows; returned if they may be read."""
     if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype == torch.bool or sizes.numel() == 0:
         raise JBPoolError(
             f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as a 1-D integer tensor, "
             "e.g. graph.batch_num_nodes()."
         )
-    if may_read(sizes) and bool((sizes < 0).any()):
-        raise JBPoolError(f"sizes holds {int(sizes.min())}: the number of nodes of a graph cannot be negative.")
-    if may_read(sizes) and int(sizes.sum()) != num_rows:
+    if not may_read(sizes):
+        return None
+    counts = sizes.tolist()
+    if min(counts) < 0:
+        raise JBPoolError(f"sizes holds {min(counts)}: the number of nodes of a graph cannot be negative.")
+    if sum(counts) != num_rows:
         raise JBPoolError(
-            f"sizes add up to {int(sizes.sum())} but there are {num_rows} rows: they must be the nodes per graph; "
+            f"sizes add up to {sum(counts)} but there are {num_rows} rows: they must be the nodes per graph; "
             "if the batch information was lost in a transform, restore it with graph.set_batch_num_nodes(...)."
         )
+    return counts
 
 
 def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: int) -> Tensor:

@@ -80,6 +80,11 @@ def _main(name: str, args: argparse.Namespace) -> int:
         args.changes.append(f"train.seeds=[{args.seeds}]")
     args.folder = None
     try:
+        require_dgl()
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        return 2
+    try:
         return _start(name, args)
     except KeyboardInterrupt:
         print(f"\ninterrupted{_what_is_left(args.folder)}.", file=sys.stderr)
@@ -119,10 +124,6 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _start(name: str, args: argparse.Namespace) -> int:
-    try:
-        require_dgl()
-    except ImportError as error:
-        sys.exit(str(error))
     from jbpool.engine.config import load_config
     from jbpool.engine.processes import local_device
 

@@ -1,7 +1,7 @@
 """The losses of Just Balance, MinCut, DMoN and DiffPool (plain torch, no DGL).
 
 Every loss takes tensors and returns one value per graph, ``(B,)``, unreduced. ``sizes`` are the nodes per graph
-``(B,)``, ``None`` for a single graph, or :class:`~jbpool.ops.segment.Segments`. No loss builds an N x N matrix: those
+``(B,)``, ``None`` for a single graph, or ``Segments`` of ``jbpool.ops.segment``. No loss builds an N x N matrix: those
 that depend on the adjacency A take the product ``A S``, a single sparse multiplication. Gram matrices and long sums
 are computed in float64; losses are returned in the type of ``assign``, float32 or wider. The gradient of the matrix
 root is in closed form, first derivatives only.
@@ -29,6 +29,7 @@ def balance_loss(
     sqrt: str = "matrix",
     cluster_sizes: Sequence[float] | Tensor | None = None,
     normalize: bool = True,
+    gram: Tensor | None = None,
 ) -> Tensor:
     """Just Balance: ``-Tr(sqrt(S^T S))``, one value per graph (paper Eq. 8).
 
@@ -48,6 +49,8 @@ def balance_loss(
         Known proportions ``(K,)``, which sum to one; hard clusters of these sizes then give -1. Default: equal sizes.
     normalize : bool, optional
         Divide by sqrt(n K), or by sqrt(n) with ``cluster_sizes``. Default: True.
+    gram : Tensor, optional
+        ``S^T S`` of each graph ``(B, K, K)`` in float64, if it is known already.
 
     Returns
     -------
@@ -66,22 +69,22 @@ def balance_loss(
     segments = make_segments(sizes, assign)
     num_clusters = assign.shape[1]
     share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, num_clusters).to(assign.device)
-    total = trace(assign, segments, share)                                                  # (B,)
+    total = trace(assign, segments, share, gram)                                            # (B,)
     if normalize:
-        best = segments.sizes.double() * (num_clusters if share is None else 1)             # (B,)
-        total = total / best.clamp_min(1).sqrt()
+        best = segments.sizes * num_clusters if share is None else segments.sizes           # (B,)
+        total = total * best.clamp_min(1).double().rsqrt_()
     return -total.to(assign.dtype)
 
 
-def _matrix_trace(assign: Tensor, segments: Segments, share: Tensor | None) -> Tensor:
+def _matrix_trace(assign: Tensor, segments: Segments, share: Tensor | None, gram: Tensor | None) -> Tensor:
     """``|| S diag(sqrt(share)) ||_*`` per graph, (B,) float64."""
-    gram = segment_gram(assign, segments)                                                   # (B, K, K)
+    gram = segment_gram(assign, segments) if gram is None else gram                         # (B, K, K)
     if share is not None:
         gram = gram * torch.outer(share, share).sqrt()
     return trace_sqrt(gram)
 
 
-def _diagonal_trace(assign: Tensor, segments: Segments, share: Tensor | None) -> Tensor:
+def _diagonal_trace(assign: Tensor, segments: Segments, share: Tensor | None, gram: Tensor | None) -> Tensor:
     """``sum_k || S[:, k] ||_2 sqrt(share_k)`` per graph, (B,) float64."""
     norms = segment_norm(assign, segments)                                                  # (B, K)
     return (norms if share is None else norms * share.sqrt()).sum(1)
@@ -112,7 +115,7 @@ def cut_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = 
     return -_ratio(inside, volume).to(assign.dtype)
 
 
-def ortho_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
+def ortho_loss(assign: Tensor, sizes: Sizes = None, gram: Tensor | None = None) -> Tensor:
     """MinCut's ``|| S^T S / ||S^T S||_F - I / sqrt(K) ||_F``, one value per graph (paper Eq. 6, second term).
 
     0 when clusters are hard and of equal size.
@@ -123,9 +126,11 @@ def ortho_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
         Soft assignments ``(N, K)``.
     sizes : Tensor, sequence of int, Segments or None, optional
         Nodes per graph ``(B,)``. Default: a single graph.
+    gram : Tensor, optional
+        ``S^T S`` of each graph ``(B, K, K)`` in float64, if it is known already.
     """
     assign, segments = _prepare(assign, sizes)
-    gram = segment_gram(assign, segments)                                                   # (B, K, K)
+    gram = segment_gram(assign, segments) if gram is None else gram                         # (B, K, K)
     num_clusters = gram.shape[-1]
     target = torch.eye(num_clusters, dtype=gram.dtype, device=gram.device) / num_clusters**0.5
     norm = torch.linalg.matrix_norm(gram)[:, None, None]                                    # (B, 1, 1)
@@ -172,7 +177,9 @@ def collapse_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
     return (assign.shape[1] ** 0.5 * mass.norm(dim=1) / segments.sizes.clamp_min(1) - 1).to(assign.dtype)
 
 
-def link_loss(assign: Tensor, neighbours: Tensor, squares: Tensor, sizes: Sizes = None) -> Tensor:
+def link_loss(
+    assign: Tensor, neighbours: Tensor, squares: Tensor, sizes: Sizes = None, gram: Tensor | None = None
+) -> Tensor:
     """DiffPool's ``||A - S S^T||_F^2`` as ``sum w^2 - 2 Tr(S^T A S) + ||S^T S||_F^2``, one value per graph.
 
     Parameters
@@ -185,11 +192,14 @@ def link_loss(assign: Tensor, neighbours: Tensor, squares: Tensor, sizes: Sizes 
         Sum of the squared edge weights of each node, ``(N,)``.
     sizes : Tensor, sequence of int, Segments or None, optional
         Nodes per graph ``(B,)``. Default: a single graph.
+    gram : Tensor, optional
+        ``S^T S`` of each graph ``(B, K, K)`` in float64, if it is known already.
     """
     assign, segments = _prepare(assign, sizes)
     edges = segment_sum(squares, segments)                                                  # (B,)
     inside = segment_sum((assign * neighbours).sum(1), segments)                            # (B,)
-    return (edges - 2 * inside + segment_gram(assign, segments).square().sum((1, 2))).to(assign.dtype)
+    gram = segment_gram(assign, segments) if gram is None else gram                         # (B, K, K)
+    return (edges - 2 * inside + gram.square().sum((1, 2))).to(assign.dtype)
 
 
 def entropy_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:

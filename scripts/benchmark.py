@@ -106,14 +106,15 @@ INSIDE = {"_Multiply": "sparse products", "_MultiplyBackward": "sparse products"
 
 
 class Spent(NamedTuple):
-    """Share of time by kind of operation, and the number of torch operations."""
+    """Share of time by kind of operation, the number of torch operations, and of all aten calls inside them."""
 
     shares: dict[str, float]
     operations: int
+    calls: int
 
     def __str__(self) -> str:
         parts = [f"{kind} {share:.0%}" for kind, share in self.shares.items()]
-        return ", ".join([*parts, f"{self.operations} operations"])
+        return ", ".join([*parts, f"{self.operations} operations ({self.calls} aten calls)"])
 
 
 def profiled(run: Callable[[], Any], rounds: int = 10) -> Spent:
@@ -129,11 +130,13 @@ def profiled(run: Callable[[], Any], rounds: int = 10) -> Spent:
         for _ in range(rounds):
             run()
         finish()
-    spent, operations = dict.fromkeys(("dense products", *INSIDE.values(), "the rest"), 0.0), 0
+    spent = dict.fromkeys(("dense products", *INSIDE.values(), "the rest"), 0.0)
+    operations = calls = 0
     for event in recorded.events():
         if event.device_type != torch.autograd.DeviceType.CPU:          # a kernel, counted where it was started
             continue
         called = event.cpu_parent is not None and event.cpu_parent.name.startswith("aten::")      # by another operation
+        calls += event.name.startswith("aten::")
         operations += event.name.startswith("aten::") and not called
         kind = "dense products" if event.name in DENSE else "the rest"
         parent = event
@@ -141,7 +144,7 @@ def profiled(run: Callable[[], Any], rounds: int = 10) -> Spent:
             kind, parent = INSIDE.get(parent.name, kind), parent.cpu_parent
         spent[kind] += event.self_device_time_total if on_gpu else event.self_cpu_time_total
     whole = sum(spent.values())
-    return Spent({kind: value / whole for kind, value in spent.items()}, operations // rounds)
+    return Spent({kind: value / whole for kind, value in spent.items()}, operations // rounds, calls // rounds)
 
 
 def peak_rss() -> float:

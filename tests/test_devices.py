@@ -8,7 +8,7 @@ from meta_graph import MetaGraph, install
 from networks import NETWORKS, WIDTH, example, moved, training_step
 from watch import Watch
 
-from jbpool import value_checks
+from jbpool import JBPool, value_checks
 
 ON_META = [name for name in NETWORKS if "gat" not in name]               # whose kernels are all of DGL
 
@@ -43,8 +43,9 @@ def test_float32_and_autocast_are_close_to_float64(name, device):
     assert all(parameter.grad.isfinite().all() for parameter in module.parameters())
 
 
-@pytest.mark.parametrize("learned", [None, False, True])
-@pytest.mark.parametrize("name", ON_META)
+@pytest.mark.parametrize(
+    ("name", "learned"), [*((name, learned) for name in ON_META for learned in (None, True)), ("clustering", False)]
+)
 def test_a_training_step_on_the_meta_device(name, learned, monkeypatch):
     install(monkeypatch)
     module = NETWORKS[name]().to("meta")
@@ -60,6 +61,27 @@ def test_a_training_step_on_the_meta_device(name, learned, monkeypatch):
     assert all(parameter.grad is not None for parameter in module.parameters())
     if learned:
         assert weight.grad.shape == (2000,)
+
+
+def test_the_layer_starts_few_kernels(monkeypatch):
+    """As on a GPU, where each is a launch; the number does not depend on the batch."""
+    install(monkeypatch)
+    pool = JBPool(64, 14).to("meta")
+    feat = torch.empty(3680, 64, device="meta", requires_grad=True)
+    with Watch() as watch:
+        pooled = pool(MetaGraph(num_graphs=128, num_nodes=3680, num_edges=7916), feat)
+        torch.autograd.backward([pooled.loss, pooled.feat.sum(), pooled.edge_weight.sum()])
+    assert 50 < watch.kernels <= 180
+
+
+def test_the_layer_makes_few_calls(monkeypatch):
+    """All calls inside torch, with views and allocations, on the CPU; the number does not depend on the batch."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)                # the root is not divided among threads
+    pool, (graph, feat, _) = JBPool(WIDTH, 14), example()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
+        pooled = pool(graph, feat)
+        torch.autograd.backward([pooled.loss, pooled.feat.sum(), pooled.edge_weight.sum()])
+    assert 300 < sum(event.name.startswith("aten::") for event in recorded.events()) <= 470
 
 
 @pytest.mark.parametrize("spoil", [lambda x: x.item(), lambda x: x.nonzero(), lambda x: x + torch.ones(3)])

@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import pkgutil
 import resource
+import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -25,7 +27,9 @@ both = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 
 
 def arguments(command, *more) -> list[str]:
-    return [*(word for change in SMALL[command] for word in ("--set", change)), "--device", "cpu", *map(str, more)]
+    folds = ["--folds", "0"] if command is cli.classify else []
+    changes = (word for change in SMALL[command] for word in ("--set", change))
+    return [*changes, *folds, "--device", "cpu", *map(str, more)]
 
 
 def scores(folder: Path) -> list[dict]:
@@ -129,22 +133,72 @@ def test_ctrl_c_in_every_phase(command, phase, tmp_path, monkeypatch, capsys):
     assert (folder / "finished.pt").exists() == ("finished work" in told[0])
 
 
+@pytest.mark.parametrize(
+    "phase",
+    [
+        "data._call",                                                       # load
+        "clustering.features._Smoothing.smooth",
+        "clustering.features._principal_rotation",                          # reduce
+        "clustering.feature_cache._write",
+        "clustering.heads.Heads.gradient",                                  # train
+        "clustering.job.graph_scores",
+        "clustering.job.write_assign_csv",
+    ],
+)
+def test_ctrl_c_in_every_phase_of_a_large_graph(phase, tmp_path, monkeypatch, capsys):
+    """The features of a large graph are smoothed, reduced and kept on disk before bounded heads are trained on them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("jbpool.clustering.feature_cache.LARGE", 1)
+    monkeypatch.setattr("jbpool.engine.fit.CHECKPOINT_SECONDS", -1)
+    changes = ["model.components=16", "train.epochs=4", "train.eval_every=1", "train.restarts=2"]
+    heads = ["model.backbone=sgc", "model.mlp=[]", "method.head=cosine", "dataset.num_nodes=300", *changes]
+    run = [*(word for change in heads for word in ("--set", change)), "--device", "cpu", "--out"]
+    assert cli.cluster([*run, str(tmp_path / "whole")]) == 0
+    shutil.rmtree(tmp_path / "cache")
+    folder = tmp_path / "run"
+    capsys.readouterr()
+    with pytest.MonkeyPatch.context() as patch:
+        _interrupt_second_call(patch, f"jbpool.{phase}")
+        assert cli.cluster([*run, str(folder)]) == 130
+    told = messages(capsys)
+    assert len(told) == 1
+    assert told[0].startswith("interrupted")
+    assert not parts(tmp_path)
+    assert cli.cluster([*run, str(folder), "--resume"]) == 0
+    assert scores(folder) == scores(tmp_path / "whole")
+
+
+def _interrupt_second_call(patch, name: str) -> None:
+    """Ctrl-C in the second call of a function that is called often, as in the middle of the training; else at once."""
+    calls = iter(range(10**6))
+    place, _, attribute = name.rpartition(".")
+    owner = pkgutil.resolve_name(place)
+    real = getattr(owner, attribute)
+    several = attribute in ("smooth", "gradient", "graph_scores")
+
+    def interrupted(*args, **options):
+        if next(calls) == several:
+            raise KeyboardInterrupt
+        return real(*args, **options)
+
+    patch.setattr(owner, attribute, interrupted)
+
+
 @both
 def test_ctrl_c_in_a_comparison_reports_what_is_finished(command, tmp_path, monkeypatch):
     from jbpool.engine import fit
 
     steps, step = iter(range(10**6)), fit.mean_gradients
-    limit = {cli.cluster: 1, cli.classify: 2}[command]          # the second seed, the first fold of the second pool
 
     def stopping(parameters):
-        if next(steps) == limit:
+        if next(steps) == 1:                                    # the second seed, the second pool
             raise KeyboardInterrupt
         step(parameters)
 
     monkeypatch.setattr(fit, "mean_gradients", stopping)
     assert command(arguments(command, "--out", tmp_path / "run")) == 130
     assert (tmp_path / "run" / "report.html").exists()
-    assert len(scores(tmp_path / "run")) == {cli.cluster: 1, cli.classify: 2}[command]
+    assert len(scores(tmp_path / "run")) == 1
 
 
 # ------------------------------------------------------------ disks
@@ -241,8 +295,9 @@ def test_a_reader_that_stops_reading(command, output, capsys):
 
 def test_a_process_whose_reader_stops_reading():
     """Nothing is printed at exit either, when Python flushes its streams."""
-    words = ["-m", "jbpool.data"]
-    child = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    code = "import sys; from jbpool.output import end_with_reader; sys.exit(end_with_reader(lambda: print('x') or 0))"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **pipes)
     child.stdout.close()
     assert child.stderr.read() == b""
     child.stderr.close()

@@ -1,4 +1,4 @@
-"""Records operations that would make the host wait for a GPU, and the largest tensor of a computation."""
+"""Records operations that would make the host wait for a GPU, how many start a kernel, and the largest tensor."""
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -10,6 +10,9 @@ READS = {
 }  # fmt: skip
 
 
+ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "_unsafe_view"}
+
+
 def reads_values(func, args, kwargs):
     name = func.overloadpacket.__name__
     if name == "index":                                         # x[mask] has as many rows as the mask has ones
@@ -19,16 +22,22 @@ def reads_values(func, args, kwargs):
     return name in READS
 
 
+def starts_kernel(func):
+    """Whether an operation computes something: not a view, an allocation or another name for the same tensor."""
+    return not (func.is_view or func.overloadpacket.__name__ in ALLOCATIONS)
+
+
 class Watch(TorchDispatchMode):
-    """Records every host read and the largest tensor created by any operation, forward and backward."""
+    """Records host reads, kernels and the largest tensor created by any operation, forward and backward."""
 
     def __init__(self):
         super().__init__()
-        self.reads, self.largest, self.maker = [], 0, None
+        self.reads, self.kernels, self.largest, self.maker = [], 0, 0, None
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if reads_values(func, args, kwargs or {}):
             self.reads.append(str(func))
+        self.kernels += starts_kernel(func)
         out = func(*args, **(kwargs or {}))
         for tensor in out if isinstance(out, (tuple, list)) else [out]:
             if isinstance(tensor, torch.Tensor):

@@ -2,8 +2,8 @@
 
 A graph consists of three regions of the plane: two half moons (kinds 0 and 1 of nodes), a Gaussian with an inner and an
 outer half (2 and 3), and a blob (4), at three places. The class permutes the regions cyclically; node features are the
-one-hot kind, edges join each point with its nearest neighbours. Neither the features alone nor the edges alone tell
-the class: it depends on which regions are adjacent.
+one-hot kind, edges join each point with its nearest neighbours. Neither the features alone nor the edges alone
+determine the class: it depends on which regions are adjacent.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> Nod
 
     Parameters
     ----------
-    path : str or Path
-        The file.
+    path : str or Path, optional
+        The file; without it, an error says how to give it.
     normalize : bool, default True
         Scale the rows of the features to sum to one.
     """

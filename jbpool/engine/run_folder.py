@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ RESULT = {
 KEPT = {"runs": [{"seed": int}], "history": [dict], "notes": [str], "compared": dict[str, list[dict]]}
 
 
+@cache                      # reading the metadata of a package takes about 10 ms
 def versions() -> dict[str, str]:
     """Versions of Python and the main packages."""
     found = {"python": platform.python_version()}
@@ -62,7 +64,7 @@ def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, flo
 
 
 def _is_score(key: str, value: Any) -> bool:
-    counted = key in ("seed", "fold", "restart", "labelled")
+    counted = key in ("seed", "fold", "trial", "restart", "labelled")
     return not counted and isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

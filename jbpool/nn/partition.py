@@ -10,7 +10,7 @@ from dgl import DGLGraph
 from torch import Tensor
 
 from jbpool.ops.adjacency import degree, propagate, propagate_normalized
-from jbpool.ops.segment import Segments
+from jbpool.ops.segment import Segments, segment_gram, segment_gram_and_products, segment_products
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +21,28 @@ class Partition:
     assign: Tensor                  # (N, K)
     segments: Segments
     edge_weight: Tensor | None      # (E,)
+    feat: Tensor | None = None      # (N, D)  to be pooled, if any
+
+    @cached_property
+    def gram(self) -> Tensor:
+        """``S^T S`` of each graph, (B, K, K) float64."""
+        return segment_gram(self.assign, self.segments) if self.feat is None else self._gram_and_pooled[0]
+
+    @cached_property
+    def pooled(self) -> tuple[Tensor, ...]:
+        """``S^T (A S)`` and ``S^T X`` of each graph, (B, K, K) and (B, K, D)."""
+        if "gram" in vars(self):
+            return self._gram_and_pooled[1]
+        return segment_products(self.assign, self._columns, self.segments)
+
+    @cached_property
+    def _gram_and_pooled(self) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return segment_gram_and_products(self.assign, self._columns, self.segments)
+
+    @property
+    def _columns(self) -> tuple[Tensor, Tensor]:
+        assert self.feat is not None
+        return self.neighbours, self.feat
 
     @cached_property
     def neighbours(self) -> Tensor:

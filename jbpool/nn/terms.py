@@ -20,8 +20,9 @@ def balance(
     normalize: bool = True,
 ) -> Tensor:
     """Just Balance: ``-Tr(sqrt(S^T S))``."""
+    gram = part.gram if sqrt == "matrix" else None
     return objectives.balance_loss(
-        part.assign, part.segments, sqrt=sqrt, cluster_sizes=cluster_sizes, normalize=normalize
+        part.assign, part.segments, sqrt=sqrt, cluster_sizes=cluster_sizes, normalize=normalize, gram=gram
     )
 
 
@@ -32,7 +33,7 @@ def cut(part: Partition) -> Tensor:
 
 def ortho(part: Partition) -> Tensor:
     """MinCut's orthogonality term."""
-    return objectives.ortho_loss(part.assign, part.segments)
+    return objectives.ortho_loss(part.assign, part.segments, part.gram)
 
 
 def modularity(part: Partition) -> Tensor:
@@ -47,7 +48,7 @@ def collapse(part: Partition) -> Tensor:
 
 def link(part: Partition) -> Tensor:
     """DiffPool's link prediction."""
-    return objectives.link_loss(part.assign, part.neighbours, part.squared_degree, part.segments)
+    return objectives.link_loss(part.assign, part.neighbours, part.squared_degree, part.segments, part.gram)
 
 
 def entropy(part: Partition) -> Tensor:

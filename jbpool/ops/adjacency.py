@@ -100,7 +100,7 @@ def inverse_sqrt(degree: Tensor) -> Tensor:
     nearly empty cluster can be arbitrarily small.
     """
     floor = torch.finfo(degree.dtype).tiny ** 0.5
-    return torch.where(degree > floor, degree.clamp_min(floor).rsqrt(), 0)
+    return torch.threshold(degree, floor, torch.inf).rsqrt()
 
 
 class _Operator(NamedTuple):
@@ -153,9 +153,11 @@ def _make_operator(graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dty
     if delta is not None:
         return Sparse(*(smoothing_matrix(graph, edge_weight, dtype, delta, layout) for layout in ("csc", "csr")))
 
+    ones = torch.ones(graph.num_edges(), dtype=dtype, device=graph.device)
+
     def rows(layout: str) -> Tensor:
         pointers, columns, edges = _arrays(graph, layout)
-        values = torch.ones(len(columns), dtype=dtype, device=graph.device)
+        values = ones
         if edge_weight is not None:
             values = edge_weight.to(dtype)[_edge_numbers(edges, 0, len(columns))]
         return csr(pointers, columns, values, (graph.num_nodes(), graph.num_nodes()))

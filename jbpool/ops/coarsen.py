@@ -67,18 +67,19 @@ class _NormalizedOffDiagonal(Function):
 
     @staticmethod
     def forward(ctx, adj):
-        keep = 1 - torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device)
-        adj = adj * keep
-        scale = inverse_sqrt(adj.sum(-1))                                               # (B, K)
-        weight = adj.mul_(scale.unsqueeze(-1)).mul_(scale.unsqueeze(-2))                # (B, K, K)
-        ctx.save_for_backward(weight, scale, keep)
+        weight = adj.clone(memory_format=torch.contiguous_format)                       # (B, K, K)
+        weight.diagonal(dim1=-2, dim2=-1).zero_()
+        scale = inverse_sqrt(weight.sum(-1))                                            # (B, K)
+        weight.mul_(scale.unsqueeze(-1)).mul_(scale.unsqueeze(-2))
+        ctx.save_for_backward(weight, scale)
         return weight
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):                                                            # (B, K, K)
-        weight, scale, keep = ctx.saved_tensors
+        weight, scale = ctx.saved_tensors
         moved = grad * weight
-        through_degree = -0.5 * scale.square() * (moved.sum(-1) + moved.sum(-2))        # (B, K)
-        direct = grad * scale.unsqueeze(-1) * scale.unsqueeze(-2)
-        return (direct + through_degree.unsqueeze(-1)) * keep
+        through_degree = moved.sum(-1).add_(moved.sum(-2)).mul_(scale).mul_(scale)      # (B, K)
+        result = (grad * scale.unsqueeze(-1)).mul_(scale.unsqueeze(-2))
+        result.add_(through_degree.unsqueeze(-1), alpha=-0.5).diagonal(dim1=-2, dim2=-1).zero_()
+        return result

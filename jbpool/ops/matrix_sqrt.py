@@ -53,7 +53,7 @@ class _TraceSqrt(Function):
     @once_differentiable
     def backward(ctx, grad):                                                    # (B,)
         (root,) = ctx.saved_tensors
-        return grad[:, None, None] / 2 * root
+        return (0.5 * grad).view(-1, 1, 1) * root
 
 
 def matrix_inverse_sqrt(gram: Tensor) -> Tensor:
@@ -69,11 +69,12 @@ def inverse_sqrt_by_eigh(gram: Tensor) -> Tensor:
     close to zero, so that the gradient of a rank-deficient S is finite. A matrix with NaN gives NaN; eigh would reject
     the whole batch.
     """
-    finite = gram.sum((-2, -1)).isfinite()[:, None, None]                       # (B, 1, 1)
-    value, vector = _eigh(torch.where(finite, gram, 0))                         # (B, K) ascending, (B, K, K)
-    floor = (gram.shape[-1] * EPS * value[:, -1:]).clamp_min(TINY)              # (B, 1)
-    scale = value.clamp_min(floor).rsqrt()                                      # (B, K)
-    return torch.where(finite, (vector * scale.unsqueeze(-2)) @ vector.mT, torch.nan)
+    total = gram.sum((-2, -1)).unsqueeze(-1)                                    # (B, 1)
+    value, vector = _eigh(gram.nan_to_num(0.0, 0.0, 0.0))                       # (B, K) ascending, (B, K, K)
+    floor = (gram.shape[-1] * EPS * value[:, -1:]).clamp_min_(TINY)             # (B, 1)
+    scale = value.clamp_min(floor).rsqrt_()                                     # (B, K)
+    scale += total - total                                                      # zero, or NaN
+    return torch.bmm(vector * scale.unsqueeze(-2), vector.mT)
 
 
 def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,9 +83,10 @@ def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
     It uses one core for small matrices and several from 64 x 64 on.
     """
     threads = torch.get_num_threads()
-    parts = gram.chunk(max(1, min(threads, len(gram) // 16))) if gram.shape[-1] < 64 else (gram,)
-    if len(parts) == 1:
+    shares = min(threads, len(gram) // 16) if gram.shape[-1] < 64 else 1
+    if shares < 2:
         return torch.linalg.eigh(gram)
+    parts = gram.chunk(shares)
     others = [_workers(os.getpid(), threads).submit(torch.linalg.eigh, part) for part in parts[1:]]
     values, vectors = zip(torch.linalg.eigh(parts[0]), *(other.result() for other in others), strict=True)
     return torch.cat(values), torch.cat(vectors)
@@ -110,7 +112,7 @@ def inverse_sqrt_by_products(gram: Tensor) -> Tensor:
     smallest = SIGMA_FLOOR
     while smallest < 1 - EPS:
         r = math.sqrt(3 / (1 + smallest + smallest**2))
-        step = 1.5 * r * eye - 0.5 * r**3 * (inverse @ root)
-        root, inverse = root @ step, step @ inverse
+        step = torch.baddbmm(eye, inverse, root, beta=1.5 * r, alpha=-0.5 * r**3)
+        root, inverse = torch.bmm(root, step), torch.bmm(step, inverse)
         smallest = min(1.0, r * smallest * (3 - (r * smallest) ** 2) / 2)
     return (inverse + inverse.mT) / 2 * size.rsqrt()

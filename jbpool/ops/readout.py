@@ -17,7 +17,7 @@ from jbpool.ops.segment import Segments
 
 def graph_sum(rows: Tensor, segments: Segments) -> Tensor:
     """Sum of the rows of each graph: ``(N, D)`` to ``(B, D)``, in the type of the rows."""
-    return rows.new_zeros(segments.sizes.shape[0], rows.shape[1]).index_add(0, segments.member, rows)
+    return rows.new_zeros(segments.sizes.shape[0], rows.shape[1]).index_add_(0, segments.member, rows)
 
 
 def graph_mean(rows: Tensor, segments: Segments) -> Tensor:
@@ -47,7 +47,7 @@ class _Max(Function):
     @once_differentiable
     def backward(ctx, grad):                                                            # (B, D)
         rows, highest = ctx.saved_tensors
-        found = (rows == highest.index_select(0, ctx.member)).to(rows.dtype)            # (N, D)
+        found = highest.index_select(0, ctx.member).eq_(rows)                           # (N, D)  zeros and ones
         count = torch.zeros_like(highest).index_add_(0, ctx.member, found)
         return found.mul_((grad / count.clamp_min_(1)).index_select(0, ctx.member)), None
 

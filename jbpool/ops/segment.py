@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
 
 from jbpool.checks import check_sizes
 from jbpool.errors import JBPoolError
@@ -32,6 +31,7 @@ class Segments:
 
     sizes: Tensor                   # (B,)  rows per graph
     num_rows: int                   # N
+    counts: Sequence[int] | None    # the sizes on the host, where they can be read without waiting for a device
 
     @property
     def single(self) -> bool:
@@ -45,34 +45,42 @@ class Segments:
     @cached_property
     def member(self) -> Tensor:
         """Graph of each row, (N,)."""
-        graphs = torch.arange(self.sizes.shape[0], device=self.sizes.device)
-        return torch.repeat_interleave(graphs, self.sizes, output_size=self.num_rows)
+        return torch.repeat_interleave(self.sizes, output_size=self.num_rows)
 
     @cached_property
-    def _chunk_end(self) -> Tensor:
-        """Number of chunks up to and including each graph, (B,)."""
-        return ((self.sizes + self.height - 1) // self.height).cumsum(0)
+    def _chunks(self) -> Tensor:
+        """Number of chunks of each graph, (B,)."""
+        return (self.sizes + (self.height - 1)).floor_divide_(self.height)
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        """0, 1, ..., N - 1."""
+        return torch.arange(self.num_rows, device=self.sizes.device)
 
     @cached_property
     def owner(self) -> Tensor:
         """Graph of each chunk, (C,)."""
         num_graphs = self.sizes.shape[0]
-        most = self.num_rows // self.height + num_graphs                            # upper bound of sum ceil(n/height)
-        owner = torch.searchsorted(self._chunk_end, torch.arange(most, device=self.sizes.device), right=True)
-        return owner.clamp_max(num_graphs - 1)                                      # unused chunks are zero
+        if self.counts is None:
+            most = self.num_rows // self.height + num_graphs                        # upper bound of sum ceil(n/height)
+        else:
+            most = sum(-(-count // self.height) for count in self.counts)
+        chunk = torch.arange(most, device=self.sizes.device)
+        owner = torch.searchsorted(self._chunks.cumsum(0), chunk, right=True)
+        return owner.clamp_max_(num_graphs - 1)                                     # unused chunks are zero
 
     @cached_property
     def slot(self) -> Tensor:
         """Position of each row in the table of chunks, (N,)."""
-        chunk_start = pad(self._chunk_end, (1, 0))[:-1]                                 # (B,)
-        shift = chunk_start * self.height - (self.sizes.cumsum(0) - self.sizes)         # (B,)  row -> slot, per graph
-        return shift.index_select(0, self.member) + torch.arange(self.num_rows, device=self.sizes.device)
+        padding = torch.add(-self.sizes, self._chunks, alpha=self.height)               # (B,)  at the end of each graph
+        before = padding.cumsum(0).sub_(padding)                                        # (B,)
+        return before.index_select(0, self.member).add_(self._rows)
 
     @cached_property
     def source(self) -> Tensor:
         """Row at each position of the table, N for padding, (C * height,)."""
-        rows = torch.arange(self.num_rows, device=self.sizes.device)
-        return rows.new_full((len(self.owner) * self.height,), self.num_rows).scatter_(0, self.slot, rows)
+        places = self.slot.new_full((len(self.owner) * self.height,), self.num_rows)
+        return places.scatter_(0, self.slot, self._rows)
 
 
 def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor) -> Segments:
@@ -94,8 +102,7 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
         sizes = torch.as_tensor(sizes, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise JBPoolError(f"sizes={sizes!r}: pass the nodes per graph as whole numbers.") from None
-    check_sizes(sizes, num_rows)
-    return Segments(sizes.long(), num_rows)
+    return Segments(sizes.long(), num_rows, check_sizes(sizes, num_rows))
 
 
 def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
@@ -138,11 +145,8 @@ def segment_product(left: Tensor, right: Tensor | Sequence[Tensor], segments: Se
     Tensor
         ``(B, K, D)``, in the widest of the input types.
     """
-    columns = [right] if isinstance(right, Tensor) else list(right)
-    dtype = at_least_float32(left).dtype
-    for column in columns:
-        dtype = torch.promote_types(dtype, column.dtype)
-    return _Product.apply(segments, left.to(dtype), *(column.to(dtype) for column in columns))
+    products = segment_products(left, [right] if isinstance(right, Tensor) else right, segments)
+    return products[0] if len(products) == 1 else torch.cat(products, dim=2)
 
 
 def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
@@ -150,7 +154,29 @@ def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
 
     In float64 whatever the type of S: the condition number of the product is that of S squared.
     """
-    return _Gram.apply(rows, segments)
+    return _Products.apply(segments, True, rows)[0]
+
+
+def segment_products(left: Tensor, right: Sequence[Tensor], segments: Segments) -> tuple[Tensor, ...]:
+    """:func:`segment_product` with each matrix."""
+    return _Products.apply(segments, False, *_same_type(left, right))[1:]
+
+
+def segment_gram_and_products(
+    left: Tensor, right: Sequence[Tensor], segments: Segments
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """:func:`segment_gram` of ``left`` and :func:`segment_products`; the rows are laid out only once."""
+    gram, *products = _Products.apply(segments, True, *_same_type(left, right))
+    return gram, tuple(products)
+
+
+def _same_type(left: Tensor, right: Sequence[Tensor]) -> list[Tensor]:
+    """All matrices in the widest of their types, float32 at least."""
+    columns = [at_least_float32(left), *right]
+    if any(column.dtype != columns[0].dtype for column in right):
+        dtype = reduce(torch.promote_types, (column.dtype for column in columns))
+        columns = [column.to(dtype) for column in columns]
+    return columns
 
 
 class _Sum(Function):
@@ -181,59 +207,58 @@ class _Norm(Function):
         return _spread(scale, ctx.segments) * rows, None
 
 
-class _Product(Function):
-    """Saves rows for backward, not tables: the padding is needed only during the product."""
+class _Products(Function):
+    """``S^T S`` in float64, if asked for, and ``S^T R`` for several R.
+
+    Saves rows for backward, not tables: the padding is needed only during the products. No float64 copy of S outlives
+    a block.
+    """
 
     @staticmethod
-    def forward(ctx, segments, left, *right):
+    def forward(ctx, segments, with_gram, left, *right):
         ctx.save_for_backward(left, *right)
         ctx.segments = segments
+        ctx.set_materialize_grads(False)        # a loss that ignores the products needs no gradient of them
+        own, gram, products = _chunked([left], segments), None, ()
         with full_precision(left):
-            parts = torch.bmm(_chunked([left], segments).mT, _chunked(right, segments))
-        return _collect(parts, segments)                                        # (B, K, D)
+            if with_gram:
+                wide = (block.double() for block in _blocks(own))
+                gram = _collect(reduce(torch.add, (torch.bmm(block.mT, block) for block in wide)), segments)
+            if right:
+                both = _collect(torch.bmm(own.mT, _chunked(right, segments)), segments)     # (B, K, D)
+                products = both.split([column.shape[1] for column in right], dim=2)
+        return gram, *products
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad):                                                    # (B, K, D)
+    def backward(ctx, grad_gram, *grads):                                       # (B, K, K), (B, K, D) each
         left, *right = ctx.saved_tensors
-        _, need_left, *need_right = ctx.needs_input_grad
+        segments, (need_left, *need_right) = ctx.segments, ctx.needs_input_grad[2:]
         for_left, for_right = None, [None] * len(right)
-        grad = _spread_over_chunks(grad, ctx.segments)                          # (C, K, D)
         with full_precision(left):
-            if need_left:
-                for_left = _rows(torch.bmm(_chunked(right, ctx.segments), grad.mT), ctx.segments)           # (N, K)
-            if any(need_right):
-                rows = _rows(torch.bmm(_chunked([left], ctx.segments), grad), ctx.segments)                 # (N, D)
+            some = any(grad is not None for grad in grads)
+            if some:
+                shape = len(segments.sizes), left.shape[1]
+                whole = [
+                    left.new_zeros(*shape, column.shape[1]) if grad is None else grad
+                    for grad, column in zip(grads, right, strict=True)
+                ]
+                grad = _spread_over_chunks(torch.cat(whole, dim=2), segments)   # (C, K, D)
+                if need_left:
+                    for_left = torch.bmm(_chunked(right, segments), grad.mT)    # (C, height, K)
+            own = _chunked([left], segments)                                    # (C, height, K)
+            if some and any(need_right):
+                rows = _rows(torch.bmm(own, grad), segments)                    # (N, D)
                 for_right = rows.split([column.shape[1] for column in right], dim=1)
-        return None, for_left, *for_right
-
-
-class _Gram(Function):
-    """Saves only S for backward, in its own type: no float64 copy outlives a block."""
-
-    @staticmethod
-    def forward(ctx, rows, segments):
-        ctx.save_for_backward(rows)
-        ctx.segments = segments
-        table = _chunked([rows], segments)
-        total = table.new_zeros((), dtype=torch.float64)
-        with full_precision(table):
-            for block in _blocks(table):
-                wide = block.double()
-                total = total + torch.bmm(wide.mT, wide)                        # (C, K, K)
-        return _collect(total, segments)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):                                                    # (B, K, K)
-        (rows,) = ctx.saved_tensors
-        table = _chunked([rows], ctx.segments)
-        grad = _spread_over_chunks(grad + grad.mT, ctx.segments)                # (C, K, K)
-        result = torch.empty_like(table)
-        with full_precision(table):
-            for block, out in zip(_blocks(table), _blocks(result), strict=True):
-                out.copy_(torch.bmm(block.double(), grad))
-        return _rows(result, ctx.segments), None
+            if need_left and grad_gram is not None:
+                grad = _spread_over_chunks(grad_gram + grad_gram.mT, segments)  # (C, K, K)
+                fresh = for_left is None
+                if for_left is None:
+                    for_left = torch.empty_like(own)
+                for block, out in zip(_blocks(own), _blocks(for_left), strict=True):
+                    part = torch.bmm(block.double(), grad)
+                    out.copy_(part) if fresh else out.add_(part.to(out.dtype))
+        return None, None, None if for_left is None else _rows(for_left, segments), *for_right
 
 
 def _chunked(columns: Sequence[Tensor], segments: Segments) -> Tensor:
@@ -241,7 +266,7 @@ def _chunked(columns: Sequence[Tensor], segments: Segments) -> Tensor:
     if segments.single:
         return (columns[0] if len(columns) == 1 else torch.cat(list(columns), dim=1)).unsqueeze(0)
     rows = columns[0].new_empty(segments.num_rows + 1, sum(column.shape[1] for column in columns))
-    rows[-1] = 0                                                                # padding
+    rows[-1:].zero_()                                                           # padding
     torch.cat(list(columns), dim=1, out=rows[:-1])
     return rows.index_select(0, segments.source).view(len(segments.owner), segments.height, -1)
 
@@ -264,11 +289,12 @@ def _spread_over_chunks(values: Tensor, segments: Segments) -> Tensor:
 
 def _blocks(table: Tensor) -> tuple[Tensor, ...]:
     """Split tall chunks, which a large single graph has."""
-    return table.split(max(256, GRAM_BLOCK // table.shape[2]), dim=1)
+    height = max(256, GRAM_BLOCK // table.shape[2])
+    return (table,) if table.shape[1] <= height else table.split(height, dim=1)
 
 
 def _collect(parts: Tensor, segments: Segments) -> Tensor:
     """Sum over the chunks of each graph: ``(C, *)`` to ``(B, *)``."""
     if segments.single:
         return parts
-    return parts.new_zeros(segments.sizes.shape[0], *parts.shape[1:]).index_add(0, segments.owner, parts)
+    return parts.new_zeros(segments.sizes.shape[0], *parts.shape[1:]).index_add_(0, segments.owner, parts)

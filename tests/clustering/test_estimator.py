@@ -33,12 +33,20 @@ def matrices(data):
     return adjacency, scipy.sparse.csr_matrix(data.feat.to_dense().numpy())
 
 
-def test_it_clusters_as_the_task_does(data, matrices):
+@pytest.fixture(scope="module")
+def fitted(matrices):
+    state = torch.get_rng_state()
     model = JBClustering(3, random_state=5, n_init=2)
-    labels = model.fit_predict(*matrices)
-    assert np.array_equal(labels, find_clusters(data.graph, data.feat, 3, seed=5, starts=2).cluster.numpy())
-    assert label_scores(torch.from_numpy(labels), data.label)["nmi"] > 0.9
-    assert model.labels_ is labels
+    assert model.fit_predict(*matrices) is model.labels_
+    assert torch.equal(torch.get_rng_state(), state)
+    return model
+
+
+def test_it_clusters_as_the_task_does(data, fitted):
+    model, found = fitted, find_clusters(data.graph, data.feat, 3, seed=5, starts=2)
+    assert np.array_equal(model.labels_, found.cluster.numpy())
+    assert np.array_equal(model.confidence_, found.confidence.numpy())
+    assert label_scores(torch.from_numpy(model.labels_), data.label)["nmi"] > 0.9
     assert model.confidence_.shape == (300,)
     assert -1 <= model.loss_ < 0
     assert model.n_clusters_ == 3
@@ -52,18 +60,15 @@ def test_it_behaves_as_an_estimator(matrices):
     assert repr(model) == "JBClustering(n_clusters=3, n_init=2, random_state=1)"
     with pytest.raises(NotFittedError):
         model.predict(*matrices)
-    one, two = (clone(model).set_params(random_state=np.random.RandomState(3)).fit(*matrices) for _ in range(2))
+    one, two = (clone(model).set_params(random_state=np.random.RandomState(3)).fit(matrices[0]) for _ in range(2))
     assert np.array_equal(one.labels_, two.labels_)
-    state = torch.get_rng_state()
-    JBClustering(3, n_init=1).fit(*matrices)
-    assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_predict_assigns_another_graph(data, matrices):
-    model = JBClustering(3, random_state=0, n_init=2).fit(*matrices)
-    half = np.arange(0, 300, 2)
+def test_predict_assigns_another_graph(data, matrices, fitted):
+    model, half = fitted, np.arange(0, 300, 2)
     there = model.predict(matrices[0][half][:, half], matrices[1][half])
     assert label_scores(torch.from_numpy(there), data.label[::2])["nmi"] > 0.8
+    assert model.predict(np.zeros((1, 1)), matrices[1][:1]).shape == (1,)       # a single new node
     with pytest.raises(DataError, match="5 features, but the model was fitted on 128"):
         model.predict(matrices[0], np.ones((300, 5)))
     with pytest.raises(DataError, match="no features, but the model was fitted on 128"):
@@ -73,8 +78,11 @@ def test_predict_assigns_another_graph(data, matrices):
         bare.predict(*matrices)
 
 
-def test_a_range_of_numbers_of_clusters(matrices):
-    model = JBClustering((2, 6), random_state=0, n_init=2).fit(*matrices)
+def test_a_range_of_numbers_of_clusters(matrices, capsys):
+    model = JBClustering((2, 6), random_state=0, n_init=2, verbose=1).fit(matrices[0])
+    shown = capsys.readouterr().err
+    assert "number of clusters" in shown
+    assert "clustering" in shown
     assert model.n_clusters_ == 3
     assert set(model.savings_) == {2, 3, 4, 5, 6}
 
@@ -108,6 +116,8 @@ def forms():
     yield "torch", torch.from_numpy(matrix)
     yield "csr", scipy.sparse.csr_matrix(matrix)
     yield "coo array", scipy.sparse.coo_array(matrix)
+    yield "dok", scipy.sparse.dok_matrix(matrix)
+    yield "float16", matrix.astype(np.float16)
     yield "networkx", drawn
     yield "dgl", graph
     yield "frame", pd.DataFrame(pairs, columns=["a", "b", "w"])
@@ -150,12 +160,20 @@ def test_tables_and_tensors_of_other_kinds():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")                             # torch's note that CSR tensors are in beta
         sparse = torch.from_numpy(square.to_numpy()).to_sparse_csr()
+        columns = torch.eye(5).to_sparse_csc()
     assert edges_of(as_node_data(sparse)) == edges_of(as_node_data(square))
     table = pd.DataFrame({"x": [1.5, 2, 3, 4, 5], "flag": [True, False, True, True, False]})
     assert as_node_data(square, table).feat[1].tolist() == [2, 0]
     half = torch.eye(5, dtype=torch.bfloat16)
     assert torch.equal(as_node_data(square, half).feat, torch.eye(5))
-    assert torch.equal(as_node_data(square, torch.eye(5).to_sparse()).feat, torch.eye(5))
+    for tensor in (torch.eye(5).to_sparse(), columns):
+        assert torch.equal(as_node_data(square, tensor).feat.to_dense(), torch.eye(5))
+    ends, size = torch.tensor([[0, 99_999], [99_999, 0]]), (100_000, 100_000)
+    large = torch.sparse_coo_tensor(ends, torch.ones(2), size, check_invariants=True)
+    assert as_node_data(large, large).graph.num_edges() == 2        # never made dense: 40 GB
+    for kind in (scipy.sparse.lil_array, scipy.sparse.dok_matrix, scipy.sparse.csc_matrix, scipy.sparse.dia_array):
+        assert torch.equal(as_node_data(square, kind(np.eye(5))).feat.to_dense(), torch.eye(5))
+    assert torch.equal(as_node_data(square, np.eye(5, dtype=np.float16)).feat, torch.eye(5))
     for scale in (1e300, 1e-30):
         assert torch.allclose(as_node_data(square, scale * np.eye(5)).feat, torch.eye(5))
 
@@ -215,6 +233,7 @@ def test_features_of_a_dgl_graph_and_their_override():
 
 
 ASYMMETRIC = np.array([[0, 1.0, 0], [0, 0, 1], [0, 0, 0]])
+PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
 
 
 @pytest.mark.parametrize(
@@ -229,11 +248,17 @@ ASYMMETRIC = np.array([[0, 1.0, 0], [0, 0, 1], [0, 0, 0]])
         ([[1, 2], [3]], None, "rows of different lengths"),
         (np.array([["a", "b"], ["c", "d"]]), None, "give a symmetric"),
         ("edges.csv", None, "give a symmetric"),
-        (np.ones((1, 1)), None, "1 nodes: there is nothing to cluster"),
-        (np.ones((3, 3)), np.ones((2, 4)), "shape \\(2, 4\\): give 3 rows of numbers"),
-        (np.ones((3, 3)), np.ones(3), "give 3 rows of numbers"),
+        (np.ones((1, 1)), None, "one node: there is nothing to cluster"),
+        (np.ones((0, 0)), None, "no nodes: there is nothing to cluster"),
+        (np.ones((3, 3)), np.ones((2, 4)), "shape \\(2, 4\\) and the graph has 3 nodes: give a row for each"),
+        (np.ones((3, 3)), np.ones(3), "shape \\(3,\\): give a row of numbers per node"),
+        (np.ones((3, 3)), pd.DataFrame({"x": [1, 2, 3], "kind": list("abc")}), "column 'kind' of features is not"),
+        (np.ones((3, 3)), pd.DataFrame({"x": [1, None, 3]}), "features hold NaN or infinity"),
         (np.ones((3, 3)), np.full((3, 2), np.inf), "features hold NaN or infinity"),
-        (np.ones((3, 3)), np.array([["a"]] * 3), "give 3 rows of numbers"),
+        (np.ones((3, 3)), np.array([["a"]] * 3), "give a row of numbers per node"),
+        (PAIRS, "features.csv", "give a row of numbers per node"),
+        (PAIRS, [[1, 2], [3]], "features have rows of different lengths"),
+        (np.array([[0, 1], [np.inf, 2], [1, 2]]), None, "infinite node ids"),
         (np.array([[0, 1], [1, 7], [2, 0]]), np.ones((3, 2)), "node ids 0 to 7: expected whole numbers from 0 to 2"),
         (np.array([[0, 1], [-1, 2], [1, 2]]), np.ones((3, 1)), "node ids -1 to 2"),
         (np.array([[0, 1, -2], [1, 2, 1]]), None, "third column of the edge list holds -2"),
