@@ -18,6 +18,8 @@ from jbpool.engine.fit import Problem, weights_diagnosis
 from jbpool.engine.processes import gather, mean_over_processes, rank, world_size
 from jbpool.nn.cluster_pool import Pooled
 
+EVALUATED = 4       # training batches evaluated at a time: without gradients they need less memory
+
 
 class Batch(NamedTuple):
     """The part of a batch that this process handles, and the size of the whole batch."""
@@ -135,7 +137,7 @@ class ClassifyProblem(Problem):
         """Scores ``(G, C)`` of these graphs, on the CPU."""
         self.model.eval()
         mine = torch.arange(len(graphs))[rank() :: world_size()]
-        size = self.config.train.batch_size
+        size = EVALUATED * self.config.train.batch_size
         parts = [self._forward(graphs[part])[1].cpu() for part in mine.split(size) if len(part)]
         self.model.train()
         scores = torch.zeros(len(graphs), self.data.num_classes)
