@@ -35,13 +35,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import fuzz_files
+import fuzz_pickles
 import fuzz_runs
 from fuzz_files import Kind
 from tqdm import tqdm
 
 from jbpool.errors import JBPoolError
 
-KINDS: dict[str, Kind] = {**fuzz_runs.KINDS, **fuzz_files.KINDS}
+KINDS: dict[str, Kind] = {**fuzz_runs.KINDS, **fuzz_files.KINDS, **fuzz_pickles.KINDS}
 SECONDS = 10.0                  # of processor time per mutant
 PATIENCE = 120.0                # seconds until a process that has not answered is ended
 MEGABYTES = 1024                # of memory of the process, with all imports
