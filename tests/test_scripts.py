@@ -176,4 +176,4 @@ def test_try_settings(tmp_path, monkeypatch):
     lines = call(start, "--variants", "none", "jb", "--seeds", "0,1", *short, cwd=tmp_path).out.splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
     assert [row[0] for row in rows] == ["none", "jb"]
-    assert all(row[2] == "2" for row in rows)
+    assert all(row[-1] == "2" for row in rows)
