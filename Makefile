@@ -2,16 +2,21 @@
 # make test   set up, then run all tests except the slow ones
 # make test-gpu    the tests of the layer and of both networks on a GPU (docs/gpu.md)
 # make test-slow   the slow ones: large datasets, the longer benchmarks
+# make fuzz   10,000 damaged inputs of every kind: each is read, or refused by name (docs/reliability.md)
+# make soak   runs that are killed, started twice, or lose their disk, and continued to the same result
+# make matrix the layer's tests with the oldest and the newest supported torch, in throwaway environments (gigabytes)
 # make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
+# make docs   set up, then build the documentation as a site: open site/index.html
 # make lint   set up, then ruff and mypy
 # make env    set up only: .venv with the versions of requirements.lock
+# make notebook-env  install what the test of the notebook needs (make test-slow)
 # make lock   refresh requirements.lock from what is installed in .venv
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-gpu test-slow bench bench-env lint env lock clean
+.PHONY: run test test-gpu test-slow fuzz soak matrix bench bench-env docs notebook-env lint env lock clean
 .DEFAULT_GOAL := test
 
 env: $(READY)
@@ -28,9 +33,10 @@ $(READY): requirements.lock pyproject.toml
 run: $(READY)
 	$(BIN)/python tasks/node_cluster.py
 
-# Two workers with one thread each: more threads than cores slow each other down.
+# Two workers with one thread each: more threads than cores slow each other down. Each takes whole files, whose tests
+# share fixtures. Not loadgroup: xdist 3.8 does not pass the names of groups on with pytest 9.2.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 # With the Python of the current environment: which wheels support the GPU depends on the machine.
 test-gpu:
@@ -38,6 +44,15 @@ test-gpu:
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+fuzz: $(READY)
+	$(BIN)/python scripts/fuzz.py --jobs 2
+
+soak: $(READY)
+	$(BIN)/python scripts/soak.py
+
+matrix: $(READY)
+	$(BIN)/python scripts/matrix.py
 
 # These are not in requirements.lock: torch_scatter is compiled, which takes minutes.
 bench-env: $(READY)
@@ -48,6 +63,14 @@ bench-env: $(READY)
 bench: $(READY)
 	for name in import step layer loss epoch starts scale; do $(BIN)/python scripts/bench_$$name.py || exit 1; done
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@! grep -rlE '(src|rel="stylesheet" href)="https?:' site --include='*.html'      # nothing is loaded from other hosts
+	@echo open site/index.html
+
+notebook-env: $(READY)
+	$(BIN)/python -m pip install --disable-pip-version-check nbclient ipykernel
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -56,4 +79,4 @@ lock: $(READY)
 	$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//' > requirements.lock
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
+	rm -rf .venv site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

@@ -7,11 +7,16 @@ import io
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from jbpool.errors import WriteError
+from jbpool.errors import RunFolderError, WriteError
+
+try:
+    import fcntl
+except ImportError:                         # not on Windows
+    fcntl = None                            # type: ignore[assignment]
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -76,6 +81,40 @@ def _file_system(target: Path) -> Iterator[None]:
 def _write_error(target: Path, error: OSError) -> WriteError:
     cure = "free some space" if error.errno in _NO_SPACE else "make that folder writable"
     return WriteError(f"{target} cannot be written ({error.strerror}): {cure}, or choose another folder")
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder inside the block; a :class:`~jbpool.errors.RunFolderError` if another process holds it.
+
+    The folder is created, and removed again if it is still empty at the end. It is also released when the process dies.
+    Where the system has no such locks (Windows, some network file systems), every process may enter.
+    """
+    missing = [place for place in (folder, *folder.parents) if not os.path.exists(place)]
+    with _file_system(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with ExitStack() as stack:
+            if fcntl is not None:
+                with suppress(OSError):
+                    descriptor = os.open(folder, os.O_RDONLY)
+                    stack.callback(os.close, descriptor)
+                    _lock(descriptor, folder)
+            yield
+    finally:
+        with suppress(OSError):
+            for place in missing:           # innermost first; stops at one that is in use by now
+                place.rmdir()
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+    else:
+        return
+    raise RunFolderError(f"another process is running into {folder}: wait until it ends, or choose another folder.")
 
 
 def check_writable(target: Path) -> None:

@@ -11,11 +11,12 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from jbpool.atomic import check_writable
+from jbpool._environment import require_dgl
+from jbpool.atomic import check_writable, held
 from jbpool.errors import ConfigError, JBPoolError, TrainingError, WriteError
 from jbpool.output import end_with_reader
 
@@ -79,6 +80,11 @@ def _main(name: str, args: argparse.Namespace) -> int:
         args.changes.append(f"train.seeds=[{args.seeds}]")
     args.folder = None
     try:
+        require_dgl()
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        return 2
+    try:
         return _start(name, args)
     except KeyboardInterrupt:
         print(f"\ninterrupted{_what_is_left(args.folder)}.", file=sys.stderr)
@@ -119,7 +125,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _start(name: str, args: argparse.Namespace) -> int:
     from jbpool.engine.config import load_config
-    from jbpool.engine.processes import gather, local_device, process_group, rank, world_size
+    from jbpool.engine.processes import local_device
 
     task = _load_task(name)
     if args.list:
@@ -133,11 +139,22 @@ def _start(name: str, args: argparse.Namespace) -> int:
         more["folds"] = _whole_numbers("--folds", args.folds)
     if "WORLD_SIZE" in os.environ:
         signal.signal(signal.SIGTERM, _stop_with_the_others)
+    with ExitStack() as stack:
+        return _run(task, args, config, device, more, stack)
+
+
+def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: dict[str, Any], stack: ExitStack) -> int:
+    """Run a task; ``stack`` holds the run folder until the report is written."""
+    from jbpool.engine.processes import gather, process_group, rank, world_size
+
     with process_group(device):
         if world_size() > 1 and (reason := task.one_process_only(config)):
             raise ConfigError(reason)
         folder = args.folder = gather(_run_folder(args, task.name))[0]      # named by rank 0 before anything is written
         check_writable(folder / "config.yaml")                              # before hours of work
+        if rank() == 0:
+            stack.enter_context(held(folder))
+            _refuse_second_run(args, folder)                                # another process may have just finished one
         data = task.load_data(config)
         try:
             out = task.run(config, data, folder, device, resume=args.resume, **more)
@@ -224,13 +241,17 @@ def _run_folder(args: argparse.Namespace, task: str) -> Path:
         folder = earlier[-1]
     else:
         folder = base / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if not args.resume and (folder / "config.yaml").exists():
-        sys.exit(f"{folder} already holds a run: continue it with --resume, or choose another --out.")
+    _refuse_second_run(args, folder)
     if args.resume and not (folder / "config.yaml").exists():
         print(f"{folder} holds no run to continue: starting a new one.")
     if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
         sys.exit(f"--out {folder}: a file of that name exists; choose another folder.")
     return folder
+
+
+def _refuse_second_run(args: argparse.Namespace, folder: Path) -> None:
+    if not args.resume and (folder / "config.yaml").exists():
+        sys.exit(f"{folder} already holds a run: continue it with --resume, or choose another --out.")
 
 
 def _print_scores(method: str, scores: dict[str, Any]) -> None:

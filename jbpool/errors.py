@@ -26,9 +26,9 @@ class DataError(JBPoolError):
 
     @classmethod
     def at(cls, file: str | Path, message: str, line: int | None = None) -> DataError:
-        """An error with its file and line."""
+        """An error with its file and line, as one line of text: messages quote damaged files."""
         place = str(file) if line is None else f"{file}, line {line}"
-        return cls(f"{place}: {message}")
+        return cls(one_line(f"{place}: {message}"))
 
 
 class TrainingError(JBPoolError):

@@ -1,7 +1,7 @@
 """The losses of Just Balance, MinCut, DMoN and DiffPool (plain torch, no DGL).
 
 Every loss takes tensors and returns one value per graph, ``(B,)``, unreduced. ``sizes`` are the nodes per graph
-``(B,)``, ``None`` for a single graph, or :class:`~jbpool.ops.segment.Segments`. No loss builds an N x N matrix: those
+``(B,)``, ``None`` for a single graph, or ``Segments`` of ``jbpool.ops.segment``. No loss builds an N x N matrix: those
 that depend on the adjacency A take the product ``A S``, a single sparse multiplication. Gram matrices and long sums
 are computed in float64; losses are returned in the type of ``assign``, float32 or wider. The gradient of the matrix
 root is in closed form, first derivatives only.

@@ -25,7 +25,7 @@ def main() -> int:
     try:
         import jbpool.nn
     except ImportError as error:
-        print(f"import dgl fails.\n{error}")
+        print(f"jbpool cannot be imported.\n{error}")
         return 1
     import torch
 

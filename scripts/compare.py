@@ -26,7 +26,8 @@ from scipy.optimize import linear_sum_assignment
 from jbpool.atomic import write_text
 from jbpool.clustering.report import score_name
 from jbpool.clustering.scores import best_run, normalized_mutual_information
-from jbpool.engine.run_folder import read_results
+from jbpool.data.arrays import read_arrays
+from jbpool.engine.run_folder import fitting, read_results
 from jbpool.errors import JBPoolError, RunFolderError
 from jbpool.ops.contingency import contingency
 from jbpool.report.heat_map import heat_map, value_map
@@ -55,12 +56,9 @@ def load_run(folder: Path, name: str) -> Run:
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished run yet.")
     read = _clusters if result["task"] == "node_cluster" else _predictions
-    path = folder / ("assign.npz" if result["task"] == "node_cluster" else "predictions.npz")
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return Run(name, result, *read(dict(stored), result))
-    except (OSError, ValueError, KeyError) as error:
-        raise RunFolderError(f"{path} cannot be read ({error}): --resume rewrites it.") from None
+    with fitting(folder):
+        stored = read_arrays(folder / ("assign.npz" if result["task"] == "node_cluster" else "predictions.npz"))
+        return Run(name, result, *read(stored, result))
 
 
 def _clusters(stored: dict[str, np.ndarray], result: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

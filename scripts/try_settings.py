@@ -1,16 +1,19 @@
-"""Validation scores of settings on generated graphs of the pooling benchmark, as in docs/pooling.md.
+"""Validation scores of settings, as in docs/pooling.md; test graphs play no part.
 
     python scripts/try_settings.py                                  all variants, seeds 0 to 2
     python scripts/try_settings.py --variants none jb --seeds 0,1   a part of it
     python scripts/try_settings.py --set model.hidden=64            with other common settings
+    python scripts/try_settings.py --cfg nci1 --folds 0,1 --variants jb --seeds 0     folds of a dataset
 
-240 training graphs of about 60 nodes (as many as the small real sets have), 1,200 validation graphs, so that a score is
-known to about one percentage point; test graphs play no part. Finished trainings are not repeated.
+By default on generated graphs of the pooling benchmark: 240 training graphs of about 60 nodes (as many as the small
+real sets have) and 1,200 validation graphs, so that a score is known to about one percentage point. With --cfg, on the
+training and validation graphs of the folds. Finished trainings are not repeated.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import sys
 from contextlib import redirect_stdout
@@ -20,7 +23,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 TRAIN, VALID = 240, 1200
-COMMON = ("model.hidden=32", "train.batch_size=16", "train.epochs=40", "train.eval_every=13", "model.compare=[]")
+COMMON = (
+    "model.hidden=32", "train.batch_size=16", "train.epochs=40", "train.lr=3e-3", "train.eval_every=13",
+    "model.compare=[]",
+)  # fmt: skip
 VARIANTS = {
     "none": ["model.pool=none"],
     "none, no dropout": ["model.pool=none", "model.dropout=0"],
@@ -52,6 +58,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS, metavar="NAME")
     parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--cfg", help="a configuration with folds (default: generated graphs)")
+    parser.add_argument("--folds", default="0", help="with --cfg: the folds")
     parser.add_argument("--set", action="append", default=[], dest="changes", metavar="a.b=v")
     parser.add_argument("--out", type=Path, default=Path("runs/try_settings"))
     args = parser.parse_args()
@@ -63,20 +71,33 @@ def main() -> None:
     from jbpool.data import Split
     from jbpool.engine.config import load_config
 
-    size = ["dataset.max_nodes=80", f"dataset.num_graphs={TRAIN + VALID + 3}"]
-    common = [*size, *COMMON, *args.changes, f"train.seeds=[{args.seeds}]"]
-    data = GRAPH_CLASSIFY.load_data(load_config(GRAPH_CLASSIFY, "gcb-sim", common))
-    split = Split(*torch.arange(len(data)).split([TRAIN, VALID, 3]))
-    data = replace(data, official_split=split)
-    print("| settings | validation accuracy | seeds |\n|---|---|---|")
+    if args.cfg is None:
+        common = ["dataset.max_nodes=80", f"dataset.num_graphs={TRAIN + VALID + 3}", *COMMON]
+    else:
+        common = ["train.official_split=true", "model.compare=[]"]
+    common += [*args.changes, f"train.seeds=[{args.seeds}]"]
+    data = GRAPH_CLASSIFY.load_data(load_config(GRAPH_CLASSIFY, args.cfg or "gcb-sim", common))
+    if args.cfg is None:
+        splits = {"": Split(*torch.arange(len(data)).split([TRAIN, VALID, 3]))}
+    else:
+        data = replace(data, official_split=None)
+        splits = {fold: data.split(int(fold)) for fold in args.folds.split(",")}
+    print("| settings | validation accuracy | loss of training, validation | trainings |\n|---|---|---|---|")
     for name in args.variants:
-        config = load_config(GRAPH_CLASSIFY, "gcb-sim", [*common, *VARIANTS[name]])
-        folder = args.out / name.replace(", ", "-").replace(" ", "_")
-        with redirect_stdout(sys.stderr):
-            out = run(config, data, folder, torch.device("cpu"), resume=True)
-        valid = [100 * entry["valid"] for entry in out.runs]
+        config = load_config(GRAPH_CLASSIFY, args.cfg or "gcb-sim", [*common, *VARIANTS[name]])
+        runs, last = [], []
+        for fold, split in splits.items():
+            # Test graphs are left out: some of the validation graphs stand in for them.
+            seen = replace(data, official_split=split._replace(test=split.valid[:3]))
+            words = "-".join(filter(None, [args.cfg, fold, name, *args.changes]))
+            with redirect_stdout(sys.stderr):
+                out = run(config, seen, args.out / re.sub(r"[^\w.=-]+", "_", words), torch.device("cpu"), resume=True)
+            runs += out.runs
+            last += [row for row in out.history if row["epoch"] == config.train.epochs]
+        valid = [100 * entry["valid"] for entry in runs]
         each = ", ".join(f"{score:.1f}" for score in valid)
-        print(f"| {name} | {statistics.fmean(valid):.1f} ({each}) | {len(valid)} |", flush=True)
+        loss = ", ".join(f"{statistics.fmean(row[key] for row in last):.3f}" for key in ("loss", "valid_loss"))
+        print(f"| {name} | {statistics.fmean(valid):.1f} ({each}) | {loss} | {len(valid)} |", flush=True)
 
 
 if __name__ == "__main__":

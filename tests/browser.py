@@ -26,10 +26,9 @@ def installed():
 
 
 # For pytestmark of modules that use a browser
-BROWSER = [
-    pytest.mark.skipif(installed() is None, reason="no Chromium on this machine: reports are not tested in a browser"),
-    pytest.mark.xdist_group("browser"),         # one browser for all of these
-]
+BROWSER = pytest.mark.skipif(
+    installed() is None, reason="no Chromium on this machine: reports are not tested in a browser"
+)
 
 # What the runs of conftest.py contain
 HOSTILE = "</script><script>alert('x')</script>\"'&é\u2028<img src=x onerror=alert(1)>"

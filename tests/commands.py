@@ -5,8 +5,6 @@ import io
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from unittest import mock
 
 import pytest
 import torch
+from forked import Forked
 
 from jbpool import cli
 from jbpool.classification.task import GRAPH_CLASSIFY
@@ -100,25 +99,19 @@ def environment(cwd: Path) -> dict[str, str]:
     return {**os.environ, **path, "OMP_NUM_THREADS": threads}
 
 
-def launch(script: str | Path, *args, cwd: Path, processes: int = 1, **options) -> subprocess.Popen:
-    """A script in one or several new processes."""
-    start = [sys.executable]
-    if processes > 1:
-        start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*start, str(script), *map(str, args)], cwd=cwd, env=environment(cwd), **pipes | options)
+def launch(script: str | Path, *args, cwd: Path) -> Forked:
+    """A script in a new process."""
+    return Forked(script, args, cwd, environment(cwd))
 
 
-def launch_ranks(script: str | Path, *args, cwd: Path, processes: int = 2, **options) -> list[subprocess.Popen]:
-    """A script in processes that know of each other, without the further one of ``torchrun``."""
+def launch_ranks(script: str | Path, *args, cwd: Path, processes: int = 2) -> list[Forked]:
+    """A script in processes that know of each other, without ``torchrun``."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    command = [sys.executable, str(script), *map(str, args)]
     envs = ({**environment(cwd), **common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes))
-    return [subprocess.Popen(command, cwd=cwd, env=env, **pipes | options) for env in envs]
+    return [Forked(script, args, cwd, env) for env in envs]
 
 
 def run_ranks(script: str | Path, *args, cwd: Path, processes: int) -> None:
@@ -128,7 +121,7 @@ def run_ranks(script: str | Path, *args, cwd: Path, processes: int) -> None:
     assert [process.returncode for process in started] == [0] * processes, told
 
 
-def wait_for(path: Path, process: subprocess.Popen, seconds: float = 90) -> None:
+def wait_for(path: Path, process: Forked, seconds: float = 90) -> None:
     """Wait until a running process has written a file."""
     deadline = time.monotonic() + seconds
     while not path.exists():

@@ -8,17 +8,23 @@ import pytest
 import torch
 from zoo import POOLS, ZOO
 
+from jbpool.report import layout
+
 
 def pytest_addoption(parser):
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="tests on a GPU: make test-gpu")
 
 
 def pytest_collection_modifyitems(config, items):
-    """On another device than the CPU, keep only the tests that can run there."""
-    if config.getoption("--device") != "cpu":
-        left_out = [item for item in items if "device" not in getattr(item, "fixturenames", ())]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+    """Keep the tests that can run on the device: those that need a GPU, or cannot use one, are deselected."""
+    on_cpu = config.getoption("--device") == "cpu"
+
+    def fits(item):
+        fixtures = getattr(item, "fixturenames", ())
+        return "gpu" not in fixtures if on_cpu else "device" in fixtures
+
+    config.hook.pytest_deselected(items=[item for item in items if not fits(item)])
+    items[:] = [item for item in items if fits(item)]
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +39,7 @@ def device(request):
 
 @pytest.fixture(scope="session")
 def gpu(device):
-    """The device of tests that make sense on a GPU only."""
-    if device.type != "cuda":
-        pytest.skip("needs a GPU: make test-gpu")
+    """The device of tests that make sense on a GPU only; ``make test`` leaves them out."""
     return device
 
 
@@ -52,6 +56,14 @@ def require_gpu():
 @pytest.fixture(autouse=True)
 def _same_seed_for_every_test():
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def full_layout():
+    """The settings of the graph layout; it has fewer steps in tests of other things, which write many reports."""
+    full = {name: getattr(layout, name) for name in ("STEPS", "EARLY", "SPREAD_STEPS", "SMALL_STEPS")}
+    layout.STEPS, layout.EARLY, layout.SPREAD_STEPS, layout.SMALL_STEPS = 5, 2, 2, 2
+    return full
 
 
 @pytest.fixture(params=ZOO)
@@ -88,7 +100,7 @@ def host_reads(monkeypatch):
 
 @pytest.fixture(scope="session")
 def two_processes(tmp_path_factory):
-    """What each of two processes saw. Tests that need it are in the xdist_group "processes"."""
+    """What each of two processes saw."""
     from commands import launch_ranks  # not in all sessions: it imports both tasks
 
     out = tmp_path_factory.mktemp("processes")

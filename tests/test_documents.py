@@ -1,88 +1,205 @@
-"""The code in the documentation runs."""
+"""The code in the documentation runs, or says why it does not and is checked as far as possible."""
 
+import contextlib
 import dataclasses
+import json
+import os
 import re
+import runpy
+import sys
+import warnings
 from pathlib import Path
 
-import dgl
+import documents
+import networkx
 import pytest
 import torch
+from commands import ROOT, SHARED, call
 from zoo import random_graph
 
+from jbpool import JBPool, cli
 from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.clustering.run import load_data, run
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.engine.config import load_config
 from jbpool.engine.strict import read_yaml
 
-ROOT = Path(__file__).parent.parent
+PAGES = documents.pages()
+WITH_CODE = [page for page in PAGES if documents.blocks(page)]
+RUN = [page for page in WITH_CODE if any(block.how == "run" for block in documents.blocks(page))]
+SLOW = [page for page in WITH_CODE if any(block.how == "slow" for block in documents.blocks(page))]
 
 
-def python_blocks(document):
-    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), flags=re.DOTALL)
+# ---------------------------------------------------------------- what a page takes for granted
 
 
-def test_readme_estimator_runs(capsys):
-    code, _ = python_blocks("README.md")
-    exec(code, {})
-    found = dict(line.split() for line in capsys.readouterr().out.splitlines())
-    assert found.keys() == {str(node) for node in range(34)}            # members of the karate club
-    assert set(found.values()) == {"0", "1"}
+def prepare_layer(folder, space):
+    """A pool, and a graph to apply it to."""
+    import jbpool
+
+    graph = random_graph(20, 40)
+    space |= {"jbpool": jbpool, "pool": JBPool(4, 3), "graph": graph, "feat": torch.randn(20, 4)}
+    space["edge_weight"] = torch.ones(graph.num_edges())
 
 
-def test_readme_layer_trains():
-    _, code = python_blocks("README.md")
-    assert len([line for line in code.splitlines() if line.strip()]) <= 12
-    space = {}
-    exec(code, space)
-    model = space["Classifier"](6, 3)
-    batch = dgl.batch([random_graph(n, 2 * n, seed=n) for n in (5, 12, 30)])
-    out, loss = model(batch, torch.randn(batch.num_nodes(), 6))
-    assert out.shape == (3, 3)
-    (torch.nn.functional.cross_entropy(out, torch.tensor([0, 1, 2])) + loss).backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+def write_node_files(folder, edges, features, labels=None, num_nodes=60):
+    """A graph in two groups, as CSV files."""
+    graph = networkx.planted_partition_graph(2, num_nodes // 2, 0.3, 0.02, seed=0)
+    (folder / edges).write_text("".join(f"n{a},n{b}\n" for a, b in graph.edges))
+    rows = [f"n{i},{1 + i % 3},{2 * i // num_nodes},{(i * i) % 5}\n" for i in range(num_nodes)]
+    (folder / features).write_text("".join(rows))
+    if labels is not None:
+        (folder / labels).write_text("".join(f"n{i},{2 * i // num_nodes}\n" for i in range(num_nodes)))
 
 
-def test_the_pool_of_the_contributing_guide_works():
-    (code,) = python_blocks("CONTRIBUTING.md")
-    space = {}
-    exec(code, space)
-    pooled = space["CutCollapsePool"](4, 3)(random_graph(20, 40), torch.randn(20, 4))
-    assert set(pooled.losses) == {"cut", "collapse"}
-    pooled.loss.backward()
+def prepare_data(folder, space):
+    write_node_files(folder, "edges.csv", "features.csv", "labels.csv")
 
 
-def test_the_three_lines_for_a_graph_of_one_s_own(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+SHORT = ["--set", "train.epochs=2", "--set", "train.restarts=1", "--set", "model.components=null"]
+
+
+def prepare_node_cluster(folder, space):
+    """Two finished runs, and another graph."""
+    write_node_files(folder, "edges.csv", "features.csv")
+    write_node_files(folder, "new.csv", "new_features.csv", num_nodes=40)
+    files = ["--set", "dataset.edges=edges.csv", "--set", "dataset.features=features.csv"]
+    for name, clusters in (("RUN_DIR", 2), ("OTHER_RUN_DIR", 3)):
+        change = ["--set", f"method.num_clusters={clusters}", *SHORT]
+        call(cli.cluster, "--cfg", "large.yaml", *files, *change, "--out", name, cwd=folder)
+
+
+def write_graph_folder(folder, name, number):
+    """Small rings to classify, with three features, as CSV files."""
+    (folder / name).mkdir()
+    tables = {"graphs": ["graph,label\n"], "nodes": ["graph,node,a,b,c\n"], "edges": ["graph,source,target\n"]}
+    for g in range(number):
+        tables["graphs"].append(f"g{g},{'even' if g % 2 == 0 else 'odd'}\n")
+        for node in range(size := 5 + g % 4):
+            tables["nodes"].append(f"g{g},{node},{g % 2},{node % 3},1\n")
+            tables["edges"].append(f"g{g},{node},{(node + 1) % size}\n")
+    for table, lines in tables.items():
+        (folder / name / f"{table}.csv").write_text("".join(lines))
+
+
+def prepare_graph_classify(folder, space):
+    """A finished run of each task, other graphs, and a batch of them."""
+    prepare_node_cluster(folder, space)
+    (folder / "runs" / "graph_classify").mkdir(parents=True)
+    (folder / "runs" / "node_cluster").mkdir()
+    (folder / "RUN_DIR").rename(folder / "runs" / "node_cluster" / "...")           # the name on the page
+    for name in ("known", "new_graphs"):
+        write_graph_folder(folder, name, 30)
+    files = ["--set", "dataset.graphs=null", "--set", "dataset.folder=known"]
+    short = ["--set", "train.epochs=1", "--set", "train.folds=3", "--folds", "0"]
+    call(cli.classify, "--cfg", "file.yaml", *files, *short, "--out", "RUN_DIR", cwd=folder)
+    (folder / "runs" / "graph_classify" / "...").symlink_to(folder / "RUN_DIR")
+    space |= {"graph": random_graph(20, 40), "feat": torch.rand(20, 3)}
+
+
+PREPARE = {
+    "docs/graph_classify.md": prepare_graph_classify,
+    "docs/layer.md": prepare_layer,
+    "docs/data.md": prepare_data,
+    "docs/node_cluster.md": prepare_node_cluster,
+}
+
+
+# ---------------------------------------------------------------- the blocks
+
+
+@contextlib.contextmanager
+def named(page, block):
+    """Errors name the page and the line."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"{page}, line {block.line}")
+        raise
+
+
+def run_page(page, kinds, folder, monkeypatch):
+    monkeypatch.setenv("JBPOOL_DATA", str(SHARED))
+    space = {"__name__": "__main__"}
+    PREPARE.get(page, lambda *_: None)(folder, space)
+    for block in documents.blocks(page):
+        if block.how in kinds:
+            with named(page, block):
+                documents.run(block, folder, space)
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    run_page(page, {"run"}, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SLOW)
+def test_slow_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    if not SHARED.is_dir():
+        pytest.skip(f"no datasets in {SHARED}")
+    run_page(page, {"run", "slow"}, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_code_that_does_not_run_is_checked(page):
+    for block in documents.blocks(page):
+        if block.how not in ("run", "slow"):
+            with named(page, block):
+                documents.check(block)
+
+
+def test_the_three_lines_for_a_graph_of_one_s_own(tmp_path):
     (lines,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), flags=re.DOTALL)
     assert len(lines.strip().splitlines()) == 3
     (tmp_path / "mine.yaml").write_text(lines)
-    graph = random_graph(60, 200)
-    edges = zip(*(end.tolist() for end in graph.edges()), strict=True)
-    (tmp_path / "edges.csv").write_text("\n".join(f"n{a},n{b}" for a, b in edges))
-    config = load_config(NODE_CLUSTER, "mine.yaml")
-    out = run(config, load_data(config), tmp_path / "run", torch.device("cpu"))
-    assert out.runs[0]["used_clusters"] > 1
-    features = "\n".join(f"n{i},{i},1" for i in range(60))
-    (tmp_path / "features.csv").write_text(features)
-    (tmp_path / "labels.csv").write_text("\n".join(f"n{i},{i % 2}" for i in range(60)))
-    exec(python_blocks("docs/data.md")[0], {})
+    write_node_files(tmp_path, "edges.csv", "features.csv")
+    call(cli.cluster, "--cfg", "mine.yaml", "--out", "run", cwd=tmp_path)
+    assert len((tmp_path / "run" / "assign.csv").read_text().splitlines()) == 61
 
 
-def test_the_estimator_of_the_clustering_page_runs(capsys):
-    (code,) = python_blocks("docs/clustering.md")
-    exec(code, {})
-    assert len(capsys.readouterr().out.splitlines()) == 77          # characters of Les Miserables
+# ---------------------------------------------------------------- the notebook
 
 
-DOCUMENTS = sorted(p.relative_to(ROOT).as_posix() for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
+def test_the_notebook_is_that_of_the_tutorial():
+    script = runpy.run_path(str(ROOT / "scripts" / "make_notebook.py"))
+    expected = script["notebook"](script["PAGE"].read_text())
+    assert json.loads(script["NOTEBOOK"].read_text()) == expected, "run python scripts/make_notebook.py"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_links_lead_somewhere(document):
-    for target in re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / document).read_text()):
-        assert (ROOT / document).parent.joinpath(target).exists(), target
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel: make notebook-env")
+    pytest.importorskip("ipykernel", reason="needs nbclient and ipykernel: make notebook-env")
+    import nbformat  # of nbclient
+
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    folder = tmp_path / "docs" / "tutorials"
+    folder.mkdir(parents=True)
+    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
+    notebook = nbformat.read(ROOT / "docs" / "tutorials" / "cluster_my_csv.ipynb", as_version=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")                         # of Jupyter's own libraries
+        nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    assert (tmp_path / "runs" / "mine" / "report.html").is_file()
+    assert (tmp_path / "compare.html").is_file()                # commands after an exclamation mark may fail silently
+
+
+# ---------------------------------------------------------------- links, settings
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)", (ROOT / page).read_text()):
+        assert (ROOT / page).parent.joinpath(target).exists(), target
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 100
+
+
+def test_the_site_has_every_page():
+    listed = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    assert listed == {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
 
 
 def documented_defaults(task):

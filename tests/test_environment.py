@@ -1,5 +1,6 @@
 """If dgl cannot be loaded, jbpool and check_env.py print one line with the command that fixes it."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,10 +60,18 @@ def test_first_use_with_a_broken_dgl(source, words, use, tmp_path):
     assert "libgraphbolt" not in result.stderr.replace(last, "")     # no traceback through dgl
 
 
+@pytest.mark.parametrize("task", ["node_cluster", "graph_classify"])
+def test_a_task_with_a_broken_dgl(task, tmp_path):
+    result = run(f"tasks/{task}.py", next(iter(BROKEN)), tmp_path)
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "run `pip install" in result.stderr
+
+
 def test_the_script_with_a_broken_dgl(tmp_path):
     result = run("scripts/check_env.py", next(iter(BROKEN)), tmp_path)
     assert result.returncode == 1
-    assert "import dgl fails" in result.stdout
+    assert "jbpool cannot be imported" in result.stdout
     assert f'pip install "torch=={_environment.TORCH}" "dgl=={_environment.DGL}" packaging' in result.stdout
     assert "Traceback" not in result.stderr
 
@@ -89,3 +98,49 @@ def test_the_advised_pair_is_the_locked_one():
     assert f"torch=={_environment.TORCH}" in lock
     assert f"dgl=={_environment.DGL}" in lock
     assert all("==" in line for line in lock)
+
+
+@pytest.fixture
+def require_with(monkeypatch):
+    """A function that calls ``require_dgl`` as with another version of torch."""
+
+    def require(torch):
+        monkeypatch.setattr(_environment, "installed", lambda package: torch)
+        _environment.check_torch.cache_clear()
+        _environment.require_dgl()
+
+    yield require
+    _environment.check_torch.cache_clear()
+
+
+@pytest.mark.parametrize("torch", ["2.3.1", "1.13.1+cu117"])
+def test_a_torch_that_is_too_old(torch, require_with):
+    words = rf"^jbpool needs torch 2\.4 or later, not {re.escape(torch)}: run `pip install"
+    with pytest.raises(ImportError, match=words):
+        require_with(torch)
+
+
+@pytest.mark.parametrize("torch", ["2.16.0.dev20270101+cpu", "3.0"])
+def test_a_torch_that_is_too_new(torch, require_with, caplog):
+    require_with(torch)
+    _environment.require_dgl()                                      # one line, however often it is called
+    (record,) = caplog.records
+    tested = f"jbpool has been tested with torch 2.4 to 2.15, not with {torch}; if something fails, run `pip install"
+    assert record.getMessage().startswith(tested)
+
+
+def test_the_line_is_printed(tmp_path):
+    result = run("import jbpool._environment as e; e.installed = lambda package: '2.99'; e.require_dgl()", "", tmp_path)
+    assert result.returncode == 0
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("jbpool has been tested with torch 2.4 to 2.15, not with 2.99")
+
+
+@pytest.mark.parametrize("torch", ["2.4.0", _environment.OLDEST_TORCH, "2.13.0+cpu", _environment.NEWEST_TORCH])
+def test_a_torch_inside_the_range_is_not_mentioned(torch, require_with, caplog):
+    require_with(torch)
+    assert not caplog.records
+
+
+def test_the_range_is_the_declared_one():
+    assert f'"torch>={_environment.OLDEST_TORCH.rpartition(".")[0]}"' in (ROOT / "pyproject.toml").read_text()

@@ -39,6 +39,7 @@ class ClassifyModelConfig:
     levels: int = number(1, 1, 100)                 # number of pools in sequence
     ratio: float | None = number(None, above=0, high=1)     # K of each level over the mean size of training graphs
     num_clusters: list[int] | None = number(None, 1, MAX_WIDTH)     # K of each level; without both, 4 at the last one
+    edges: str = "sum"                              # edge features: sum per node, or messages (GINE; backbone gin)
     mlp: list[int] = number([], 1, MAX_WIDTH)       # hidden layers between the features and the clusters
     readout: str = "mean+max"                       # mean, sum, max, or several joined by +
     readout_of: str = "all"                         # all: also before each pool; last: only at the end
@@ -99,6 +100,7 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
             (SCHEDULES, config.train.schedule, "train.schedule"),
             (dict.fromkeys(("last", "best")), config.train.select, "train.select"),
             (dict.fromkeys(("all", "last")), model.readout_of, "model.readout_of"),
+            (dict.fromkeys(("sum", "messages")), model.edges, "model.edges"),
             (dict.fromkeys(METHODS), model.pool, "model.pool"),
             *((dict.fromkeys(METHODS), name, "model.compare") for name in model.compare),
             *((READOUTS, name, "model.readout") for name in model.readout.split("+")),
@@ -106,6 +108,8 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     )
     if config.train.patience is not None and config.train.select != "best":
         yield "train.patience", "train.patience stops after the best epoch: set train.select=best too, or remove it"
+    if model.edges == "messages" and model.backbone != "gin":
+        yield "model.edges", "model.edges=messages needs model.backbone=gin"
     if config.method.temperature == "auto":
         yield "method.temperature", "method.temperature=auto is for node clustering: give a number"
     if model.num_clusters is not None and model.ratio is not None:

@@ -14,11 +14,12 @@ from jbpool.data.containers import DEGREE, NODE_LABEL, UNLABELLED
 from jbpool.errors import DataError
 
 
-def fitted(data: GraphData, inputs: Inputs) -> GraphData:
+def fitted(data: GraphData, inputs: Inputs, edge_messages: bool = False) -> GraphData:
     """The same graphs with the columns of features, the edge sums and the classes of the training set.
 
     Node labels of the TU format that do not occur in the new set are columns of zeros; degrees above the largest in
-    training count as the largest. Edge features that the network does not use are left out.
+    training count as the largest. Edge features that the network does not use are left out; for edge messages they are
+    kept beside their sums.
     """
     feat = _features(data, inputs)
     check_categories(feat, inputs.categories, data.name, "node feature")
@@ -29,7 +30,7 @@ def fitted(data: GraphData, inputs: Inputs) -> GraphData:
     if data.edge_feat is None:
         raise DataError(f"{data.name} has no edge features, but the model was trained with them.")
     check_edge_feat(data.edge_feat, inputs, data.name)
-    return data.with_edge_sums(inputs.edge_categories)
+    return data.with_edge_sums(inputs.edge_categories, edge_messages)
 
 
 def check_edge_feat(edge_feat: Tensor, inputs: Inputs, name: str) -> None:

@@ -95,6 +95,6 @@ def build_model(
     return GraphClassifier(
         encoder, [pool(num_clusters) for num_clusters in clusters], inputs.num_classes,
         backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
-        edge_feats=inputs.edge_feats, readout=model.readout.split("+"), read_all=model.readout_of == "all",
-        norm=model.norm, dropout=model.dropout,
+        edge_feats=inputs.edge_feats, edge_messages=model.edges == "messages",
+        readout=model.readout.split("+"), read_all=model.readout_of == "all", norm=model.norm, dropout=model.dropout,
     )  # fmt: skip

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from jbpool.checks import lookup
 from jbpool.classification.norm import NORMS
+from jbpool.data import GraphBatch
 from jbpool.nn.cluster_pool import ClusterPool, Pooled
-from jbpool.nn.conv import BACKBONES
+from jbpool.nn.conv import BACKBONES, GINEConv, gine
 from jbpool.ops.adjacency import complete_size
 from jbpool.ops.readout import READOUTS
 from jbpool.ops.segment import make_segments
@@ -24,17 +25,20 @@ OF_EQUAL_SIZE = {
 
 
 class _Layer(nn.Module):
-    """Message passing, normalisation, dropout; edge features, if any, are summed per node and added."""
+    """Message passing, normalisation, dropout; edge features are part of the messages, or their sums per node added."""
 
     def __init__(self, conv: nn.Module, hidden: int, edge_feats: int, norm: str, dropout: float):
         super().__init__()
         self.conv, self.norm, self.dropout = conv, NORMS[norm](hidden), nn.Dropout(dropout)
         self.edges = nn.Linear(edge_feats, hidden, bias=False) if edge_feats else None
 
-    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, edge_sum: Tensor | None) -> Tensor:
-        feat = self.conv(graph, feat, edge_weight=edge_weight)
-        if self.edges is not None:
-            feat = feat + self.edges(edge_sum)
+    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None) -> Tensor:
+        if isinstance(self.conv, GINEConv) and self.edges is not None:
+            feat = self.conv(graph, feat, self.edges(edge_feat), edge_weight)
+        else:
+            feat = self.conv(graph, feat, edge_weight=edge_weight)
+            if self.edges is not None:
+                feat = feat + self.edges(edge_feat)
         return self.dropout(self.norm(feat))
 
 
@@ -68,7 +72,9 @@ class GraphClassifier(nn.Module):
     delta : float, default 0.85
         Step size of the backbone ``delta``.
     edge_feats : int, default 0
-        Width of ``edge_sum``, for the layers before the first pool.
+        Width of ``edge_feat``, for the layers before the first pool.
+    edge_messages : bool, default False
+        ``edge_feat`` has a row per edge and is part of the messages; otherwise its sums per node are added.
     readout : sequence of str, default ("mean", "max")
         mean, sum or max.
     read_all : bool, default True
@@ -90,6 +96,7 @@ class GraphClassifier(nn.Module):
         hidden: int = 64,
         delta: float = 0.85,
         edge_feats: int = 0,
+        edge_messages: bool = False,
         readout: Sequence[str] = ("mean", "max"),
         read_all: bool = True,
         norm: str = "batch",
@@ -97,7 +104,7 @@ class GraphClassifier(nn.Module):
     ):
         super().__init__()
         make_conv = lookup(BACKBONES, backbone, "model.backbone")
-        self.encoder, self.readout, self.read_all = encoder, readout, read_all
+        self.encoder, self.readout, self.read_all, self.edge_messages = encoder, readout, read_all, edge_messages
         self.pools = nn.ModuleList(pool if pool is not None else nn.Identity() for pool in pools)
         self.blocks = nn.ModuleList()
         pooled = False
@@ -105,7 +112,8 @@ class GraphClassifier(nn.Module):
             pooled = pooled or pool is not None
             width = 0 if pooled else edge_feats
             # Batch normalisation cancels the bias of units that are active everywhere: its gradient is rounding error.
-            convs = [make_conv(hidden, hidden, delta, bias=norm != "batch") for _ in range(layers)]
+            make = gine if edge_messages and width else make_conv
+            convs = [make(hidden, hidden, delta, bias=norm != "batch") for _ in range(layers)]
             self.blocks.append(nn.ModuleList(_Layer(conv, hidden, width, norm, dropout) for conv in convs))
         read = hidden * len(readout) * (len(self.blocks) if read_all else 1)
         self.head = nn.Sequential(
@@ -113,7 +121,7 @@ class GraphClassifier(nn.Module):
         )
 
     def forward(
-        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, edge_sum: Tensor | None = None
+        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
     ) -> tuple[Tensor, list[Pooled]]:
         """Classify a batch of graphs.
 
@@ -125,8 +133,9 @@ class GraphClassifier(nn.Module):
             Node features, as the encoder expects them.
         edge_weight : Tensor, optional
             ``(E,)``.
-        edge_sum : Tensor, optional
-            ``(N, edge_feats)``, the sum of the edge features of each node.
+        edge_feat : Tensor, optional
+            ``(N, edge_feats)``, the sum of the edge features of each node; with ``edge_messages``, those of each edge,
+            ``(E, edge_feats)``.
 
         Returns
         -------
@@ -141,7 +150,13 @@ class GraphClassifier(nn.Module):
                 graph, feat, edge_weight = pooled.graph, pooled.feat, pooled.edge_weight
                 made.append(pooled)
             for layer in cast(nn.ModuleList, block):
-                feat = layer(graph, feat, edge_weight, edge_sum)
+                feat = layer(graph, feat, edge_weight, edge_feat)
             if self.read_all or level == len(self.blocks) - 1:
                 read.append(read_out(graph, feat, self.readout))
         return self.head(torch.cat(read, dim=1)), made
+
+    def on_batch(self, batch: GraphBatch, device: torch.device) -> tuple[Tensor, list[Pooled]]:
+        """The output for a batch of a dataset, computed on a device."""
+        edge_feat = batch.edge_feat if self.edge_messages else batch.edge_sum
+        inputs = (None if part is None else part.to(device) for part in (batch.feat, batch.edge_weight, edge_feat))
+        return self(batch.graph.to(device), *inputs)

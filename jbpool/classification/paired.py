@@ -50,8 +50,10 @@ def paired_difference(runs: list[dict[str, Any]], others: list[dict[str, Any]], 
 
     Parameters
     ----------
-    runs, others : list of dict
-        Runs of ``result.json``.
+    runs : list of dict
+        Runs of a method, as in ``result.json``.
+    others : list of dict
+        Runs of the method to compare with.
     folds : int
         Number of folds of the cross-validation (``train.folds``).
     """

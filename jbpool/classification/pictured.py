@@ -1,4 +1,4 @@
-"""Which test graphs a report shows, and what a network says about them."""
+"""The test graphs that a report shows, and the predictions of the network for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PICTURED_NODES = 120
 
 
 class Verdict(NamedTuple):
-    """Classes of graphs as known and as predicted, and how clear the decision was."""
+    """True and predicted classes of graphs, and the margin of each prediction."""
 
     label: Tensor           # (G,)
     predicted: Tensor       # (G,)
@@ -54,7 +54,7 @@ def names_of_classes(data: GraphData) -> list[str]:
 
 
 def choose_pictured(data: GraphData, graphs: Tensor, scores: Tensor) -> Tensor:
-    """Some small graphs for pictures: of every pair of class and prediction in turn, the least certain first.
+    """Select small graphs to draw, cycling through the pairs of class and prediction, the least certain first.
 
     Parameters
     ----------

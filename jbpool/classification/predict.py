@@ -18,6 +18,7 @@ from torch.nn import functional
 from jbpool.atomic import write_text
 from jbpool.classification.inputs import check_categories, check_columns, check_edge_feat, fitted
 from jbpool.classification.model import Inputs, build_model
+from jbpool.classification.network import GraphClassifier
 from jbpool.classification.scores import LOWER_IS_BETTER, score
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.containers import UNLABELLED
@@ -46,7 +47,7 @@ class TrainedClassifier(nn.Module):
         The content of ``model.pt``.
     """
 
-    def __init__(self, net: nn.Module, inputs: Inputs, stored: dict[str, Any]):
+    def __init__(self, net: GraphClassifier, inputs: Inputs, stored: dict[str, Any]):
         super().__init__()
         self.net, self.inputs = net, inputs
         self.seed, self.fold, self.valid = stored["seed"], stored["fold"], stored["valid"]
@@ -80,7 +81,6 @@ class TrainedClassifier(nn.Module):
         check_categories(feat, inputs.categories, "feat", "node feature")
         if len(feat) != graph.num_nodes():
             raise JBPoolError(f"feat has {len(feat)} rows for {graph.num_nodes()} nodes.")
-        edge_sum = None
         if inputs.edge_feats:
             if edge_feat is None or len(edge_feat) != graph.num_edges():
                 rows = f"edge_feat with {graph.num_edges()} rows"
@@ -89,9 +89,11 @@ class TrainedClassifier(nn.Module):
             if inputs.edge_categories is not None:
                 columns = zip(edge_feat.unbind(1), inputs.edge_categories, strict=True)
                 edge_feat = torch.cat([functional.one_hot(column, count) for column, count in columns], dim=1)
-            edge_sum = feat.new_zeros(len(feat), inputs.edge_feats, dtype=torch.float32)
-            edge_sum.index_add_(0, graph.edges()[1].long(), edge_feat.float())
-        return self.probabilities(self.net(graph, feat, edge_weight, edge_sum)[0])
+            edge_feat = edge_feat.float()
+            if not self.net.edge_messages:
+                sums = edge_feat.new_zeros(len(feat), inputs.edge_feats)
+                edge_feat = sums.index_add_(0, graph.edges()[1].long(), edge_feat)
+        return self.probabilities(self.net(graph, feat, edge_weight, edge_feat)[0])
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """The output of the network, ``(B, C)``, as probabilities."""
@@ -150,7 +152,7 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
         )
     config = config_for(task, run_dir, changes, own_graph_options)
     data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
-    data = fitted(data, model.inputs)
+    data = fitted(data, model.inputs, model.net.edge_messages)
     chosen = f"seed {model.seed}, fold {model.fold}, validation {model.valid:.3f}"
     print(f"{data!r}\nthe model of {chosen}: the best one of {run_dir}")
     scores = _scores(model, data, config.train.batch_size, device)
@@ -162,12 +164,8 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
 @torch.no_grad()
 def _scores(model: TrainedClassifier, data: GraphData, batch_size: int, device: torch.device) -> Tensor:
     """The output of the network for every graph, ``(G, C)``, on the CPU."""
-    parts = []
-    for index in torch.arange(len(data)).split(batch_size):
-        cut = data.batch(index)
-        inputs = (None if part is None else part.to(device) for part in (cut.feat, cut.edge_weight, cut.edge_sum))
-        parts.append(model.net(cut.graph.to(device), *inputs)[0].cpu())
-    return torch.cat(parts)
+    batches = (data.batch(index) for index in torch.arange(len(data)).split(batch_size))
+    return torch.cat([model.net.on_batch(batch, device)[0].cpu() for batch in batches])
 
 
 def _print_score(model: TrainedClassifier, data: GraphData, scores: Tensor) -> None:

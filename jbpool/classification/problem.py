@@ -97,10 +97,7 @@ class ClassifyProblem(Problem):
 
     def _forward(self, graphs: Tensor) -> tuple[Tensor, Tensor, list[Pooled]]:
         cut = self.data.batch(graphs)
-        feat, weight, edge_sum = (
-            None if part is None else part.to(self.device) for part in (cut.feat, cut.edge_weight, cut.edge_sum)
-        )
-        scores, made = self.model(cut.graph.to(self.device), feat, weight, edge_sum)
+        scores, made = self.model.on_batch(cut, self.device)
         return cut.label.to(self.device), scores, made
 
     def _task_loss(self, scores: Tensor, label: Tensor) -> Tensor:

@@ -19,7 +19,8 @@ from jbpool.classification.paired import paired_difference
 from jbpool.classification.report_graphs import SCRIPTS, graphs_section
 from jbpool.classification.scores import CLASS_SCORES
 from jbpool.data import GraphData
-from jbpool.engine.run_folder import read_results
+from jbpool.data.arrays import read_arrays
+from jbpool.engine.run_folder import fitting, read_results
 from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
 from jbpool.ops.contingency import contingency
@@ -56,11 +57,13 @@ def write_report(folder: Path, data: GraphData) -> Path:
     result, history = read_results(folder)
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished fold yet.")
-    with np.load(folder / "predictions.npz", allow_pickle=False) as stored:
-        predictions = {key: torch.from_numpy(stored[key]) for key in stored}
-    pictures = load_state(folder / "pictures.pt", PICTURES)["pictures"]
+    with fitting(folder):
+        stored = read_arrays(folder / "predictions.npz")
+        predictions = {key: torch.from_numpy(array) for key, array in stored.items()}
+        pictures = load_state(folder / "pictures.pt", PICTURES)["pictures"]
+        text = page(Shown(result, history, data, predictions, pictures))
     path = folder / "report.html"
-    write_text(path, page(Shown(result, history, data, predictions, pictures)))
+    write_text(path, text)
     return path
 
 

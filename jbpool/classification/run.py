@@ -21,8 +21,10 @@ from jbpool.errors import ConfigError
 
 
 def load_data(config: ClassifyConfig) -> GraphData:
-    """The dataset of a configuration, with edge features summed per node."""
-    return load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options).with_edge_sums()
+    """The dataset of a configuration, with edge features summed per node, and per edge if a trial needs them."""
+    data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
+    tried = [config.model.edges, *config.search.grid.get("model", {}).get("edges", [])]
+    return data.with_edge_sums(keep="messages" in tried)
 
 
 def run(

@@ -37,8 +37,8 @@ def concerns(key: str, method: str) -> bool:
 def trials(config: ClassifyConfig, method: str) -> list[Trial]:
     """The different settings to try for a method, in the order of the grid; ``[{}]`` without a search.
 
-    Settings that do not concern the method are left out, and what then coincides is tried once. With ``search.trials``,
-    so many are drawn at random from the different ones: the same number for every method that has them.
+    Settings that do not affect the method are dropped, and combinations that become identical are tried once.
+    ``search.trials`` limits their number by a random draw: the same number for every method that has enough.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def trials(config: ClassifyConfig, method: str) -> list[Trial]:
 
 
 def _identity(config: ClassifyConfig, trial: Trial) -> Hashable:
-    """Equal for trials that are the same training."""
+    """A key that is equal for trials with identical training."""
     cosine = trial.get("method.head", config.method.head) == "cosine"
     used = {key: value for key, value in trial.items() if key != "method.temperature" or cosine}
     # A single number may stand for a list of one.

@@ -3,15 +3,15 @@
 A setting is a view of the features (weighting, smoothing steps) and the temperature of bounded heads.
 
 1. Every setting clusters the data without a part of the edges and feature columns. Its evidence is how well the
-   clusters explain what was held out; the best third of the settings is chosen. Edges (or features) that no setting
-   explains better than chance do not count.
+   clusters explain what was held out; the best third of the settings is chosen, none far below the best. Edges (or
+   features) that no setting explains better than chance do not count.
 2. The chosen settings cluster all the data from several starts; the partitions that explain edges and features best are
    kept, at most a third and none far below the best.
 3. The kept partitions become one, their consensus.
-4. Nodes move to the cluster that explains their edges and words best, without regard to balance.
+4. Nodes move to the cluster that explains their edges and features best, without regard to balance.
 
 One more view has eigenvectors of the edges in place of features. It is the only one of a graph without features, which
-goes through steps 2 and 3 alone. Step 4 needs features without negative values.
+goes through steps 2 and 3 alone.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.evidence import Evidence, above_chance, hold_out, joint_score
 from jbpool.clustering.features import COMPONENTS, FixedFeatures
 from jbpool.clustering.heads import hard_clusters, trained_heads
+from jbpool.clustering.scores import confusion, normalized_mutual_information
 from jbpool.clustering.structure import StructuralModes
 from jbpool.clustering.weighting import are_counts, weighted_rows
 from jbpool.errors import DataError
@@ -38,12 +39,13 @@ from jbpool.nn.heads import unit_rows
 STEPS = (0, 1, 2, 4, 8)             # smoothing steps of the views
 TEMPERATURES = (0.1, 0.2)
 EDGE_TEMPERATURES = (0.2, 0.4)      # of the view of the edges alone
-EDGES = "edges"                     # weighting of the view that looks at no features
+EDGES = "edges"                     # weighting of the view that uses no features
 SPLITS = 2                          # times that a part is held out
 TRIAL_STARTS = 2                    # starts of a setting in each split
 STARTS = 8                          # starts of a chosen setting
-SHARE = 3                           # one in so many settings is chosen, and of their partitions kept at most
-TOLERANCE = 0.05                    # kept partitions score at most so much less than the best, refined ones than before
+SHARE = 3                           # the best third of the settings, and of their partitions, is kept
+FAR_BELOW = 0.25                    # a setting with less than this share of the best evidence is not chosen
+TOLERANCE = 0.05                    # relative score that kept partitions, and refined ones, may lose
 ABOVE_CHANCE = 4.0                  # deviations above shuffled nodes; the best of some forty partitions is tested
 
 
@@ -71,6 +73,7 @@ class Trial:
     feature_modularity: float | None
     score: float                    # their product
     kept: bool = False              # part of the consensus
+    agreement: float = 0.0          # with the result, NMI
 
 
 class Found(NamedTuple):
@@ -157,7 +160,7 @@ def find_clusters(
 
     def refine(cluster: Tensor) -> Tensor:
         nonlocal moved
-        if feat is None or evidence.signed or not (evidence.use_edges and evidence.use_features):
+        if feat is None or not (evidence.use_edges and evidence.use_features):
             return cluster
         better = model.refinement.fit(graph, feat, cluster, edge_weight)
         if evidence.score(better) < (1 - TOLERANCE) * evidence.score(cluster):
@@ -169,6 +172,8 @@ def find_clusters(
     cluster, confidence, loss = model.fit([found[i][1] for i in best], evidence.score, generator, refine)
     if feat is not None:
         confidence = confidence * model.refinement.probability(graph, feat, cluster, edge_weight)
+    for trial, (_, partition) in zip(trials, found, strict=True):
+        trial.agreement = normalized_mutual_information(confusion(partition, cluster))
     progress.advance()
     return Found(
         cluster, confidence, loss, evidence.score(cluster), [asdict(setting) for setting in settings],
@@ -219,13 +224,14 @@ def _choose_settings(
             features += above_chance(held.feature_modularity, by_features, shuffle) / SPLITS
     use_edges, use_features = edges > ABOVE_CHANCE, features > ABOVE_CHANCE
     if not use_edges and not use_features:
-        use_edges = use_features = True                                 # nothing to go by: as if both were informative
+        use_edges = use_features = True                                 # no evidence: treat both as informative
     for number, setting in enumerate(settings):
         scores = [joint_score(*pair, use_edges, use_features) for pair in found.get(number, ())]
         setting.evidence = sum(scores) / len(scores) if scores else 0.0
     ranked = sorted(settings, key=lambda setting: -(setting.evidence or 0.0))
-    for setting in ranked[len(settings) // SHARE :]:
-        setting.chosen = False
+    least = FAR_BELOW * (ranked[0].evidence or 0.0)
+    for place, setting in enumerate(ranked):
+        setting.chosen = place < len(settings) // SHARE and (setting.evidence or 0.0) >= least
     return use_edges, use_features
 
 
@@ -256,7 +262,7 @@ def _partitions(
         else:
             views[weighting, steps] = FixedFeatures(feat.shape[1], steps, weighting=weighting, components=COMPONENTS)
             rows = views[weighting, steps].fit(graph, feat, edge_weight, seed)
-        if not bool(rows.any()):                                        # constant features, no edges: nothing to see
+        if not bool(rows.any()):                                        # constant features, no edges: no information
             continue
         same_view = list(group)
         temperatures = [setting.temperature for setting in same_view]

@@ -1,4 +1,4 @@
-"""Several partitions of a graph made into one: side by side they are the features of a last bounded head."""
+"""One partition from several: their one-hot clusters, concatenated, are the features of a last bounded head."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Consensus(nn.Module):
             if _name(member) in rows:
                 cluster = (rows[_name(member)] @ prototypes.T).argmax(1)
                 parts.append(one_hot(cluster, len(prototypes)).float())
-            else:                                               # a partition by the edges alone has no say elsewhere
+            else:                                               # a partition from edges is of one graph only
                 parts.append(centre.expand(feat.shape[0], -1))
         members = torch.cat(parts, dim=1)                                                       # (N, M * K)
         cluster = (self._rows(members) @ self.last.T).argmax(1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -90,19 +92,19 @@ class JBClustering(ClusterMixin, BaseEstimator):
         check_count(self.n_init, "n_init")
         data = as_node_data(adjacency, features)
         num_nodes = data.graph.num_nodes()
+        if num_nodes < 2:
+            raise DataError("the graph has one node: there is nothing to cluster.")
         if high > num_nodes:
             raise JBPoolError(f"n_clusters={self.n_clusters}: the graph has only {num_nodes} nodes.")
         seed = self._seed()
         self.savings_, self.n_clusters_ = None, low
         if low < high:
-            chosen = choose_num_clusters(data.graph, data.feat, range(low, high + 1), data.edge_weight, seed)
+            with self._bar("number of clusters") as watch:
+                chosen = choose_num_clusters(
+                    data.graph, data.feat, range(low, high + 1), data.edge_weight, seed, watch=watch
+                )
             self.savings_, self.n_clusters_ = chosen.savings, chosen.num_clusters
-        with tqdm(disable=not self.verbose, desc="clustering", leave=False) as bar:
-
-            def watch(done: int, total: int) -> None:
-                bar.total = total
-                bar.update(done - bar.n)
-
+        with self._bar("clustering") as watch:
             found = find_clusters(
                 data.graph, data.feat, self.n_clusters_, data.edge_weight, seed, starts=self.n_init, watch=watch
             )
@@ -118,7 +120,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         return self
 
     def fit_predict(self, adjacency: Any, features: Any = None) -> np.ndarray:
-        """Cluster a graph and return ``labels_``; see :meth:`fit`."""
+        """Cluster a graph and return ``labels_``; see ``fit``."""
         return self.fit(adjacency, features).labels_
 
     def predict(self, adjacency: Any, features: Any = None) -> np.ndarray:
@@ -126,8 +128,10 @@ class JBClustering(ClusterMixin, BaseEstimator):
 
         Parameters
         ----------
-        adjacency, features
-            As for :meth:`fit`, with the same columns of features.
+        adjacency : matrix, graph or edge list
+            As for :meth:`fit`.
+        features : array, sparse matrix or DataFrame, optional
+            ``(N, D)``, with the columns given to :meth:`fit`; a DGLGraph may contain them.
         """
         if not hasattr(self, "labels_"):
             raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
@@ -139,6 +143,17 @@ class JBClustering(ClusterMixin, BaseEstimator):
             raise DataError(f"{got} features, but the model was fitted on {self.n_features_in_}: pass the same ones.")
         with torch.no_grad():
             return self.model_(data.graph, data.feat, data.edge_weight)[0].numpy()
+
+    @contextmanager
+    def _bar(self, what: str) -> Iterator[Callable[[int, int], None]]:
+        """A progress bar if ``verbose``: what to call with the work done so far and its total."""
+        with tqdm(disable=not self.verbose, desc=what, leave=False) as bar:
+
+            def watch(done: int, total: int) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            yield watch
 
     def _range(self) -> tuple[int, int]:
         if isinstance(self.n_clusters, (tuple, list)):

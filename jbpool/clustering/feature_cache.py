@@ -1,4 +1,4 @@
-"""Fixed features of large graphs on disk: smoothing them takes minutes, and other seeds, heads and runs need the same.
+"""Fixed features of large graphs on disk: smoothing takes minutes, and other seeds, heads and runs reuse it.
 
 An entry is a folder in the user's cache, named by the data and the settings: ``measured.pt`` has what was measured,
 ``rows-START-STOP.npy`` the rows of one process. Any number of processes can read what any other number has written.
@@ -31,8 +31,8 @@ from jbpool.engine.state import load_state, save_state
 from jbpool.errors import JBPoolError, RunFolderError, WriteError
 from jbpool.progress import progress_bar
 
-VERSION = 1                 # of what is computed
-LARGE = 2**22               # values of all rows from which they are kept
+VERSION = 1                 # of the computation
+LARGE = 2**22               # number of values from which caching is worthwhile
 ENTRIES = 3                 # kept in the cache; older ones are removed
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def fitted_rows(features: FixedFeatures, data: NodeData, feat: Tensor, shares: R
     Parameters
     ----------
     features : FixedFeatures
-        To be fitted.
+        The features to fit.
     data : NodeData
         The graph.
     feat : Tensor
@@ -68,7 +68,7 @@ def fitted_rows(features: FixedFeatures, data: NodeData, feat: Tensor, shares: R
         if shares.place == 0:
             print(f"smoothed features from {entry}")
         with suppress(OSError):
-            os.utime(entry)                             # used last
+            os.utime(entry)                             # marks it as recently used
         return rows.to(feat.device)
     rows = features.fit(graph, feat, weight, shares=shares)
     try:
@@ -88,7 +88,7 @@ def _entry(features: FixedFeatures, data: NodeData) -> Path:
 
 
 def _read(entry: Path, features: FixedFeatures, shares: RowShares) -> Tensor | None:
-    """The rows of this process, if all of them are there."""
+    """The rows of this process, if the cache has all of them."""
     parts = {}
     for path in entry.glob("rows-*.npy"):
         if named := re.fullmatch(r"rows-(\d+)-(\d+)\.npy", path.name):
@@ -113,7 +113,7 @@ def _read(entry: Path, features: FixedFeatures, shares: RowShares) -> Tensor | N
 def _covering(parts: Sequence[tuple[int, int]], start: int, stop: int) -> list[tuple[int, int]] | None:
     """Parts that hold the rows from ``start`` to ``stop`` without overlap; ``None`` if some are missing.
 
-    Parts of different numbers of processes may overlap: from each place the longest is taken.
+    Parts written by different numbers of processes may overlap; at each row the longest one is used.
     """
     chosen: list[tuple[int, int]] = []
     while start < stop:
@@ -126,7 +126,7 @@ def _covering(parts: Sequence[tuple[int, int]], start: int, stop: int) -> list[t
 
 
 def _write(entry: Path, features: FixedFeatures, rows: Tensor, shares: RowShares) -> None:
-    """Keep the rows of this process; a file is there as a whole or not at all."""
+    """Write the rows of this process, atomically."""
     if shares.place == 0:
         _remove_old(entry.parent)
         save_state(entry / "measured.pt", {"state": {key: value.cpu() for key, value in features.state_dict().items()}})
@@ -142,7 +142,7 @@ def _write(entry: Path, features: FixedFeatures, rows: Tensor, shares: RowShares
 
 
 def _remove_old(folder: Path) -> None:
-    """Make room for one more entry; leftovers of killed runs older than a day go, too."""
+    """Make room for one more entry, and remove partial files of killed runs after a day."""
     with suppress(OSError):
         entries = sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime, reverse=True)
         for entry in entries[ENTRIES - 1 :]:

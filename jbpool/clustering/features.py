@@ -4,8 +4,8 @@
 smoothing operator ``A = I - delta (I - D^-1/2 A D^-1/2)``. At delta = 1/2 no eigenvalue of it is negative, so it is a
 low-pass filter; the paper's delta = 0.85 is not.
 
-Smoothing acts on every column alone, and the reduction on every row alone. So columns are smoothed a few at a time, and
-several processes share them; then each process has all columns of its share of the rows.
+Smoothing treats every column independently, the reduction every row. So columns are smoothed a few at a time and
+distributed over the processes; afterwards each process has all columns of its share of the rows.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class FixedFeatures(nn.Module):
 
 
 def _worth_smoothing(out_feats: int, feat: Tensor) -> int:
-    """Up to how many columns it is cheaper to smooth all of them than to find axes first."""
+    """The largest number of columns for which smoothing all of them is cheaper than finding axes first."""
     wide = out_feats + OVERSAMPLING
     return wide if feat.layout == torch.sparse_csr else (2 * ITERATIONS + 1) * wide
 
@@ -128,8 +128,8 @@ def _worth_smoothing(out_feats: int, feat: Tensor) -> int:
 class _Smoothing:
     """Smoothed columns of X, of ``X V``, and of ``X^T`` times them, a few columns at a time.
 
-    Column block j belongs to process j modulo the number of processes. Blocks are the same for any number of
-    processes, so that the results are, too.
+    Column block j belongs to process j modulo the number of processes. Blocks, and hence
+    results, are the same for any number of processes.
     """
 
     def __init__(
@@ -166,8 +166,10 @@ class _Smoothing:
         return mine
 
     def _fill(self, mine: Tensor, parts: list[tuple[int, int]], axes: Tensor | None) -> None:
-        """Smooth a block of columns in each process, and take over the rows of this one; its own function, so that no
-        block outlives its turn."""
+        """Smooth a block of columns in each process, and collect the rows of this process.
+
+        A separate function, so that each block is freed before the next one is allocated.
+        """
         columns = mine.new_empty(self.shares.num_rows, 0)
         if self.shares.place < len(parts):
             first, last = parts[self.shares.place]
@@ -232,8 +234,8 @@ def _column_sums(rows: Tensor) -> Tensor:
 
 
 def _in_place(rows: Tensor, change: Callable[[Tensor], Tensor], width: int) -> Tensor:
-    """Changed rows in the memory of the old ones, ``(n, C')`` to ``(n, width)``, width at most C'."""
+    """Transform rows in place, ``(n, C')`` to ``(n, width)``, width at most C'."""
     changed = rows.view(-1)[: len(rows) * width].view(len(rows), width)
-    for start in range(0, len(rows), ROWS):             # writes never overtake reads: changed rows are not longer
+    for start in range(0, len(rows), ROWS):             # writes never overtake reads: transformed rows are not longer
         changed[start : start + ROWS] = change(rows[start : start + ROWS])
     return changed

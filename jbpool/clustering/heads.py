@@ -129,8 +129,10 @@ def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: tor
     ----------
     feat : Tensor
         ``(N, D)`` unit rows; rows of zeros are never chosen.
-    num_clusters, num_heads : int
-        K and R.
+    num_clusters : int
+        K.
+    num_heads : int
+        R.
     generator : torch.Generator
         Decides the draw.
 
@@ -193,8 +195,10 @@ def trained_heads(
     ----------
     rows : Tensor
         ``(N, D)`` unit rows; rows of zeros take no part. Of many rows a sample is used.
-    num_clusters, starts : int
-        K, and the starts of every temperature.
+    num_clusters : int
+        K.
+    starts : int
+        Starts of every temperature.
     temperatures : sequence of float
         Of the heads.
     generator : torch.Generator

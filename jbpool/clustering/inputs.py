@@ -34,7 +34,8 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
         ``(E, 3)``. A square array is always a matrix. Matrices and directed graphs have to hold both directions of
         every edge, edge lists either one or both.
     features : array, sparse matrix, tensor or DataFrame, optional
-        ``(N, D)``, a row per node; of a DataFrame the index holds the node ids. Overrides the features of a DGLGraph.
+        ``(N, D)``, a row per node. Where nodes have ids (networkx graph, edge list), the index of a DataFrame holds
+        them; else row i is node i. Overrides the features of a DGLGraph.
 
     Returns
     -------
@@ -42,6 +43,7 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
         Its ``ids`` are the nodes of a networkx graph or edge list in the order of the rows, ``None`` for matrices.
     """
     ids = None
+    adjacency, features = _from_torch(adjacency), _table(features)
     if isinstance(adjacency, DGLGraph):
         matrix, weighted, features = _from_dgl(adjacency, features)
     elif _is_networkx(adjacency):
@@ -51,8 +53,6 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
     elif isinstance(adjacency, pd.DataFrame):
         matrix, weighted, ids = _from_edges(adjacency, features)
     else:
-        if isinstance(adjacency, Tensor):
-            adjacency = adjacency.detach().cpu().to_dense().numpy()
         if not scipy.sparse.issparse(adjacency):
             adjacency = _array(adjacency)
         if scipy.sparse.issparse(adjacency) or adjacency.shape[0] == adjacency.shape[1]:
@@ -61,11 +61,22 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
             matrix, weighted, ids = _from_edges(pd.DataFrame(adjacency), features)
         else:
             raise DataError(f"adjacency has shape {adjacency.shape}: give {FORMS}.")
-    if matrix.shape[0] < 2:
-        raise DataError(f"the graph has {matrix.shape[0]} nodes: there is nothing to cluster.")
+    if matrix.shape[0] < 1:
+        raise DataError("the graph has no nodes: there is nothing to cluster.")
     weight_name = "their weights" if weighted else None
     feat = _features(features, matrix.shape[0], ids)
     return node_data("graph", matrix, weight_name=weight_name, feat=feat, label=None, ids=ids)
+
+
+def _from_torch(values: Any) -> Any:
+    """A tensor as numpy array or, if it is sparse, scipy matrix, which is never made dense; others as they are."""
+    if not isinstance(values, Tensor):
+        return values
+    values = values.detach().cpu()
+    if values.layout == torch.strided:
+        return values.float().numpy() if values.dtype == torch.bfloat16 else values.numpy()
+    entries = values.to_sparse_coo().coalesce()
+    return scipy.sparse.coo_matrix((entries.values().numpy(), entries.indices().numpy()), values.shape).tocsr()
 
 
 def _array(adjacency: Any) -> np.ndarray:
@@ -83,6 +94,8 @@ def _from_matrix(adjacency: Any) -> tuple[scipy.sparse.csr_matrix, bool]:
         raise DataError(f"adjacency has shape {adjacency.shape}: the matrix must be square.")
     if adjacency.dtype.kind not in "biuf":
         raise DataError(f"adjacency holds {adjacency.dtype}: give numbers.")
+    if not scipy.sparse.issparse(adjacency):
+        adjacency = adjacency.astype(np.float64)                        # scipy has no float16
     matrix = scipy.sparse.csr_matrix(adjacency).astype(np.float64)
     _check_weights(matrix.data, "adjacency")
     one_way = _one_way(matrix)
@@ -136,7 +149,7 @@ def _from_dgl(graph: DGLGraph, features: Any) -> tuple[scipy.sparse.csr_matrix, 
         cure = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
     _refuse_one_way(source, target, weight, range(graph.num_nodes()), "the DGLGraph", cure)
     if features is None and "feat" in graph.ndata:
-        features = graph.ndata["feat"]
+        features = _table(graph.ndata["feat"])
     return symmetric_adjacency(source, target, weight, graph.num_nodes()), weight is not None, features
 
 
@@ -183,10 +196,12 @@ def _from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_ma
             raise DataError("the third column of the edge list must hold numbers, the weights.") from None
         _check_weights(weight, "the third column of the edge list")
     ids = pd.Index(pd.unique(np.concatenate([one, other])))
+    if ids.dtype.kind == "f" and np.isinf(ids).any():
+        raise DataError("the edge list has infinite node ids: drop these rows.")
     if isinstance(features, pd.DataFrame):
         ids = _index_of(features, ids)
     elif features is not None and pd.api.types.is_numeric_dtype(ids.dtype):
-        count = np.shape(features)[0]
+        count = features.shape[0]
         if ids.min() < 0 or not (ids == ids.astype(np.int64)).all() or ids.max() >= count:
             raise DataError(f"node ids {ids.min():g} to {ids.max():g}: expected whole numbers from 0 to {count - 1}.")
         matrix = symmetric_adjacency(one.astype(np.int64), other.astype(np.int64), weight, count)
@@ -206,7 +221,7 @@ def _index_of(features: pd.DataFrame, nodes: pd.Index) -> pd.Index:
         raise DataError("the index of features holds a node twice: give one row per node.")
     missing = nodes.difference(features.index, sort=False)
     if len(missing):
-        raise DataError(f"features have no row for node {missing[0]!r}: their index must hold all node ids.")
+        raise DataError(f"features have no row for node {missing.tolist()[0]!r}: their index must hold all node ids.")
     return features.index
 
 
@@ -217,34 +232,45 @@ def _check_weights(weight: np.ndarray, what: str) -> None:
         raise DataError(f"{what} holds {weight.min():g}: weights must not be negative; drop or clip these edges.")
 
 
+def _table(features: Any) -> Any:
+    """Features as a DataFrame, a CSR matrix or an array of numbers with two dimensions; None stays None."""
+    features = _from_torch(features)
+    if features is None:
+        return None
+    if isinstance(features, pd.DataFrame):
+        for name, column in features.items():
+            if not pd.api.types.is_numeric_dtype(column.dtype) and pd.to_numeric(column, errors="coerce").isna().any():
+                raise DataError(f"column {name!r} of features is not numeric: drop it, or encode it, e.g. one-hot.")
+        return features
+    if scipy.sparse.issparse(features) and features.ndim == 2:
+        features = scipy.sparse.csr_matrix(features)
+    try:
+        values = features if scipy.sparse.issparse(features) else np.asarray(features)
+    except ValueError:
+        raise DataError("features have rows of different lengths: give a table of numbers.") from None
+    if values.ndim != 2 or values.shape[1] < 1 or values.dtype.kind not in "biuf":
+        raise DataError(f"features are {values.dtype} of shape {values.shape}: give a row of numbers per node.")
+    return values
+
+
 def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor | None:
+    """A table as a tensor, its rows in the order of the nodes."""
     if features is None:
         return None
     if isinstance(features, pd.DataFrame):
         if ids is not None:
             _index_of(features, pd.Index(ids))
             features = features.loc[ids]
-        features = features.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    if isinstance(features, Tensor):
-        features = features.detach().cpu().float()
-        if features.layout == torch.sparse_coo:
-            features = features.to_dense()
-        if features.layout == torch.sparse_csr:
-            parts = features.values(), features.col_indices(), features.crow_indices()
-            features = scipy.sparse.csr_matrix(tuple(part.numpy() for part in parts), features.shape)
-    sparse = scipy.sparse.issparse(features)
-    try:
-        values = features if sparse else np.asarray(features)
-    except ValueError:
-        raise DataError("features have rows of different lengths: give a table of numbers.") from None
-    if values.ndim != 2 or values.shape[0] != num_nodes or values.shape[1] < 1 or values.dtype.kind not in "biuf":
-        raise DataError(f"features are {values.dtype} of shape {values.shape}: give {num_nodes} rows of numbers.")
+        features = features.apply(pd.to_numeric).to_numpy(dtype=np.float64, na_value=np.nan)
+    values, sparse = features, scipy.sparse.issparse(features)
+    if values.shape[0] != num_nodes or values.shape[1] < 1:
+        raise DataError(f"features have shape {values.shape} and the graph has {num_nodes} nodes: give a row for each.")
     if not np.isfinite(values.data if sparse else values).all():
         raise DataError("features hold NaN or infinity: fill the gaps first, e.g. with np.nan_to_num(features).")
     # The scale of features has no influence; numbers that float32 cannot hold must not become infinite or zero.
-    largest = abs(values).max() or 1.0
+    largest = float(abs(values).max()) or 1.0
     if not 1e-6 < largest < 1e6:
         values = values.astype(np.float64) / largest
     if sparse:
-        return to_csr_tensor(scipy.sparse.csr_matrix(values))
+        return to_csr_tensor(values)
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

@@ -42,7 +42,7 @@ class Job:
         self.training = Training(config, self.data, num_clusters, out, device, self.scores)
 
     def load(self) -> None:
-        """What the run has finished and begun, read by the first process, whose machine has the folder."""
+        """Restore finished and interrupted work, read by the first process, since its machine has the folder."""
         if rank() == 0:
             state = self.out.finished(FINISHED)
             if state:
@@ -53,21 +53,21 @@ class Job:
             self.clusters = dict.fromkeys(finished, torch.empty(0))
 
     def save_clusters(self) -> None:
-        """The readable files of clusters: of every seed, and a table of the best one without labels."""
+        """Write the clusters: of every seed, and a table of the best one, chosen without labels."""
         ids = np.arange(self.data.graph.num_nodes()) if self.data.ids is None else self.data.ids
         self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
         best = best_run(self.out.runs)["seed"]
         write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])
 
     def keep(self) -> None:
-        """Everything about the finished seeds; last what says that they are finished."""
+        """Save everything about the finished seeds; the record that they are finished is written last."""
         if rank() > 0:
             return
         self.save_clusters()
         self.out.keep(clusters=self.clusters, confidence=self.confidence)
 
     def leave(self) -> None:
-        """Interrupted: leave what there is in readable form; --resume does not need it."""
+        """After an interruption, write the results so far in readable form; --resume does not need them."""
         if rank() > 0:
             return
         if self.out.runs:
@@ -93,7 +93,7 @@ class Job:
         return self.training.train(seed)
 
     def finish(self, seed: int, result: SeedResult) -> None:
-        """Score the clusters of a seed, tell and keep them."""
+        """Score the clusters of a seed, print the scores and save the seed."""
         self.clusters[seed], self.confidence[seed] = result.cluster.int(), result.confidence
         if rank() > 0:
             return
@@ -115,7 +115,7 @@ class Job:
         print(f"seed {seed}: " + ", ".join(f"{key} {shown[key]:.3f}" for key in keys))
 
     def save_model(self, model: dict[str, Any] | None) -> None:
-        """The model of the best seed, or none if it left none."""
+        """Save the model of the best seed; remove the file if that seed has no model."""
         if model is None:
             (self.out.path / "model.pt").unlink(missing_ok=True)
         else:
@@ -125,7 +125,7 @@ class Job:
 
     @property
     def labelled(self) -> dict[str, int]:
-        """How many nodes the scores against labels are about, where these are not all."""
+        """The number of labelled nodes, if some nodes have no label."""
         count = None if self.data.label is None else int((self.data.label >= 0).sum())
         return {} if count in (None, self.data.graph.num_nodes()) else {"labelled": count}
 

@@ -20,7 +20,9 @@ from jbpool.clustering.report_seeds import seed_sections
 from jbpool.clustering.scores import GRAPH_SCORES, LABEL_SCORES, best_run, confusion, edges_between
 from jbpool.clustering.view import Clusters, view_graph
 from jbpool.data import NodeData
-from jbpool.engine.run_folder import read_results
+from jbpool.data.arrays import read_arrays
+from jbpool.engine.run_folder import fitting, read_results
+from jbpool.errors import RunFolderError
 from jbpool.ops.coarsen import normalized_off_diagonal
 from jbpool.report import charts
 from jbpool.report.graph_view import SCRIPTS, graph_section
@@ -62,16 +64,19 @@ def write_report(folder: Path, data: NodeData) -> Path:
         The graph of the run.
     """
     result, history = read_results(folder)
-    with np.load(folder / "assign.npz", allow_pickle=False) as stored:
-        clusters, seeds = stored["cluster"], stored["seeds"].tolist()
-        shares = stored.get("confidence")
-    best = best_run(result["runs"])
-    place = seeds.index(best["seed"])
-    names, cluster = torch.from_numpy(clusters[place]).long().unique(return_inverse=True)
-    confidence = None if shares is None else torch.from_numpy(shares[place])
-    by_seed = dict(zip(seeds, clusters, strict=True))
+    if not result["runs"]:
+        raise RunFolderError(f"{folder} has no finished seed yet.")
+    with fitting(folder):
+        stored = read_arrays(folder / "assign.npz")
+        clusters, seeds, shares = stored["cluster"], stored["seeds"].tolist(), stored.get("confidence")
+        best = best_run(result["runs"])
+        place = seeds.index(best["seed"])
+        names, cluster = torch.from_numpy(clusters[place]).long().unique(return_inverse=True)
+        confidence = None if shares is None else torch.from_numpy(shares[place])
+        by_seed = dict(zip(seeds, clusters, strict=True))
+        text = page(Shown(result, history, data, best, cluster, names.tolist(), confidence, by_seed))
     path = folder / "report.html"
-    write_text(path, page(Shown(result, history, data, best, cluster, names.tolist(), confidence, by_seed)))
+    write_text(path, text)
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from jbpool.report import charts
@@ -56,19 +57,22 @@ def _settings(run: dict[str, Any]) -> str:
                 number(best["modularity"] if best else None),
                 number(best["feature_modularity"] if best else None),
                 f"{sum(trial['kept'] for trial in trials)} of {len(trials)}" if trials else "-",
+                number(fmean(trial["agreement"] for trial in trials) if trials else None),
             ]
         )  # fmt: skip
-    head = ("view", "smoothing steps", "temperature", "held-out evidence", "modularity", "of features", "kept")
+    head = ("view", "smoothing steps", "temperature", "evidence", "modularity", "of features", "kept", "agreement")
     kept = sum(trial["kept"] for trial in run["trials"])
+    agreement = "Agreement: mean NMI of the partitions of a setting with the result. "
     if all(setting["evidence"] is None for setting in run["settings"]):
-        note = f"The result is the consensus of the {kept} partitions with the highest modularity. No label was used."
+        note = f"The result is the consensus of the {kept} partitions with the highest modularity. "
+        note += f"{agreement}No label was used."
         return section("What was tried", table(head, rows), note, wide=True)
     note = (
         "Evidence: modularity of held-out edges times modularity of held-out features, for clusters that have seen "
-        f"neither. The best third of the settings clustered all the data; the result is the consensus of the {kept} "
-        "partitions that explain edges and features best. "
+        "neither. The best settings, at most a third, clustered all the data; the result is the consensus of the "
+        f"{kept} partitions that explain edges and features best. "
     )
     if run.get("moved"):
-        note += f"Then {run['moved']} nodes moved to the cluster that explains their edges and words best. "
-    note += "No label was used."
+        note += f"Then {run['moved']} nodes moved to the cluster that explains their edges and features best. "
+    note += f"{agreement}No label was used."
     return section("What was tried", table(head, rows), note, wide=True)

@@ -11,9 +11,9 @@ from jbpool.engine.processes import world_size
 from jbpool.errors import DataError
 from jbpool.nn.pools import POOLS
 
-LAYER_COPIES = 4            # of the values of a layer until its gradient is known, about
-EDGE_BYTES = 12             # of an edge in the smoothing operator: column, value, and while it is built
-AUTO_EDGE_BYTES = 120       # of an edge in the evidence and the parts that ``auto`` holds out: measured about 110
+LAYER_COPIES = 4            # copies of the values of a layer that are held until its gradient is computed, approximate
+EDGE_BYTES = 12             # per edge of the smoothing operator: column, value, and temporary values while it is built
+AUTO_EDGE_BYTES = 120       # per edge of the evidence and the held-out parts of ``auto``; about 110 were measured
 
 
 def needed_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> int:

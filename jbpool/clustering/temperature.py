@@ -23,7 +23,7 @@ TOLERANCE = 0.05    # of the evidence; the highest of equally good temperatures 
 
 
 class Choice(NamedTuple):
-    """The temperature chosen, and what it was chosen by."""
+    """The chosen temperature and the figures behind the choice."""
 
     temperature: float
     tried: list[dict[str, float]]       # of every temperature: the lowest loss, and the mean evidence of its starts
@@ -60,7 +60,7 @@ def choose_temperature(
 def with_temperature(
     config: ClusterConfig, data: NodeData, num_clusters: int, seed: int
 ) -> tuple[ClusterConfig, dict[str, Any]]:
-    """The configuration with a number in place of ``auto``, and what to report about the choice; else as given."""
+    """The configuration with a number in place of ``auto`` and a record of the choice; without ``auto``, unchanged."""
     if config.method.temperature != "auto":
         return config, {}
     assert data.feat is not None

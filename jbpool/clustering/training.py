@@ -1,4 +1,4 @@
-"""Pools: every start of a seed trained on the whole graph, the lowest loss kept."""
+"""Training of pools: all starts of a seed on the whole graph; the one with the lowest loss is kept."""
 
 from __future__ import annotations
 

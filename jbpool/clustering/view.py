@@ -77,7 +77,7 @@ def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
 
 
 def sample(cluster: np.ndarray, sizes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """About ``count`` nodes, at most: of every cluster its share, but at least ``LEAST`` where it has as many."""
+    """At most about ``count`` nodes, stratified by cluster; ``LEAST`` of each cluster that has that many."""
     floor = np.minimum(sizes, min(LEAST, count // len(sizes)))
     left = (count - floor.sum()) / max(int((sizes - floor).sum()), 1)                       # share of the others
     quota = floor + ((sizes - floor) * left).astype(int)
@@ -154,7 +154,7 @@ def _told(num_nodes: int, nodes: int, inside: int, edges: int) -> str:
     """What is not shown, in a sentence."""
     told = []
     if nodes < num_nodes:
-        told.append(f"A random sample of the {num_nodes:,} nodes, every cluster by its share.")
+        told.append(f"A random sample of the {num_nodes:,} nodes, stratified by cluster.")
         told.append("Degrees are those of the whole graph.")
     if edges < inside:
         told.append(f"A random sample of the {inside:,} edges between {'these' if nodes < num_nodes else 'the'} nodes.")

@@ -1,6 +1,6 @@
 """Weights of the feature columns, and unit rows that are never copied as a whole.
 
-Dense features may be a memory map of many gigabytes: everything here looks at them in blocks of rows.
+Dense features may be a memory map of many gigabytes, so everything here processes them in blocks of rows.
 """
 
 from __future__ import annotations
@@ -56,6 +56,24 @@ class UnitRows:
             return self.column_weight[:, None] * (self.feat.T @ (self.scale * left))
         return multiply(Sparse(self.sparse.transpose, self.sparse.matrix), left)
 
+    def squares(self) -> Tensor:
+        """Sums of squares of the columns of X, ``(D,)`` float64."""
+        total = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
+        if self.sparse is not None:
+            values, columns = self.sparse.matrix.values(), self.sparse.matrix.col_indices()
+            return total.index_add_(0, columns, values.double().square())
+        for block, scale in zip(_row_blocks(self.feat), self.scale.split(_rows_together(self.feat)), strict=True):
+            total += (block * self.column_weight * scale).square().sum(0)
+        return total
+
+    def present(self) -> Tensor:
+        """1 for rows that are not zero, ``(N, 1)``."""
+        if self.sparse is None:
+            return (self.scale > 0).float()
+        matrix = self.sparse.matrix
+        square = matrix.values().new_zeros(self.shape[0]).index_add_(0, _row_numbers(matrix), matrix.values().square())
+        return (square > 0).float().unsqueeze(1)
+
 
 def weighted_rows(feat: Tensor, weighting: str) -> Tensor:
     """Features with weighted columns and unit rows: ``(N, D)`` to ``(N, D)``, dense or CSR as given."""
@@ -108,7 +126,7 @@ def are_counts(feat: Tensor) -> bool:
         ratio = (values / smallest[row])[several]
         compared += len(ratio)
         multiples += int(((ratio - ratio.round()).abs() < 1e-3 * ratio).sum())
-    if stored in (0, feat.shape[0] * feat.shape[1]):                    # without any zero: measurements, as a rule
+    if stored in (0, feat.shape[0] * feat.shape[1]):                    # all or no zeros: usually measurements
         return False
     return whole == stored or (compared > 0 and multiples / compared > 0.99)
 
@@ -125,7 +143,11 @@ def _nonzeros(feat: Tensor) -> Iterator[tuple[Tensor, Tensor, int]]:
 
 def _row_blocks(feat: Tensor) -> tuple[Tensor, ...]:
     """Dense rows in blocks; at least one, which may be empty."""
-    return feat.split(max(1, BLOCK // max(1, feat.shape[1])))
+    return feat.split(_rows_together(feat))
+
+
+def _rows_together(feat: Tensor) -> int:
+    return max(1, BLOCK // max(1, feat.shape[1]))
 
 
 def _row_numbers(feat: Tensor) -> Tensor:

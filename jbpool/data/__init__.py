@@ -51,11 +51,18 @@ def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> Nod
 
     Parameters
     ----------
-    name : cora, citeseer, pubmed, dblp; amazon-photo, amazon-computers, coauthor-cs, coauthor-physics, cora-ml, acm;
+    name : str
+        cora, citeseer, pubmed, dblp; amazon-photo, amazon-computers, coauthor-cs, coauthor-physics, cora-ml, acm;
         ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-papers100M; sbm; cora-sim and so on; npz or file.
-    root : a folder to look for files in before the other data roots.
-    options : of the generator (:func:`jbpool.data.synthetic.sbm`) or of the user's files
-        (:func:`jbpool.data.files.load_node_files`).
+    root : str or Path, optional
+        Folder searched before the other data roots.
+    **options
+        Options of the dataset: ``sbm``, ``load_npz_file``, ``load_node_files``.
+
+    Returns
+    -------
+    NodeData
+        The graph with features and labels, if it has them.
     """
     return _call(lookup(NODE_SETS, name, "dataset.name"), name, root, options)
 
@@ -70,8 +77,8 @@ def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> Gr
     root : str or Path, optional
         Folder searched before the other data roots.
     **options
-        Options of the dataset: :func:`jbpool.data.synthetic.motifs`, :func:`jbpool.data.gcb.gcb_sim`,
-        :func:`jbpool.data.graph_files.load_graph_files`.
+        Options of the dataset: ``motifs``, ``gcb_sim``,
+        ``load_graph_files``.
 
     Returns
     -------

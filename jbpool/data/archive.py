@@ -26,7 +26,7 @@ def open_archive(path: Path) -> zipfile.ZipFile:
     except FileNotFoundError:
         raise DataError.at(path, "no such file") from None
     except Exception as error:      # zipfile raises many kinds of errors for damaged files
-        raise DataError.at(path, f"not a zip archive ({error}); delete it and download it again") from None
+        raise DataError.at(path, f"not a zip archive ({error}); replace it by an intact copy") from None
 
 
 def unpacked_limit(packed: int, max_bytes: int = MAX_BYTES) -> int:
@@ -37,8 +37,8 @@ def unpacked_limit(packed: int, max_bytes: int = MAX_BYTES) -> int:
 def read_members(path: Path, names: Iterable[str], max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
     """Contents of the named members, in memory; nothing is written to disk."""
     contents = {}
-    limit = min(unpacked_limit(path.stat().st_size, max_bytes), available_memory())
     with open_archive(path) as archive:
+        limit = min(unpacked_limit(path.stat().st_size, max_bytes), available_memory())
         members = []
         for name in names:
             try:

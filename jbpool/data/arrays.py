@@ -68,21 +68,21 @@ def read_arrays(path: Path, names: list[str] | None = None) -> dict[str, np.ndar
         for name in array_names(path) if names is None else names:
             info = archive.getinfo(f"{name}.npy")
             with open_member(archive, info, path) as member:
-                arrays[name] = _read_stream(member, info.file_size, path)
+                arrays[name] = read_stream(member, info.file_size, path)
     return arrays
 
 
 def _read_npy(path: Path) -> np.ndarray:
     try:
         with open(path, "rb") as file:
-            return _read_stream(file, path.stat().st_size, path)
+            return read_stream(file, path.stat().st_size, path)
     except DataError:
         raise
     except Exception as error:      # a damaged header, a Python expression, can fail in any way
         raise DataError.at(path, f"cannot be read as .npy ({error})") from None
 
 
-def _read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:
+def read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:
     """An array that fits into the ``size`` bytes that its file or archive member has."""
     _read_header(file, size)
     require_memory(path, 2 * size, "the array")         # once as it is, once as float32
@@ -126,6 +126,8 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
             raise ValueError(f"shape {shape}")
         require_memory(path, 8 * shape[0], f"a matrix of {shape[0]:,} rows")
         data = arrays[f"{prefix}data"]
+        if data.dtype.kind not in "biuf":
+            raise ValueError(f"values of type {data.dtype}")
         if kind == "coo":
             pairs = arrays["row"], arrays["col"]
             return scipy.sparse.coo_matrix((data, pairs), shape=shape).tocsr()          # checks the indices

@@ -53,7 +53,8 @@ def read_bin(path: Path) -> Arrays:
                 timeout=START_SECONDS + size / BYTES_PER_SECOND,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise DataError.at(path, "reading it takes too long; the file is damaged, save it again") from None
+            cure = "try again if the machine is busy; otherwise the file is damaged, save it again"
+            raise DataError.at(path, f"reading it takes too long; {cure}") from None
         if result.returncode:
             lines = result.stderr.decode(errors="replace").strip().splitlines()
             cause = lines[-1][:160] if lines and result.returncode == 3 else "DGL's reader crashed"

@@ -199,7 +199,11 @@ def _parse_planetoid(files: list[Path]) -> Arrays:
 
 def _whole_numbers(path: Path) -> list[int]:
     numbers = []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise DataError.at(path, f"cannot be read ({error.strerror})") from None
+    for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             if not re.fullmatch(r"[0-9]{1,9}", line.strip()):
                 raise DataError.at(path, f"{line.strip()[:40]!r} is not a node number", number)
@@ -219,7 +223,7 @@ def _parse_linqs(files: list[Path]) -> Arrays:
         _, label = np.unique([row[-1] for row in rows], return_inverse=True)
         pairs = [line.split() for line in cites.read_text().splitlines()]
         ends = np.array([[place[a], place[b]] for a, b in pairs if a in place and b in place]).reshape(-1, 2)
-    except (ValueError, IndexError) as error:
+    except (OSError, ValueError, IndexError) as error:
         raise DataError.at(content.parent, f"cora.content or cora.cites is damaged: {error}") from None
     return _arrays(ends[:, 0], ends[:, 1], scipy.sparse.csr_matrix(words), label)
 

@@ -193,13 +193,15 @@ class GraphData:
         edges = self.num_edges, self.source, self.target, self.edge_feat, self.edge_weight, self.edge_sum
         return _hash(self.sizes, self.feat, self.label, *edges, *(self.official_split or ()))
 
-    def with_edge_sums(self, categories: Sequence[int] | None = None) -> GraphData:
+    def with_edge_sums(self, categories: Sequence[int] | None = None, keep: bool = False) -> GraphData:
         """The same graphs with ``edge_sum`` instead of ``edge_feat``; categories are counted.
 
         Parameters
         ----------
         categories : sequence of int, optional
             Number of categories of each edge feature. Default: as many as occur.
+        keep : bool, default False
+            Keep ``edge_feat`` too, categories as columns of zeros and ones.
         """
         if self.edge_feat is None:
             return self
@@ -211,8 +213,9 @@ class GraphData:
             columns = zip(edge_feat.unbind(1), categories, strict=True)
             edge_feat = torch.cat([functional.one_hot(column, count) for column, count in columns], dim=1)
         target = self.target + self._first_node.repeat_interleave(self.num_edges)
-        sums = torch.zeros(len(self.feat), edge_feat.shape[1]).index_add_(0, target, edge_feat.float())
-        return replace(self, edge_feat=None, edge_sum=sums, edge_categories=categories)
+        edge_feat = edge_feat.float()
+        sums = torch.zeros(len(self.feat), edge_feat.shape[1]).index_add_(0, target, edge_feat)
+        return replace(self, edge_feat=edge_feat if keep else None, edge_sum=sums, edge_categories=categories)
 
     def split(self, fold: int = 0, folds: int = 10, seed: int = 0) -> Split:
         """Training, validation and test graphs of one fold; the official split if the dataset has one.

@@ -9,6 +9,7 @@ directions of an edge differ the larger weight holds.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -112,11 +113,18 @@ def _node_ids(edges: EdgeList, table: FeatureTable | None, path: Path) -> np.nda
         return np.arange(len(table))
     ids = edges.distinct_ids()
     if ids.dtype.kind != table.ids.dtype.kind:                  # 7 in one file and "7" in the other are the same node
-        raise DataError.at(
-            table.path, f"node ids are {table.ids[:1].tolist()} ... here but {ids[:1].tolist()} ... in {path.name}"
-        )
+        kinds = [_kind_of_ids(given) for given in (table.ids, ids)]
+        raise DataError.at(table.path, f"node ids are {kinds[0]} here, but {kinds[1]} in {path.name}")
     missing = np.setdiff1d(ids, table.ids)
     if len(missing):
         others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
         raise DataError.at(table.path, f"has no row for node {shown(missing[0])}{others} of {path.name}")
     return np.sort(table.ids)
+
+
+def _kind_of_ids(ids: np.ndarray) -> str:
+    """``"whole numbers"`` or text, with the first id that is not a number."""
+    if ids.dtype.kind in "iu":
+        return "whole numbers"
+    other = next((name for name in ids.tolist() if not re.fullmatch(r"-?(0|[1-9][0-9]*)", str(name))), ids[0])
+    return f"text, such as {shown(other)},"

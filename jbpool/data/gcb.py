@@ -2,8 +2,8 @@
 
 A graph consists of three regions of the plane: two half moons (kinds 0 and 1 of nodes), a Gaussian with an inner and an
 outer half (2 and 3), and a blob (4), at three places. The class permutes the regions cyclically; node features are the
-one-hot kind, edges join each point with its nearest neighbours. Neither the features alone nor the edges alone tell
-the class: it depends on which regions are adjacent.
+one-hot kind, edges join each point with its nearest neighbours. Neither the features alone nor the edges alone
+determine the class: it depends on which regions are adjacent.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from jbpool.checks import check_count
 from jbpool.data.archive import read_members
+from jbpool.data.arrays import read_stream
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.containers import GraphData, Split
 from jbpool.data.sources import MEGABYTE, Source, fetch
@@ -116,8 +117,10 @@ def _read_npy(content: bytes, path: Path) -> Any:
             raise ValueError(f"version {version}")
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         if not dtype.hasobject:
-            return np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError) as error:
+            return read_stream(io.BytesIO(content), len(content), path)
+    except DataError:
+        raise
+    except Exception as error:      # a damaged header, a Python expression, can fail in any way
         raise DataError.at(path, f"not an array ({error}); download the file again") from None
     entries = read_pickle(content[file.tell() :], path)
     if not isinstance(entries, list) or shape != (len(entries),):

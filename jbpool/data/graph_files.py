@@ -41,8 +41,13 @@ def load_graph_files(
         Text file with the id of every graph, one per line. CSV folders have ids already.
     class_names : list of str, optional
         Names of the classes, in the order of their numbers.
-    train, valid, test : str or Path, optional
-        Your own split: text files with the ids of the graphs of each part, one per line.
+    train : str or Path, optional
+        Your own split: a text file with the ids of the training graphs, one per line. ``valid`` and ``test`` are
+        required with it.
+    valid : str or Path, optional
+        The validation graphs.
+    test : str or Path, optional
+        The test graphs.
     """
     if (folder is None) == (graphs is None):
         raise DataError("dataset 'file': give either folder (CSV files, or the TU format) or graphs (a DGL .bin file).")

@@ -49,9 +49,12 @@ def _whole_lines(path: Path, limit: int | None, max_line: int | None) -> Iterato
 
     Parameters
     ----------
-    path : the file.
-    limit : the most bytes a compressed file may unpack to, besides what its size allows.
-    max_line : the most bytes a line may have.
+    path : Path
+        The file.
+    limit : int or None
+        Maximum number of bytes a compressed file may unpack to, besides the limit by its size.
+    max_line : int or None
+        Maximum number of bytes of a line.
     """
     if not path.is_file():
         raise DataError.at(path, "no such file")

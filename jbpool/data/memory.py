@@ -45,5 +45,5 @@ def require_memory(path: Path, needed: int, what: str) -> None:
 
 
 def size(count: int) -> str:
-    """Bytes for people: ``"3.2 GB"``."""
+    """A number of bytes in readable form: ``"3.2 GB"``."""
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"

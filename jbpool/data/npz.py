@@ -6,9 +6,6 @@ else is read: public files also contain names as pickled objects, which would ru
 
 from __future__ import annotations
 
-import zipfile
-import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +14,7 @@ import scipy.sparse
 import torch
 
 from jbpool.checks import check_flag
+from jbpool.data.arrays import array_names, csr_from_arrays, read_arrays
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
 from jbpool.data.sources import Source, fetch
@@ -24,6 +22,7 @@ from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.errors import DataError
 
 PARSER = 1
+READ = {"labels", *(f"{name}_{part}" for name in ("adj", "attr") for part in ("data", "indices", "indptr", "shape"))}
 BENCHMARK = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
 GRAPH2GAUSS = "https://github.com/abojchevski/graph2gauss/raw/master/data/"
 GRAPH_DATA = "https://github.com/EdisonLeeeee/GraphData/raw/master/datasets/"
@@ -77,8 +76,8 @@ def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> Nod
 
     Parameters
     ----------
-    path : str or Path
-        The file.
+    path : str or Path, optional
+        The file; without it, an error says how to give it.
     normalize : bool, default True
         Scale the rows of the features to sum to one.
     """
@@ -119,18 +118,13 @@ def _node_data(name: str, arrays: Arrays, normalize: bool) -> NodeData:
 
 def read_npz(path: Path) -> Arrays:
     """The edges, weights (unless all are one), features and labels of a file; a bad file raises ``DataError``."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            if not {"adj_indptr", "adj_indices", "adj_shape"} <= set(stored.files):
-                found = ", ".join(stored.files[:12])
-                raise DataError.at(path, f"has no adj_indptr, adj_indices and adj_shape, but {found}")
-            adjacency = _csr(stored, "adj").tocoo()
-            feat = _csr(stored, "attr") if "attr_indptr" in stored.files else None
-            label = stored["labels"] if "labels" in stored.files else None
-    except DataError:
-        raise
-    except (OSError, ValueError, KeyError, IndexError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError.at(path, f"not a graph in the npz layout of gnn-benchmark ({error})") from None
+    names = array_names(path)
+    if not {"adj_indptr", "adj_indices", "adj_shape"} <= set(names):
+        raise DataError.at(path, f"has no adj_indptr, adj_indices and adj_shape, but {', '.join(names[:12])}")
+    stored = read_arrays(path, [name for name in names if name in READ])
+    adjacency = _csr(path, stored, "adj").tocoo()
+    feat = _csr(path, stored, "attr") if "attr_indptr" in stored else None
+    label = stored.get("labels")
     num_nodes = adjacency.shape[0]
     if adjacency.shape[1] != num_nodes:
         raise DataError.at(path, f"adj_shape is {adjacency.shape}: the adjacency matrix must be square")
@@ -155,10 +149,8 @@ def read_npz(path: Path) -> Arrays:
     return arrays
 
 
-def _csr(stored: Mapping, part: str) -> scipy.sparse.csr_matrix:
-    indices = stored[f"{part}_indices"]
-    data = stored[f"{part}_data"] if f"{part}_data" in stored else np.ones(len(indices), dtype=np.float32)
-    shape = tuple(int(size) for size in stored[f"{part}_shape"])
-    matrix = scipy.sparse.csr_matrix((data, indices, stored[f"{part}_indptr"]), shape=shape)
-    matrix.check_format(full_check=True)
-    return matrix
+def _csr(path: Path, stored: Arrays, part: str) -> scipy.sparse.csr_matrix:
+    """The matrix ``adj`` or ``attr``; values that are not stored are ones."""
+    if f"{part}_data" not in stored and f"{part}_indices" in stored:
+        stored = {**stored, f"{part}_data": np.ones(stored[f"{part}_indices"].shape, dtype=np.float32)}
+    return csr_from_arrays(path, stored, f"{part}_")

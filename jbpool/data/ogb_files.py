@@ -33,12 +33,14 @@ def import_ogb():
 
 
 def catalogue(kind: str, prefix: str) -> pd.DataFrame:
-    """What ``ogb`` knows of its sets: a column each.
+    """The table of datasets of ``ogb``: a column per dataset.
 
     Parameters
     ----------
-    kind : ``graphproppred`` or ``nodeproppred``.
-    prefix : of the names.
+    kind : str
+        ``"graphproppred"`` or ``"nodeproppred"``.
+    prefix : str
+        How the names of the datasets begin.
     """
     master = Path(import_ogb().__file__).parent / kind / "master.csv"
     table = pd.read_csv(master, index_col=0, keep_default_na=False)

@@ -72,7 +72,7 @@ def node_data(
 ) -> NodeData:
     """A graph with its node data.
 
-    ``weight_name`` says where the weights come from, for people; None: the edges have no weights. The graph has the
+    ``weight_name`` names the origin of the weights in messages; None: the edges have no weights. The graph has the
     index type of ``adjacency``: 32 bits unless there are 2^31 nodes or edges, half the memory of DGL's default.
     """
     adjacency.sort_indices()

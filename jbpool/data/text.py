@@ -128,10 +128,14 @@ class Table:
 
         Parameters
         ----------
-        ids : columns of node ids, int64 if all are plain whole numbers, else text; no empty fields.
-        numbers : columns of finite numbers, float64.
-        classes : columns of text that may be empty.
-        text : read ids as text, also if all are whole numbers.
+        ids : tuple of int
+            Columns of node ids, int64 if all are plain whole numbers, else text; no empty fields.
+        numbers : tuple of int, optional
+            Columns of finite numbers, float64.
+        classes : tuple of int, optional
+            Columns of text that may be empty.
+        text : bool, default False
+            Read ids as text even if all are whole numbers.
         """
         kinds: dict[int, Any] = {**dict.fromkeys(ids, "str"), **dict.fromkeys(numbers, "float64")}
         if not text and self._plain_whole_numbers(ids):

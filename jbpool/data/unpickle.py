@@ -153,7 +153,11 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 def load_pickle(path: Path) -> Any:
     """The object in a pickle file of arrays, matrices, dicts and lists."""
-    return read_pickle(path.read_bytes(), path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError.at(path, f"cannot be read ({error.strerror})") from None
+    return read_pickle(content, path)
 
 
 def read_pickle(content: bytes, path: Path) -> Any:

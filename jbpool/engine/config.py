@@ -65,7 +65,10 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
         for end in range(len(parts), 0, -1):                    # --set may set a whole section
             if ".".join(parts[:end]) in given:
                 return given[".".join(parts[:end])]
-        return f"{path}, line {lines[key]}" if key in lines else str(path)
+        if key in lines:
+            return f"{path}, line {lines[key]}"
+        inside = (change for name, change in given.items() if name.startswith(f"{key}."))
+        return next(inside, str(path))                          # a section that only --set has
 
     config = build(task.schema, values, "", where, problems)
     if values.get("task", task.name) != task.name:

@@ -8,8 +8,10 @@ import json
 import math
 import platform
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,17 +23,26 @@ import yaml
 from torch import Tensor
 
 from jbpool.atomic import atomic_file, write_text
-from jbpool.engine.state import load_state, save_state
-from jbpool.errors import RunFolderError
+from jbpool.engine.state import load_state, mismatch, save_state
+from jbpool.errors import JBPoolError, RunFolderError, one_line
 from jbpool.progress import progress_bar
 
 CSV_LINES = 1 << 18         # lines of assign.csv written at a time
 PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
 
+REWRITE = "--resume rewrites them."
+
+# Content of result.json, as for load_state; the scores of a task are not listed
+RESULT = {
+    "task": str, "dataset": str, "method": str, "runs": [{"seed": int}], "mean": dict[str, float | None],
+    "std": dict[str, float | None], "compared": dict[str, dict], "notes": [str], "config": dict,
+}  # fmt: skip
+
 # Content of finished.pt for every task, for load_state
 KEPT = {"runs": [{"seed": int}], "history": [dict], "notes": [str], "compared": dict[str, list[dict]]}
 
 
+@cache                      # reading the metadata of a package takes about 10 ms
 def versions() -> dict[str, str]:
     """Versions of Python and the main packages."""
     found = {"python": platform.python_version()}
@@ -53,7 +64,7 @@ def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, flo
 
 
 def _is_score(key: str, value: Any) -> bool:
-    counted = key in ("seed", "fold", "restart", "labelled")
+    counted = key in ("seed", "fold", "trial", "restart", "labelled")
     return not counted and isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -212,15 +223,28 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@contextmanager
+def fitting(folder: Path) -> Iterator[None]:
+    """Turn errors caused by the content of the readable files of a run folder into one that names the folder."""
+    try:
+        yield
+    except RunFolderError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = one_line(str(error) if isinstance(error, JBPoolError) else f"{type(error).__name__}: {error}")[:400]
+        raise RunFolderError(f"the files of {folder} are damaged or of different runs ({reason}): {REWRITE}") from error
+
+
 def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
     """``result.json`` and the rows of ``history.csv``."""
     path = folder / "result.json"
     try:
         result = json.loads(path.read_text())
-        if not isinstance(result, dict) or not isinstance(result.get("runs"), list):
-            raise ValueError("it contains no runs")
+        problem = mismatch(result, RESULT)
+        if problem is not None:
+            raise ValueError(problem)
         path = folder / "history.csv"
         with open(path, newline="") as file:
             return result, list(csv.DictReader(file))
     except (OSError, ValueError, RecursionError, csv.Error) as error:
-        raise RunFolderError(f"{path} cannot be read ({error}): --resume rewrites it.") from None
+        raise RunFolderError(f"{path} cannot be read ({one_line(str(error))[:200]}): {REWRITE}") from None

@@ -49,8 +49,10 @@ def number(default: Any, low: float | None = None, high: float | None = None, **
     ----------
     default : number, list or None
         The default value.
-    low, high : float, optional
-        Inclusive bounds.
+    low : float, optional
+        Inclusive lower bound.
+    high : float, optional
+        Inclusive upper bound.
     **exclusive : float
         Exclusive bounds, ``above`` and ``below``.
     """

@@ -34,7 +34,7 @@ def load_state(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
         state = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:              # a damaged file can fail in any way
         raise _damaged(path, str(error)) from None
-    problem = _mismatch(state, expected, "")
+    problem = mismatch(state, expected)
     if problem is not None:
         raise _damaged(path, problem)
     return state
@@ -52,31 +52,31 @@ def usable(path: Path) -> Iterator[None]:
 
 
 def _damaged(path: Path, reason: str) -> RunFolderError:
-    reason = (reason.splitlines() or ["no reason given"])[0][:200]
+    reason = " ".join(reason.split())[:200] or "no reason given"
     cure = "run again with another --out"
     if path.name == "checkpoint.pt":
         cure = "delete it; --resume then repeats only the training that was interrupted"
     return RunFolderError(f"{path} is damaged or not a file of this run ({reason}): {cure}.")
 
 
-def _mismatch(value: Any, expected: Any, name: str) -> str | None:
-    """How a value differs from what is expected; ``None`` if it does not."""
+def mismatch(value: Any, expected: Any, name: str = "") -> str | None:
+    """How a value differs from what :func:`load_state` calls ``expected``; ``None`` if it does not."""
     if isinstance(expected, tuple):
-        found = [_mismatch(value, option, name) for option in expected]
+        found = [mismatch(value, option, name) for option in expected]
         return None if None in found else found[-1]
     if isinstance(expected, Mapping):
         if not isinstance(value, dict):
             return f"{name or 'the content'} should be a mapping"
         for key, inner in expected.items():
             place = f"{name}.{key}" if name else key
-            problem = _mismatch(value[key], inner, place) if key in value else f"{place!r} is missing"
+            problem = mismatch(value[key], inner, place) if key in value else f"{place!r} is missing"
             if problem is not None:
                 return problem
         return None
     if isinstance(expected, list):
         if not isinstance(value, list):
             return f"{name} should be a list"
-        return next((problem for item in value if (problem := _mismatch(item, expected[0], name))), None)
+        return next((problem for item in value if (problem := mismatch(item, expected[0], name))), None)
     try:
         convert(value, expected)
     except TypeError:

@@ -186,7 +186,7 @@ class ClusterPool(nn.Module):
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled:
         """Pool every graph of the batch to ``num_clusters`` nodes.
 
-        The parameters are those of :meth:`cluster`.
+        The parameters are those of ``cluster``.
         """
         part = self._checked_partition(graph, feat, edge_weight, coarsen=True)
         losses = self.objective(part)

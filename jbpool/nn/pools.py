@@ -27,7 +27,7 @@ class JBPool(ClusterPool):
     """Just Balance pooling (Bianchi, "Simplifying Clustering with Graph Neural Networks", NLDL 2023).
 
     Learns clusters by the balancing term ``-Tr(sqrt(S^T S))`` alone: no cut term, no N x N matrix. The features
-    must come from message passing, which makes neighbours similar (see :class:`~jbpool.DeltaConv`).
+    must come from message passing, which makes neighbours similar (see ``DeltaConv``).
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def make_pool(
     hidden_feats : sequence of int, optional
         Sizes of the hidden layers of the MLP that computes the assignments. Default: none.
     options : PoolOptions, optional
-        Further options. A pool ignores those that do not concern it. Default: the defaults of :class:`PoolOptions`.
+        Further options. A pool ignores those that do not concern it. Default: the defaults of ``PoolOptions``.
     objective : dict of str to float, optional
         Loss terms with weights instead of the terms of the pool. Default: the terms of the pool.
 

@@ -10,8 +10,10 @@ def contingency(row: Tensor, column: Tensor, counted: Tensor | None = None) -> T
 
     Parameters
     ----------
-    row, column : Tensor
-        ``(N,)``; R and C are the largest values + 1.
+    row : Tensor
+        ``(N,)``; R is its largest value + 1.
+    column : Tensor
+        ``(N,)``; C is its largest value + 1.
     counted : Tensor, optional
         ``(N,)`` which pairs to count; by default all.
     """

@@ -27,11 +27,13 @@ def heat_map(
     ----------
     table : np.ndarray
         ``(rows, columns)``, non-negative.
-    rows, columns : sequence of str
-        Their names.
+    rows : sequence of str
+        Names of the rows.
+    columns : sequence of str
+        Names of the columns.
     label : str
         What it is, for readers who do not see it.
-    groups : sequence of (str, int)
+    groups : sequence of (str, int), optional
         Names and lengths of groups of adjacent columns, shown if there are many columns.
     selectable : bool, default False
         Mark the cells for scripts that react to a click.

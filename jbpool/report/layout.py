@@ -13,12 +13,13 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.spatial import cKDTree
 
 STEPS = 200             # of gradient descent
-EARLY = 80              # of which with a stronger attraction, so that groups find together
+EARLY = 80              # of which with a stronger attraction, so that groups can form
 EARLY_PULL, PULL = 10.0, 1.5
 COMPONENTS = 12         # of the features, in which nearest nodes are searched
 NEIGHBOURS = 6          # nearest nodes in the space of the features that attract a node, besides its edges
 ROOM = 0.6              # distance kept between nodes, relative to that of nodes spread evenly over a disc
 SPREAD_STEPS = 25
+SMALL_STEPS = 60        # of the majorisation of small graphs
 MARGIN = 1.25           # of the grid around the nodes; a new grid is needed only when they leave it
 SPACING = 0.7           # of the grid at most, while it has fewer lines than GRID
 GRID = (32, 320)        # lines
@@ -50,7 +51,7 @@ def positions(feat: np.ndarray, edges: np.ndarray, seed: int = 0) -> np.ndarray:
     return _centred(_spread(_centred(xy), np.sqrt(np.pi / count) * ROOM))
 
 
-def small_positions(count: int, edges: np.ndarray, steps: int = 60) -> np.ndarray:
+def small_positions(count: int, edges: np.ndarray) -> np.ndarray:
     """Positions of a small graph whose distances in the plane are those along its edges (stress majorisation).
 
     Parameters
@@ -59,8 +60,6 @@ def small_positions(count: int, edges: np.ndarray, steps: int = 60) -> np.ndarra
         Number of nodes, at most a few hundred.
     edges : np.ndarray
         ``(E, 2)``.
-    steps : int, default 60
-        Of the majorisation.
 
     Returns
     -------
@@ -72,17 +71,17 @@ def small_positions(count: int, edges: np.ndarray, steps: int = 60) -> np.ndarra
     adjacency = scipy.sparse.csr_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(count, count))
     distance = shortest_path(adjacency, directed=False, unweighted=True)                    # (N, N)
     reached = np.isfinite(distance)
-    distance[~reached] = distance[reached].max() + 1                                        # parts lie side by side
+    distance[~reached] = distance[reached].max() + 1                                        # components apart
     weight = np.where(distance > 0, 1 / np.maximum(distance, 1) ** 2, 0)
     inverse = np.linalg.pinv(np.diag(weight.sum(1)) - weight)
     centred = distance**2 - (distance**2).mean(0)
     values, vectors = np.linalg.eigh(-(centred - centred.mean(1, keepdims=True)) / 2)       # classical scaling
     xy = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
-    xy += 1e-3 * np.random.default_rng(0).standard_normal(xy.shape)                         # twins must come apart
-    for _ in range(steps):
+    xy += 1e-3 * np.random.default_rng(0).standard_normal(xy.shape)                         # separate equal nodes
+    for _ in range(SMALL_STEPS):
         gap = np.linalg.norm(xy[:, None] - xy[None], axis=2)
         ratio = weight * distance / np.maximum(gap, 1e-9)
-        xy = inverse @ (np.diag(ratio.sum(1)) - ratio) @ xy
+        xy = inverse @ (ratio.sum(1, keepdims=True) * xy - ratio @ xy)
     return xy
 
 
@@ -102,7 +101,7 @@ def _centred(xy: np.ndarray) -> np.ndarray:
 
 
 def _spread(xy: np.ndarray, distance: float) -> np.ndarray:
-    """Move nodes that lie on one another apart, a little per step, until most keep a distance."""
+    """Move overlapping nodes apart, a little per step, until most keep a minimum distance."""
     count = len(xy)
     for _ in range(SPREAD_STEPS):
         gap, near = cKDTree(xy).query(xy, k=min(NEIGHBOURS + 1, count))                     # (N, k), itself included
@@ -147,7 +146,7 @@ def _descend(xy: np.ndarray, attraction: scipy.sparse.csr_array) -> np.ndarray:
         gradient = pull * np.column_stack(attract) - grid.repulsion(xy)
         gain = np.where(np.sign(gradient) != np.sign(speed), gain + 0.2, np.maximum(gain * 0.8, 0.01))
         speed = momentum * speed - (count / EARLY_PULL) * 4 * gain * gradient
-        speed *= np.minimum(1, 5 / np.maximum(np.hypot(*speed.T), 1e-12))[:, None]          # no node jumps far
+        speed *= np.minimum(1, 5 / np.maximum(np.hypot(*speed.T), 1e-12))[:, None]          # limit the step of a node
         xy = xy + speed
         xy -= xy.mean(0)
     return xy

@@ -45,7 +45,7 @@ def render_page(
         Warnings.
     sections : iterable of str
         HTML of the sections.
-    scripts : iterable of str
+    scripts : iterable of str, optional
         Names of assets that the sections need.
     """
     cells = "".join(f"<div>{escape(value)}<span>{escape(name)}</span></div>" for name, value in headline.items())

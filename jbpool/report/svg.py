@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-# Distinct also for colour-blind readers, on light and dark ground; a test simulates both.
+# Distinct also for colour-blind readers, on light and dark backgrounds; a test simulates both.
 COLOURS = (
     "#1f6fb5", "#f0a30a", "#12876a", "#d9481c", "#c9a0f0", "#55c8dc", "#7d3c98", "#c2c07a", "#94243c", "#858b94",
 )  # fmt: skip
@@ -75,10 +75,14 @@ class Axes:
 
     Parameters
     ----------
-    x_ticks, y_ticks : list of float
-        Numbers at the axes; the first and last are the ends.
-    width, height : float
-        Of the drawing.
+    x_ticks : list of float
+        Numbers at the horizontal axis; the first and last are its ends.
+    y_ticks : list of float
+        Numbers at the vertical axis.
+    width : float
+        Width of the drawing.
+    height : float
+        Height of the drawing.
     top : float
         Height of what is above the frame.
     x_label : str

@@ -18,7 +18,7 @@ from jbpool.classification.problem import ClassifyProblem
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
-from jbpool.nn.conv import BACKBONES, GINConv, GraphConv, SAGEConv
+from jbpool.nn.conv import BACKBONES, GINConv, GINEConv, GraphConv, SAGEConv
 from jbpool.ops.adjacency import complete_size, propagate
 from jbpool.ops.coarsen import complete_graphs
 
@@ -193,6 +193,31 @@ def test_edge_features_reach_the_layers_before_the_first_pool():
     before = problem.predict(torch.arange(3))
     problem.data = replace(widened, edge_sum=naive.flip(1))
     assert not torch.allclose(before, problem.predict(torch.arange(3)))
+
+
+def test_edge_messages_before_the_first_pool():
+    """With messages, the order of the edge features matters even if their sums per node are the same."""
+    square = dgl.add_reverse_edges(dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0])))
+    kinds = torch.tensor([[0], [1], [0], [1]] * 2)
+    data = load_graphs("motifs", num_graphs=12)
+    source, target = square.edges()
+    data = replace(
+        data, sizes=torch.full((2,), 4), num_edges=torch.full((2,), 8),
+        source=source.repeat(2), target=target.repeat(2), label=torch.tensor([0, 1]),
+        feat=torch.randn(4, data.feat.shape[1]).repeat(2, 1), edge_feat=torch.cat([kinds, 1 - kinds]),
+    )  # fmt: skip
+    scores = {}
+    for edges in ("sum", "messages"):
+        config = small("model.pool=jb", "model.compare=[]", "model.backbone=gin", f"model.edges={edges}")
+        seen = data.with_edge_sums(keep=edges == "messages")
+        torch.manual_seed(0)
+        model = make_model(config, seen, torch.arange(2)).eval()
+        assert [isinstance(layer.conv, GINEConv) for block in model.blocks for layer in block] == (
+            [edges == "messages"] * 2 + [False] * 2
+        )
+        scores[edges] = model.on_batch(seen.batch([0, 1]), CPU)[0]
+    torch.testing.assert_close(scores["sum"][0], scores["sum"][1])
+    assert not torch.allclose(scores["messages"][0], scores["messages"][1])
 
 
 @pytest.mark.parametrize("backbone", ["gin", "gcn", "sage", "delta"])

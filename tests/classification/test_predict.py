@@ -10,7 +10,7 @@ from commands import CLASSIFY, call, run_task, settings
 from jbpool import load_run
 from jbpool.classification.inputs import fitted
 from jbpool.classification.model import Inputs
-from jbpool.classification.predict import _print_score, load_trained
+from jbpool.classification.predict import _print_score, _scores, load_trained
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import DataError, load_graphs
 from jbpool.errors import JBPoolError
@@ -237,18 +237,22 @@ def test_categories_unseen_in_training():
             fitted(replace(data, **change), inputs)
 
 
-def test_a_model_of_tasks(tmp_path, capsys):
+@pytest.mark.parametrize("edges", ["sum", "messages"])
+def test_a_model_of_tasks(edges, tmp_path, capsys):
     """Probabilities of each task, categories of nodes and edges, and a missing label."""
-    config = CLASSIFY.config("model.compare=[]")
+    config = CLASSIFY.config("model.compare=[]", "model.backbone=gin", f"model.edges={edges}")
     data = with_categories(load_graphs("motifs", num_graphs=60))
     split = load_graphs("motifs", num_graphs=60).split(0, 2)
     for part in split:
         data.label[part, 0] = torch.arange(len(part)) % 2.0             # ROC-AUC needs both
     data = replace(data, official_split=split, name="ogbg-molhiv")
-    run_task(CLASSIFY, config, tmp_path / "r", data.with_edge_sums())
+    run_task(CLASSIFY, config, tmp_path / "r", data.with_edge_sums(keep=edges == "messages"))
     model = load_run(tmp_path / "r")
     batch = data.batch(range(60))
     found = model(batch.graph, batch.feat, edge_feat=batch.edge_feat)
+    read = _scores(model, fitted(data, model.inputs, edges == "messages"), 16, torch.device("cpu"))
+    torch.testing.assert_close(model.probabilities(read), found)
+    assert not torch.allclose(model(batch.graph, batch.feat, edge_feat=1 - batch.edge_feat), found)
     assert bool(((found > 0) & (found < 1)).all())
     label = data.label.clone()
     label[3] = float("nan")

@@ -64,6 +64,8 @@ def test_the_best_validation_score_is_chosen_in_every_fold(searched):
             here = [one for one in tried if (one["method"], one["fold"]) == (method, entry["fold"])]
             best = max(here, key=lambda one: (one["valid"], -one["valid_loss"]))
             assert all(entry[key] == best[key] for key in ("trial", "settings", "valid"))
+    assert "trial" in out.runs[0]
+    assert "trial" not in out.result["mean"]                # the number of a trial is not a score
 
 
 def test_the_result_is_that_of_the_chosen_settings_alone(searched, tmp_path):

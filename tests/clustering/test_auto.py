@@ -44,21 +44,6 @@ def test_it_finds_planted_clusters_and_says_how(data, found):
     assert -1 <= found.loss < 0
 
 
-def test_confident_nodes_are_right_more_often(data):
-    hard = load_nodes("sbm", num_nodes=400, num_clusters=4, mixing=0.5, feature_noise=0.7, seed=3)
-    result = find_clusters(hard.graph, hard.feat, 4, seed=0, starts=3)
-    table = torch.zeros(4, 4).index_put_((result.cluster, hard.label), torch.ones(400), accumulate=True)
-    right = table.argmax(1)[result.cluster] == hard.label
-    order = result.confidence.argsort()
-    assert right[order[200:]].float().mean() > right[order[:200]].float().mean()
-
-
-def test_the_same_seed_gives_the_same_clusters(data, found):
-    again = find_clusters(data.graph, data.feat, 4, seed=0, starts=3)
-    assert torch.equal(again.cluster, found.cluster)
-    assert again.trials == found.trials
-
-
 def test_the_model_repeats_itself_and_applies_to_another_graph(data, found):
     cluster, confidence = found.model(data.graph, data.feat)
     assert (cluster == found.cluster).float().mean() > 0.99
@@ -94,9 +79,12 @@ def test_dense_signed_features(data):
 
 
 def test_a_graph_without_features(data):
-    result = find_clusters(data.graph, None, 4, seed=0)
+    result, again = (find_clusters(data.graph, None, 4, seed=0) for _ in range(2))
     assert label_scores(result.cluster, data.label)["nmi"] > 0.8
     assert result.model is None
+    assert result.moved == 0
+    assert torch.equal(again.cluster, result.cluster)
+    assert again.trials == result.trials
     with pytest.raises(DataError, match="neither the features nor the edges"):
         find_clusters(load_nodes("sbm", num_nodes=50, avg_degree=0.0).graph, None, 4)
 
@@ -115,8 +103,7 @@ def test_les_miserables_and_unequal_blocks():
     assert label_scores(find_clusters(blocks, None, 4).cluster, block)["acc"] > 0.88
 
 
-@pytest.mark.parametrize("with_features", [True, False])
-@pytest.mark.parametrize("planted", [3, 6])
+@pytest.mark.parametrize(("planted", "with_features"), [(3, False), (6, True)])
 def test_the_number_of_clusters_is_found(planted, with_features):
     data = load_nodes("sbm", num_nodes=900, num_clusters=planted, seed=planted)
     choice = choose_num_clusters(data.graph, data.feat if with_features else None, range(2, 10))
@@ -157,11 +144,11 @@ def test_edges_that_do_not_support_the_features_do_not_count(graph):
     assert nmi > 0.9
 
 
-@pytest.mark.parametrize("kind", ["constant", "zero", "noise", "one constant column"])
+@pytest.mark.parametrize("kind", ["zero", "noise", "one constant column"])
 def test_features_that_say_nothing_do_not_count(kind):
     graph, label = blocks(0.3, 0.02)
     feat = {
-        "constant": torch.ones(180, 4), "zero": torch.zeros(180, 4), "one constant column": torch.ones(180, 1),
+        "zero": torch.zeros(180, 4), "one constant column": torch.ones(180, 1),
         "noise": torch.randn(180, 10, generator=torch.Generator().manual_seed(3)),
     }[kind]  # fmt: skip
     nmi, found = nmi_of(graph, feat, label)

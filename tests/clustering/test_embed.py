@@ -6,7 +6,7 @@ import torch
 from sklearn.cluster import KMeans
 from torch.nn.functional import logsigmoid
 
-from jbpool.clustering.embed import EMBEDDINGS
+from jbpool.clustering.embed import EMBEDDINGS, autoencoder
 from jbpool.clustering.embed.walks import NEGATIVES, WINDOW, skip_gram_loss
 from jbpool.clustering.scores import label_scores
 from jbpool.data import NodeData
@@ -28,8 +28,9 @@ def test_skip_gram_loss_against_a_loop_over_pairs():
 
 
 @pytest.mark.parametrize("method", EMBEDDINGS)
-def test_edge_weights_count(method):
+def test_edge_weights_count(method, monkeypatch):
     """A complete graph with heavy edges inside its two halves."""
+    monkeypatch.setattr(autoencoder, "EPOCHS", 60)
     one, other = torch.cartesian_prod(torch.arange(40), torch.arange(40)).T
     one, other = one[one != other], other[one != other]
     half = torch.arange(40) // 20

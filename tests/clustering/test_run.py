@@ -38,7 +38,8 @@ def test_the_embedded_default(tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_beats_chance(method, tmp_path):
+def test_every_method_beats_chance(method, tmp_path, monkeypatch):
+    monkeypatch.setattr("jbpool.clustering.embed.autoencoder.EPOCHS", 60)
     walks = {"deepwalk", "node2vec"}
     changes = [*SMALL, f"method.name={method}", f"dataset.num_nodes={150 if method in walks else 300}"]
     config = load_config(NODE_CLUSTER, None, changes)
@@ -203,6 +204,6 @@ def test_the_pools_have_the_same_capacity():
 def test_a_short_run_on_the_real_sets(name, tmp_path):
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
-    changes = [f"dataset.root={SHARED}", "train.epochs=10", "train.seeds=[0]", "train.eval_every=5"]
+    changes = [f"dataset.root={SHARED}", "train.epochs=4", "train.seeds=[0]", "train.eval_every=2"]
     out = run(load_config(NODE_CLUSTER, name, changes), tmp_path / "r")
     assert out.history[-1]["loss"] < out.history[0]["loss"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from commands import CPU, ROOT, SHARED, call, run_ranks
-from shared_runs import RUNS, config_of
+from shared_runs import config_of
 
 from jbpool import cli
 from jbpool.clustering import heads
@@ -17,8 +17,7 @@ from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
 
 SCRIPT = ROOT / "tests" / "shared_runs.py"
-NAMES = [name for name in RUNS if name == "sbm" or (SHARED / "planetoid").is_dir()]
-pytestmark = pytest.mark.xdist_group("processes")
+REAL = pytest.mark.skipif(not (SHARED / "planetoid").is_dir(), reason="the data are not beside this checkout")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,11 +30,15 @@ def _restore_blocks():
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Number of processes -> folder with the runs of all datasets."""
+    return run_by_several(["sbm", "cora"] if (SHARED / "planetoid").is_dir() else ["sbm"], tmp_path_factory)
+
+
+def run_by_several(names, tmp_path_factory):
+    """Number of processes -> folder with the runs of these datasets."""
     folders = {count: tmp_path_factory.mktemp(f"{count}-processes") for count in (1, 2, 3)}
     for count in (2, 3):                                    # two processes stop a run, which others continue
         folder = folders[count]
-        run_ranks(SCRIPT, folder, ",".join(NAMES), folder / "stopped", cwd=folder, processes=count)
+        run_ranks(SCRIPT, folder, ",".join(names), folder / "stopped", cwd=folder, processes=count)
         if count == 2:
             assert (folders[2] / "stopped" / "checkpoint.pt").exists()
             assert not (folders[2] / "stopped" / "finished.pt").exists()
@@ -43,7 +46,7 @@ def runs(tmp_path_factory):
                 shutil.copytree(folders[2] / "stopped", folders[other] / "stopped")
     config = config_of("sbm")
     NODE_CLUSTER.run(config, NODE_CLUSTER.load_data(config), folders[1] / "stopped", CPU, resume=True)
-    for name in NAMES:
+    for name in names:
         config = config_of(name)
         NODE_CLUSTER.run(config, NODE_CLUSTER.load_data(config), folders[1] / name, CPU)
     return folders
@@ -55,10 +58,20 @@ def losses(folder: Path) -> list[float]:
 
 
 @pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["sbm", pytest.param("cora", marks=REAL)])
 def test_several_processes_give_what_one_gives(runs, name, count):
-    if name not in NAMES:
-        pytest.skip(f"{name} is in no data folder beside the checkout")
+    assert_same_runs(runs, name, count)
+
+
+@REAL
+@pytest.mark.slow
+def test_several_processes_give_what_one_gives_on_a_larger_graph(tmp_path_factory):
+    runs = run_by_several(["pubmed"], tmp_path_factory)
+    for count in (2, 3):
+        assert_same_runs(runs, "pubmed", count)
+
+
+def assert_same_runs(runs, name, count):
     one, several = runs[1] / name, runs[count] / name
     assert len(losses(one)) == 6
     assert losses(several) == pytest.approx(losses(one), abs=1e-6)

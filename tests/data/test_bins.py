@@ -23,7 +23,8 @@ def test_a_graph_without_frames(tmp_path, read_here):
 
 
 def test_a_saved_dgl_graph(tmp_path):
-    """By a child process, as users read it."""
+    """By a child process, as users read it; it imports nothing from the current folder."""
+    (tmp_path / "random.py").write_text("raise SystemExit('imported!')")
     graph = dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=4)
     graph.ndata["feat"], graph.ndata["label"] = torch.rand(4, 3), torch.tensor([0, 1, 1, 2])
     graph.edata["weight"] = torch.tensor([1.0, 1.0, 0.5])

@@ -246,11 +246,6 @@ class TestSavedGraphs:
         with pytest.raises(DataError, match="an edge leads to a node that its graph does not have"):
             load_nodes("file", graph=path)
 
-    def test_a_folder_with_modules_of_common_names(self, path, tmp_path):
-        """The child process imports nothing from the current folder."""
-        (tmp_path / "random.py").write_text("raise SystemExit('imported!')")
-        assert load_nodes("file", graph=path).graph.num_nodes() == 3
-
 
 def test_a_damaged_gzip_file(tmp_path):
     (tmp_path / "e.csv.gz").write_bytes(gzip.compress(PLAIN.encode() * 100)[:-20])

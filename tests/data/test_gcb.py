@@ -45,10 +45,10 @@ def test_the_small_files_and_the_generator_agree(shared, name):
 
 @pytest.mark.parametrize(("options", "nodes", "edges"), [({}, 148.3, 572.3), (EASY, 147.8, 922.7)])
 def test_the_generator_has_the_published_mean_counts(options, nodes, edges):
-    data = load_graphs("gcb-sim", num_graphs=600, **options)
+    data = load_graphs("gcb-sim", num_graphs=300, **options)
     assert len(data.feat) / len(data) == pytest.approx(nodes, rel=0.03)
     assert len(data.source) / len(data) == pytest.approx(edges, rel=0.03)
-    assert data.label.bincount().tolist() == [200, 200, 200]
+    assert data.label.bincount().tolist() == [100, 100, 100]
     assert (int(data.sizes.min()), int(data.sizes.max())) == (99, 198)
 
 

@@ -100,7 +100,7 @@ def save(path, **labels):
     dgl.save_graphs(str(path), graphs, labels)
 
 
-def test_a_dgl_file_with_ids_names_and_edge_features(tmp_path):
+def test_a_dgl_file_with_ids_names_and_edge_features(tmp_path, read_here):
     path = tmp_path / "g.bin"
     save(path, label=torch.tensor([3, 5] * 4 + [-1, 3]), id=torch.arange(10) * 11)
     data = load_graphs("file", graphs=path, class_names=["three", "five"])

@@ -1,13 +1,11 @@
 """TU and OGB sets, packed batches, folds."""
 
-import subprocess
-import sys
-from pathlib import Path
 
 import dgl
 import numpy as np
 import pytest
 import torch
+from commands import launch
 
 from jbpool.data import DataError, load_graphs, ogb_mol
 from jbpool.data.tu import load_tu_folder
@@ -233,15 +231,18 @@ def test_ogb_tables_that_do_not_fit(tmp_path, no_terminal, cache, table, rows, w
     assert not list(cache.rglob("*.npz"))
 
 
-def test_ogb_is_imported_when_needed_and_asks_the_network_nothing():
-    code = (
-        "import sys, threading, jbpool.data; assert 'ogb' not in sys.modules, 'ogb'; "
-        "before = threading.active_count(); from jbpool.data.ogb_files import import_ogb; import_ogb(); "
-        "assert 'ogb' in sys.modules; "
-        "assert 'outdated' not in sys.modules, 'outdated'; assert threading.active_count() == before"
+def test_ogb_is_imported_when_needed_and_asks_the_network_nothing(tmp_path):
+    """In a process that has imported both tasks."""
+    (tmp_path / "load.py").write_text(
+        "import sys, threading, jbpool.data\n"
+        "assert 'jbpool.classification.task' in sys.modules and 'ogb' not in sys.modules\n"
+        "before = threading.active_count(); from jbpool.data.ogb_files import import_ogb; import_ogb()\n"
+        "assert 'ogb' in sys.modules\n"
+        "assert 'outdated' not in sys.modules, 'outdated'; assert threading.active_count() == before\n"
     )
-    root = str(Path(__file__).parents[2])
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": root, "HOME": "/tmp", "PATH": ""})
+    process = launch(tmp_path / "load.py", cwd=tmp_path)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
 
 
 def test_ogb_folder_with_parts_missing(tmp_path, no_terminal):

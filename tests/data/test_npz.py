@@ -70,15 +70,15 @@ def broken(tmp_path, triangle):
     yield "labels", write(tmp_path / "e.npz", triangle, feat, **no_label), "whole numbers"
     objects = np.array([{}], dtype=object)
     np.savez(tmp_path / "f.npz", adj_indptr=objects, adj_indices=objects, adj_shape=objects)
-    yield "objects", tmp_path / "f.npz", "not a graph"
+    yield "objects", tmp_path / "f.npz", "contains Python objects"
     whole = write(tmp_path / "g.npz", triangle).read_bytes()
     (tmp_path / "h.npz").write_bytes(whole[: len(whole) // 2])
-    yield "truncated", tmp_path / "h.npz", "not a graph"
+    yield "truncated", tmp_path / "h.npz", "not a zip archive"
     with np.load(tmp_path / "g.npz") as stored:
         arrays = dict(stored)
     arrays["adj_indices"] = arrays["adj_indices"] + 100
     np.savez(tmp_path / "i.npz", **arrays)
-    yield "index", tmp_path / "i.npz", "not a graph"
+    yield "index", tmp_path / "i.npz", "not a sparse matrix"
 
 
 def test_bad_files_are_refused_with_their_name(tmp_path, triangle):

@@ -90,6 +90,8 @@ def test_training_seconds_add_up(monkeypatch):
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(ticks), monotonic=lambda: 0.0))
     progress = fit(Line(), config(6))
     assert (progress.seconds, progress.seconds_per_step) == (6, 0.5)
+    assert module.Progress(steps=1, seconds=3.0).seconds_per_step == 3
+    assert module.Progress().seconds_per_step == 0                      # resumed when all was done
 
 
 def test_checkpoints_keep_their_distance(monkeypatch):

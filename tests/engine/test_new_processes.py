@@ -30,6 +30,7 @@ from jbpool.classification import run as classification_run
 from jbpool.engine.run_folder import read_results
 
 KILLED = Path(__file__).with_name("killed_run.py")
+AGENT = Path(__file__).with_name("torchrun_agent.py")
 
 
 def test_help_needs_no_torch():
@@ -61,12 +62,10 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path):
     """The signal and the exit code of a process; test_both_tasks.py and test_stops.py interrupt both tasks."""
     seeds = ",".join(map(str, range(20)))
     arguments = [*CLASSIFY.arguments("model.compare=[]", "train.epochs=10"), "--seeds", seeds, "--out", "r"]
-    # A shell starts background jobs with SIGINT ignored, which children inherit.
-    restore = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    with launch(CLASSIFY.script, *arguments, cwd=tmp_path, **restore) as process:
-        wait_for(tmp_path / "r" / "result.json", process)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+    process = launch(CLASSIFY.script, *arguments, cwd=tmp_path)
+    wait_for(tmp_path / "r" / "result.json", process)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "finished work is in r; continue with --resume --out r." in error
     assert "Traceback" not in error
@@ -78,16 +77,18 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path):
 # ---------------------------------------------------------------- several processes
 
 
+TWO = CLASSIFY.arguments("model.compare=[]", "model.dropout=0", "train.epochs=4", "train.batch_size=7")
+
+
 def test_two_processes_do_what_one_does_even_if_one_dies(tmp_path):
     """Batch normalisation, pools, an uneven last batch: the same weights up to rounding."""
-    arguments = CLASSIFY.arguments("model.compare=[]", "model.dropout=0", "train.epochs=4", "train.batch_size=7")
-    with launch(KILLED, "classify", 1, 9, *arguments, "--out", "of2", cwd=tmp_path, processes=2) as process:
-        alone = call(CLASSIFY.command, *arguments, "--out", "of1", cwd=tmp_path).out
-        _, error = process.communicate(timeout=120)
-    assert process.returncode != 0
-    assert "another process of this run has died" in error
+    both = launch_ranks(KILLED, "classify", 1, 9, *TWO, "--out", "of2", cwd=tmp_path)
+    alone = call(CLASSIFY.command, *TWO, "--out", "of1", cwd=tmp_path).out
+    errors = [process.communicate(timeout=120)[1] for process in both]
+    assert [process.returncode for process in both] == [2, -signal.SIGKILL], errors
+    assert "another process of this run has died; --resume continues from the checkpoint." in errors[0]
     assert (tmp_path / "of2" / "checkpoint.pt").exists()
-    both = launch_ranks(CLASSIFY.script, *arguments, "--out", "of2", "--resume", cwd=tmp_path)
+    both = launch_ranks(CLASSIFY.script, *TWO, "--out", "of2", "--resume", cwd=tmp_path)
     told, errors = zip(*(process.communicate(timeout=120) for process in both), strict=True)
     assert [process.returncode for process in both] == [0, 0], errors
     told = told[0]
@@ -100,6 +101,30 @@ def test_two_processes_do_what_one_does_even_if_one_dies(tmp_path):
     assert numbers(tmp_path / "of1") == numbers(tmp_path / "of2")
     with np.load(tmp_path / "of1" / "predictions.npz") as a, np.load(tmp_path / "of2" / "predictions.npz") as b:
         np.testing.assert_allclose(a["scores"], b["scores"], rtol=1e-2, atol=1e-3)
+
+
+def test_a_process_that_torchrun_stops_says_why(tmp_path):
+    """torchrun sends SIGTERM to the others when one process has died."""
+    arguments = [*CLASSIFY.arguments("train.epochs=1000"), "--out", "r"]
+    (process,) = launch_ranks(CLASSIFY.script, *arguments, cwd=tmp_path, processes=1)
+    wait_for(tmp_path / "r" / "checkpoint.pt", process)
+    process.send_signal(signal.SIGTERM)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "another process of this run has died, so this one stops; --resume continues" in error
+    assert "Traceback" not in error
+
+
+def test_torchrun(tmp_path):
+    """Its agent, with processes that are forked; those of the command import everything anew."""
+    process = launch(AGENT, KILLED, "classify", 1, 9, *TWO, "--out", "r", cwd=tmp_path)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "another process of this run has died" in error
+    process = launch(AGENT, CLASSIFY.script, *TWO, "--out", "r", "--resume", cwd=tmp_path)
+    told, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
+    assert "2 processes" in told
 
 
 def test_two_processes_follow_one_on_a_real_set(tmp_path):

@@ -15,8 +15,6 @@ from jbpool.engine.processes import (
     world_size,
 )  # fmt: skip
 
-pytestmark = pytest.mark.xdist_group("processes")           # they are started once
-
 
 @pytest.mark.parametrize("mine", [0, 1])
 def test_values_are_gathered_by_rank(two_processes, mine):

@@ -271,7 +271,8 @@ def test_readable_files(tmp_path):
 
 @pytest.mark.parametrize("content", [None, "epoch\n" + "1" * 200_000])
 def test_a_damaged_history_names_the_file(tmp_path, content):
-    (tmp_path / "result.json").write_text('{"runs": []}')
+    folder(tmp_path).save()
+    (tmp_path / "history.csv").unlink()
     if content is not None:
         (tmp_path / "history.csv").write_text(content)
     with pytest.raises(RunFolderError, match=r"history\.csv cannot be read"):

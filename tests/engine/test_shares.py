@@ -37,7 +37,6 @@ def test_alone_nothing_is_sent():
     assert alone.picked(value, torch.tensor([2, 0, 2])).tolist() == [[4, 5], [0, 1], [4, 5]]
 
 
-@pytest.mark.xdist_group("processes")
 def test_three_processes_exchange_rows(tmp_path):
     run_ranks(SCRIPT, tmp_path, cwd=tmp_path, processes=3)
     for place in range(3):

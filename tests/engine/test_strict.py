@@ -62,6 +62,10 @@ def test_a_text_that_cannot_be_parsed_names_file_and_line(value, words):
     assert len(text.splitlines()) == 1
 
 
+def test_a_character_that_is_not_allowed_names_its_line():
+    assert message("a: 1\n\nb: x\n  c\x7f: 1\n").startswith("a.yaml, line 4: the character '\\x7f'")
+
+
 def test_aliases_cannot_blow_up():
     bomb = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
     assert message(bomb).startswith("a.yaml, line 2: aliases")

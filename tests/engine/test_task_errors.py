@@ -60,7 +60,7 @@ OWN = [
     (CLASSIFY, ["--set", "model.levels=2", "--set", "model.num_clusters=[3, 2, 1]"], "one per level"),
     (CLASSIFY, ["--cfg", "protein"], "Did you mean 'proteins.yaml'"),
     (CLASSIFY, ["--set", "train.lr=1e30"], "train.lr=1e+30 should be above 0 and at most 1000"),
-    (CLASSIFY, ["--folds", "7"], "numbered from 0"),
+    (CLASSIFY, ["--folds", "7", "--set", "dataset.num_graphs=30"], "numbered from 0"),
     (CLASSIFY, ["--folds", "a"], "--folds a"),
     (CLASSIFY, ["--cfg", str(CLUSTER.task.default)], "no such file"),
 ]

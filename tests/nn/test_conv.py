@@ -8,7 +8,7 @@ from dense_reference import array
 from zoo import random_graph, symmetric_weights
 
 from jbpool import DeltaConv
-from jbpool.nn.conv import BACKBONES, TAKE_SPARSE
+from jbpool.nn.conv import BACKBONES, TAKE_SPARSE, gine
 
 
 @pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
@@ -47,6 +47,22 @@ def test_backbones_against_dense_oracles(backbone, weighted, in_feats, out_feats
     feat = torch.randn(20, in_feats, dtype=torch.float64, device=device)
     expected = naive(backbone, conv, array(feat), dense.adjacency(graph, weight))
     assert np.allclose(array(conv(graph, feat, edge_weight=weight)), expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_edge_messages_against_a_dense_oracle(weighted, device):
+    graph = random_graph(20, 30).to(device)                                # some nodes without edges
+    weight = symmetric_weights(graph).double() if weighted else None
+    conv = gine(3, 5, 0.85).double().to(device)
+    feat = torch.randn(20, 3, dtype=torch.float64, device=device)
+    edge_feat = torch.randn(graph.num_edges(), 3, dtype=torch.float64, device=device)
+    X, W, E = array(feat), dense.adjacency(graph, weight), np.zeros((20, 20, 3))
+    E[tuple(array(end) for end in graph.edges())] = array(edge_feat)
+    mixed = X + np.einsum("ji,jid->id", W, np.maximum(X[:, None] + E, 0))           # node j sends to node i
+    value = {name: array(parameter) for name, parameter in conv.named_parameters()}
+    inside = np.maximum(mixed @ value["apply_func.0.weight"].T + value["apply_func.0.bias"], 0)
+    expected = np.maximum(inside @ value["apply_func.2.weight"].T + value["apply_func.2.bias"], 0)
+    assert np.allclose(array(conv(graph, feat, edge_feat, weight)), expected)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")

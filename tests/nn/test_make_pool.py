@@ -95,6 +95,17 @@ def test_wrong_objectives_are_rejected(objective):
         make_pool("jb", 4, 3, objective=objective)
 
 
+def test_a_pool_without_options_of_its_own_has_the_terms_with_their_defaults():
+    """Those of JBPool."""
+
+    class CutBalancePool(ClusterPool):
+        terms = ("cut", "balance")
+
+    graph, feat, pool, jb = grid(4), torch.rand(16, 4), CutBalancePool(4, 3), make_pool("jb", 4, 3)
+    jb.load_state_dict(pool.state_dict())
+    torch.testing.assert_close(pool(graph, feat).losses["balance"], jb(graph, feat).losses["balance"])
+
+
 def test_a_new_term_and_pool_take_a_line_each(monkeypatch):
     monkeypatch.setitem(TERMS, "largest", lambda part, scale=1.0: scale * part.assign.amax().reshape(1))
 

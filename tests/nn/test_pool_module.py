@@ -102,7 +102,6 @@ def test_changing_the_batch_counts_of_a_result_changes_no_other(batch):
     assert pool(batch, feat).graph.batch_num_nodes().tolist() == [3] * batch.batch_size
 
 
-@pytest.mark.xdist_group("processes")
 def test_distributed_data_parallel_averages_the_ranks(two_processes):
     first, second = (torch.tensor(seen["data parallel"]) for seen in two_processes)
     assert torch.equal(first, second)

@@ -1,11 +1,14 @@
 """One browser, and one run of each task with names that would break a careless page."""
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
 from browser import HOSTILE, NODES, Browser
 from commands import CASES, CLASSIFY, CLUSTER, run_task
+
+from jbpool.report import layout
 
 
 @pytest.fixture(scope="session")
@@ -14,8 +17,14 @@ def browser(tmp_path_factory):
         yield started
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _layout_as_in_use(full_layout):
+    with mock.patch.multiple(layout, **full_layout):
+        yield
+
+
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory):
+def folders(tmp_path_factory, full_layout):
     """A run of each task, with names that would break a careless page."""
     made = {}
     for name, case in CASES.items():
@@ -31,5 +40,6 @@ def folders(tmp_path_factory):
             data = case.task.load_data(config)
         data = replace(data, name=HOSTILE, class_names=[f"{HOSTILE} {i}" for i in range(data.num_classes)])
         run_task(case, config, folder, data, **({"folds": [0]} if case is CLASSIFY else {}))
-        made[name] = case.task.write_report(folder, data)
+        with mock.patch.multiple(layout, **full_layout):
+            made[name] = case.task.write_report(folder, data)
     return made

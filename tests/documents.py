@@ -1,0 +1,279 @@
+"""The fenced blocks of the documentation, and how they are run or checked.
+
+Blocks of one page run in order, in one folder and with one namespace. A comment before a block changes this:
+
+    <!-- test: slow -->                         run by ``make test-slow`` only
+    <!-- test: parsed, takes minutes -->        only checked; the reason is one of REASONS
+    <!-- test: signature -->                    shows the signature of a public class or function
+
+``<!-- test the page: parsed, takes hours -->`` holds for all blocks of a page that have no comment of their own. A
+``text`` block after a block that runs is its output, with ``...`` for what differs between runs.
+"""
+
+import argparse
+import ast
+import contextlib
+import doctest
+import inspect
+import io
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+from commands import ROOT, call, launch
+from packaging.requirements import Requirement
+from torch.distributed.run import get_args_parser
+
+import jbpool
+from jbpool import cli
+from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.data.__main__ import main as list_datasets
+from jbpool.engine.config import load_config
+
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+COMMENT = re.compile(r"<!-- test: (\w+)(?:, (.+?))? -->\n$")
+SYNOPSIS = re.compile(r"[^\n]* \[--[^\n]*\n")
+PAGE_COMMENT = re.compile(r"^<!-- test the page: (\w+), (.+?) -->$", flags=re.MULTILINE)
+REASONS = {                                     # why a block does not run -> what must be true of its code
+    "takes minutes": r"",
+    "takes hours": r"",
+    "needs a GPU": r"cu\d|cuda|gpu",
+    "changes the environment": r"^(pip|make|python -m pip)\b",
+    "needs several machines": r"--nnodes",
+}
+SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+COMMANDS = {
+    "jbpool-cluster": (cli.cluster, NODE_CLUSTER), "tasks/node_cluster.py": (cli.cluster, NODE_CLUSTER),
+    "jbpool-classify": (cli.classify, GRAPH_CLASSIFY), "tasks/graph_classify.py": (cli.classify, GRAPH_CLASSIFY),
+}  # fmt: skip
+PLAIN = {"cat", "head", "ls", "mkdir", "cp"}    # commands of the shell that are run as they are
+
+
+class Block(NamedTuple):
+    """A fenced block."""
+
+    line: int
+    language: str
+    code: str
+    how: str                    # run, slow, parsed, signature or synopsis
+    reason: str                 # of parsed
+    shown: str | None           # the output that the page shows
+
+
+def pages() -> list[str]:
+    """All pages with documentation, as paths from the root."""
+    files = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")))
+    return [path.relative_to(ROOT).as_posix() for path in files]
+
+
+def blocks(page: str) -> list[Block]:
+    """The ``sh`` and ``python`` blocks of a page."""
+    text = (ROOT / page).read_text()
+    default = PAGE_COMMENT.search(text)
+    how_by_default, reason_by_default = default.groups() if default else ("run", "")
+    found: list[Block] = []
+    end = 0
+    for fence in FENCE.finditer(text):
+        language, code = fence.groups()
+        between = text[end:fence.start()]
+        end = fence.end()
+        if language == "text" and found and not between.strip():
+            found[-1] = found[-1]._replace(shown=code)
+        if language not in ("sh", "python"):
+            continue
+        comment = COMMENT.search(between)
+        how, reason = (comment.group(1), comment.group(2) or "") if comment else (how_by_default, reason_by_default)
+        if SYNOPSIS.fullmatch(code):
+            how = "synopsis"
+        found.append(Block(text.count("\n", 0, fence.start()) + 1, language, code, how, reason, None))
+    return found
+
+
+def commands_of(code: str) -> Iterator[list[str]]:
+    """The words of every command of a ``sh`` block."""
+    for line in code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        while words:
+            rest = words.index("&&") if "&&" in words else len(words)
+            yield [word for i, word in enumerate(words[:rest]) if i or "=" not in word]     # OMP_NUM_THREADS=1 ...
+            words = words[rest + 1:]
+
+
+# ---------------------------------------------------------------- running
+
+
+def run(block: Block, cwd: Path, space: dict) -> None:
+    """Run a block in the folder ``cwd``, and compare what it prints with what the page shows."""
+    out = ""
+    if block.language == "python":
+        code = compile(block.code, f"line {block.line}", "exec")
+        out = call(lambda _: exec(code, space) or 0, cwd=cwd).out
+    else:
+        for words in commands_of(block.code):
+            out += _run_command(words, cwd)
+    if block.shown is not None:
+        same = doctest.OutputChecker().check_output(block.shown, out, SHOWN)
+        assert same, f"shown:\n{block.shown}\nprinted:\n{out}"
+
+
+def _run_command(words: list[str], cwd: Path) -> str:
+    if words[0] in PLAIN:
+        return subprocess.run(words, cwd=cwd, check=True, capture_output=True, text=True).stdout
+    if words[0] == "torchrun":
+        place = next(i for i, word in enumerate(words) if word in COMMANDS)
+        options = get_args_parser().parse_args(words[1:])
+        process = launch(ROOT / words[place], *words[place + 1:], cwd=cwd, processes=int(options.nproc_per_node))
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        return out
+    name, arguments = _program(words)
+    if name in COMMANDS:
+        return call(COMMANDS[name][0], *arguments, cwd=cwd).out
+    if name == "jbpool.data":
+        return call(lambda _: list_datasets() or 0, cwd=cwd).out
+    assert name.startswith("scripts/"), f"no way to run {' '.join(words)}: say why in a comment before the block"
+    return call(lambda argv: _start_script(name, argv), *arguments, cwd=cwd).out
+
+
+def _program(words: list[str]) -> tuple[str, list[str]]:
+    """The program of a command, and its arguments."""
+    if words[0] != "python":
+        return words[0], words[1:]
+    return (words[2], words[3:]) if words[1] == "-m" else (words[1], words[2:])
+
+
+def _start_script(name: str, argv: list[str]) -> int:
+    path = [str(ROOT), str(ROOT / "scripts"), *sys.path]
+    with mock.patch.object(sys, "argv", [name, *argv]), mock.patch.object(sys, "path", path):
+        runpy.run_path(str(ROOT / name), run_name="__main__")
+    return 0
+
+
+# ---------------------------------------------------------------- checking without running
+
+
+def check(block: Block) -> None:
+    """Check what can be checked of a block that does not run."""
+    if block.how == "signature":
+        return _check_signature(block.code)
+    if block.how == "synopsis":
+        return _check_synopsis(block.code)
+    assert block.reason in REASONS, f"reason {block.reason!r}: give one of {', '.join(REASONS)}"
+    assert re.search(REASONS[block.reason], block.code, flags=re.MULTILINE), f"{block.reason}? {block.code}"
+    if block.language == "python":
+        tree = ast.parse(block.code)
+        imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        exec(compile(ast.Module(imports, []), f"line {block.line}", "exec"), {})
+        return None
+    for words in commands_of(block.code):
+        _check_command(words)
+    return None
+
+
+def _check_signature(code: str) -> None:
+    """``Name(a, *, b=1)`` is the signature of ``jbpool.Name``."""
+    function = ast.parse(f"def {code.strip()}: ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    expected = inspect.signature(getattr(jbpool, function.name))
+    plain = expected.replace(
+        parameters=[p.replace(annotation=p.empty) for p in expected.parameters.values()],
+        return_annotation=expected.empty,
+    )
+    assert f"({ast.unparse(function.args)})".replace(" ", "") == str(plain).replace(" ", ""), function.name
+
+
+def _check_command(words: list[str]) -> None:
+    if words[0] == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+        named = [word for word in words[1:] if "=" not in word]
+        assert set(named) <= set(targets), f"make has no target {named}"
+        return None
+    if words[0] == "pip" or words[:3] == ["python", "-m", "pip"]:
+        return _check_pip(words[words.index("install") + 1:])
+    if words[0] == "bash":
+        assert (ROOT / words[1]).is_file(), words[1]
+        return None
+    if words[0] == "torchrun":
+        options = get_args_parser().parse_args(words[1:])
+        return _check_command(["python", options.training_script, *options.training_script_args])
+    name, arguments = _program(words)
+    if name in COMMANDS:
+        return _check_task(name, arguments)
+    if name == "pytest":
+        return None
+    assert name.startswith("scripts/"), f"no way to check {' '.join(words)}"
+    return _check_script(name, arguments)
+
+
+def _parsed_arguments(name: str, arguments: list[str]) -> argparse.Namespace:
+    with mock.patch.object(cli, "_main") as main:
+        COMMANDS[name][0](arguments)
+    return main.call_args.args[1]
+
+
+def _check_task(name: str, arguments: list[str]) -> None:
+    """Options, configuration and settings exist."""
+    args = _parsed_arguments(name, arguments)
+    if args.list:
+        return
+    changes = list(args.changes)
+    if args.seeds is not None:
+        changes.append(f"train.seeds=[{args.seeds}]")
+    if args.predict is None:
+        load_config(COMMANDS[name][1], args.cfg, changes)
+    else:
+        assert all(change.startswith("dataset.") for change in changes), changes
+
+
+def _check_synopsis(code: str) -> None:
+    """A line such as ``command [--cfg NAME] ...`` names all options of the command."""
+    name, _ = _program(code.split())
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        COMMANDS[name][0](["--help"])
+    existing = set(re.findall(r"--[a-z]+", out.getvalue())) - {"--help"}
+    assert set(re.findall(r"--[a-z]+", code)) == existing
+
+
+def _check_pip(arguments: list[str]) -> None:
+    """Requirements, or the checkout itself, and what pip has options for."""
+    names = [word for i, word in enumerate(arguments) if not word.startswith("-") and arguments[i - 1] not in
+             ("-f", "--index-url", "-r", "-e")]  # fmt: skip
+    for name in names:
+        if not name.startswith("."):
+            Requirement(name)
+    for option, file in pairwise(arguments):
+        assert option != "-r" or (ROOT / file).is_file(), file
+
+
+class _ParsedError(Exception):
+    pass
+
+
+def _check_script(name: str, arguments: list[str]) -> None:
+    """The script accepts the arguments; it is stopped after parsing them."""
+    if "argparse" not in (ROOT / name).read_text():
+        assert not arguments, f"{name} has no arguments"
+        return
+    parse = argparse.ArgumentParser.parse_args
+
+    def stop(parser, *args, **kwargs):
+        parse(parser, *args, **kwargs)
+        raise _ParsedError
+
+    stopped = False
+    with mock.patch.object(argparse.ArgumentParser, "parse_args", stop):
+        try:
+            _start_script(name, arguments)
+        except _ParsedError:
+            stopped = True
+    assert stopped, f"{name} does not parse its arguments first"
+

@@ -1,0 +1,89 @@
+"""Docstrings list every parameter on a line of its own, with its type and default (read with ``ast``)."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "jbpool"
+HEADING = "Parameters\n----------\n"
+
+
+def documented(doc: str) -> dict[str, str]:
+    """Name -> type of the entries of a section of parameters."""
+    section = re.split(r"\n\w+\n-{3,}\n", doc.split(HEADING)[1])[0]
+    entries = [line.partition(" : ") for line in section.splitlines() if line and not line.startswith(" ")]
+    return {name.replace("*", ""): kind for name, _, kind in entries}
+
+
+def value(text: str) -> object:
+    """The value of a literal; ``None`` for other expressions."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return None
+
+
+def problems(source: str) -> list[str]:
+    """What is missing or wrong in the docstrings of a module."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        doc = ast.get_docstring(node) if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else None
+        if doc is None or HEADING not in doc:
+            continue
+        inits = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
+        if isinstance(node, ast.ClassDef) and not inits:
+            continue                                        # a dataclass: its fields have types and defaults
+        args = (inits[0] if isinstance(node, ast.ClassDef) else node).args
+        ordinary = [*args.posonlyargs, *args.args]
+        last = ordinary[len(ordinary) - len(args.defaults) :]
+        defaults = {arg.arg: node for arg, node in zip(last, args.defaults, strict=True)}
+        defaults |= {arg.arg: node for arg, node in zip(args.kwonlyargs, args.kw_defaults, strict=True) if node}
+        names = [arg.arg for arg in (*ordinary, *args.kwonlyargs) if arg.arg not in ("self", "cls")]
+        entries = documented(doc)
+        more = [arg.arg for arg in (args.vararg, args.kwarg) if arg]
+        unknown = entries.keys() - {*names, *more, ", ".join(more)}
+        found += [f"{node.name}: {name} is not a parameter" for name in unknown]
+        for name in names:
+            kind = entries.get(name, "")
+            told = re.search(r", default (.+)$", kind)
+            if not kind or kind.endswith("."):
+                found.append(f"{node.name}: {name} has no line with its type")
+            elif (name in defaults) != bool(told or kind.endswith(", optional")):
+                found.append(f"{node.name}: whether {name} has a default")
+            elif told and value(ast.unparse(defaults[name])) not in (None, value(told[1])):
+                found.append(f"{node.name}: {name} is {ast.unparse(defaults[name])} by default, not {told[1]}")
+    return found
+
+
+def test_every_parameter_has_its_line():
+    found = {path.relative_to(PACKAGE): problems(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
+
+
+WRONG = '''
+def f(one, two=3, *, three="x"):
+    """Something.
+
+    Parameters
+    ----------
+    {}
+    """
+'''
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ("one : int\n    two : int, default 3\n    three : str, optional", None),
+        ("one, two : int\n    three : str, optional", "one, two is not a parameter"),
+        ("one : the first.\n    two : int, default 3\n    three : str, optional", "one has no line with its type"),
+        ("one : int\n    two : int\n    three : str, optional", "whether two has a default"),
+        ("one : int, optional\n    two : int, default 3\n    three : str, optional", "whether one has a default"),
+        ("one : int\n    two : int, default 4\n    three : str, optional", "two is 3 by default, not 4"),
+    ],
+)
+def test_what_is_wrong_is_found(entries, words):
+    found = problems(WRONG.format(entries))
+    assert found == [] if words is None else f"f: {words}" in found

@@ -1,0 +1,55 @@
+"""Standard output that is closed early or cannot be written."""
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import jbpool
+from jbpool import cli
+
+ROOT = Path(jbpool.__file__).parent.parent
+
+both = pytest.mark.parametrize("command", [cli.cluster, cli.classify], ids=["cluster", "classify"])
+
+
+@pytest.fixture
+def output(monkeypatch):
+    """A function that makes a file descriptor the standard output of this process."""
+
+    def use(descriptor):
+        monkeypatch.setattr(sys, "stdout", stack.enter_context(os.fdopen(descriptor, "w")))
+
+    with ExitStack() as stack:
+        yield use
+
+
+@both
+def test_a_reader_that_stops_reading(command, output, capsys):
+    read, write = os.pipe()
+    os.close(read)
+    output(write)
+    assert command(["--list"]) == 141
+    assert capsys.readouterr().err == ""
+
+
+def test_a_process_whose_reader_stops_reading():
+    """Nothing is printed at exit either, when Python flushes its streams."""
+    code = "import sys; from jbpool.output import end_with_reader; sys.exit(end_with_reader(lambda: print('x') or 0))"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **pipes)
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait() == 141
+
+
+@both
+def test_output_that_cannot_be_written(command, output, capsys):
+    output(os.open("/dev/full", os.O_WRONLY))
+    assert command(["--list"]) in (1, 2)
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.endswith("No space left on device")
