@@ -41,10 +41,12 @@ def test_with(torch: str, folder: Path) -> tuple[bool, str]:
     last = ""
     for step in steps:
         done = subprocess.run(step, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        last = ([line for line in (done.stdout + done.stderr).splitlines() if line.strip()] or [""])[-1]
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        last = next((line for line in lines if line.startswith("ERROR: ")), (lines or ["it printed nothing"])[-1])
         if done.returncode:
-            print(done.stdout[-4000:] + done.stderr[-4000:], file=sys.stderr)
-            return False, last
+            shown = [line for line in lines if not line.startswith("WARNING: ")]
+            print("\n".join(shown[-60:]), file=sys.stderr)
+            return False, f"exit code {done.returncode} of {step[2]}: {last}"
     return True, last
 
 
