@@ -11,7 +11,8 @@ import fuzz_mutations as mutations
 import numpy as np
 import scipy.sparse
 import torch
-from fuzz_files import NODES, Kind, check_graphs, check_nodes, names_folder, random_edges
+from fuzz_checks import check_graphs, check_nodes
+from fuzz_files import NODES, Kind, names_folder, random_edges
 
 from jbpool.data import load_graphs, load_nodes
 from jbpool.data.citation import _parse_planetoid

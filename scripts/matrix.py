@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import tomllib
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -28,14 +30,16 @@ CHOSEN_BY_TORCH = {"torch", "sympy", "setuptools"}      # each torch has its own
 
 def test_with(torch: str, folder: Path) -> tuple[bool, str]:
     """Whether the tests pass with a version of torch, and the last line that pip or pytest printed."""
-    locked = [line.split("==") for line in (ROOT / "requirements.lock").read_text().splitlines()]
-    wanted = [name if name in CHOSEN_BY_TORCH else f"{name}=={version}" for name, version in locked if name != "torch"]
-    python = folder / "bin" / "python"
+    locked = (ROOT / "requirements.lock").read_text().splitlines()
+    limits = folder / "constraints.txt"
+    limits.write_text("\n".join(line for line in locked if line.split("==")[0] not in CHOSEN_BY_TORCH))
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    python = folder / "env" / "bin" / "python"
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     steps = (
-        [sys.executable, "-m", "venv", str(folder)],
-        [*install, f"torch=={torch}", *wanted],
+        [sys.executable, "-m", "venv", str(folder / "env")],
+        [*install, "--constraint", str(limits), f"torch=={torch}", *wanted, "pytest", "hypothesis"],
         [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS],
     )
     last = ""
