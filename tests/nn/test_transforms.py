@@ -9,6 +9,8 @@ from torch.jit.frontend import FrontendError
 from jbpool import objectives
 from jbpool.nn.pools import POOLS, make_pool
 
+# The answer of torch; the second one is that of torch 2.4.
+REFUSED = r"setup_context|doesn't have storage"
 TRANSFORMS = {
     "grad": lambda function, x: grad(function)(x),
     "vjp": lambda function, x: vjp(function, x),
@@ -43,13 +45,13 @@ def test_functional_call(name, batch):
 @pytest.mark.parametrize("name", POOLS)
 def test_function_transforms_are_refused(name, transform, batch):
     pool = make_pool(name, 4, 3)
-    with pytest.raises(RuntimeError, match=r"setup_context|Sparse CSR tensors do not have strides"):
+    with pytest.raises(RuntimeError, match=rf"{REFUSED}|Sparse CSR tensors do not have strides"):
         TRANSFORMS[transform](lambda feat: pool(batch, feat).loss, torch.rand(17, 4))
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_function_transforms_of_losses_are_refused(transform):
-    with pytest.raises(RuntimeError, match="setup_context"):
+    with pytest.raises(RuntimeError, match=REFUSED):
         TRANSFORMS[transform](lambda assign: objectives.balance_loss(assign).sum(), torch.rand(9, 3).softmax(1))
 
 
