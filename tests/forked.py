@@ -13,7 +13,10 @@ from unittest import mock
 import torch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["jbpool.clustering.task", "jbpool.classification.task", "torch.distributed", "forked"])
+CONTEXT.set_forkserver_preload([
+    "jbpool.clustering.task", "jbpool.classification.task", "torch.distributed", "forked",
+    "torch._dynamo",                        # which torch imports when the first optimiser is made
+])  # fmt: skip
 
 
 class Forked:
