@@ -49,6 +49,26 @@ def test_backbones_against_dense_oracles(backbone, weighted, in_feats, out_feats
     assert np.allclose(array(conv(graph, feat, edge_weight=weight)), expected)
 
 
+@pytest.mark.parametrize(("out_feats", "heads"), [(8, 4), (6, 1)])       # four heads, if they divide the width
+@pytest.mark.parametrize("weighted", [False, True])
+def test_attention_against_a_dense_oracle(weighted, out_feats, heads, device):
+    graph = random_graph(20, 30).to(device)                                # some nodes without edges
+    weight = symmetric_weights(graph).double() if weighted else None
+    conv = BACKBONES["gat"](3, out_feats, 0.85).double().to(device)
+    for parameter in conv.parameters():
+        torch.nn.init.normal_(parameter)
+    feat = torch.randn(20, 3, dtype=torch.float64, device=device)
+    value = {name: array(parameter) for name, parameter in conv.conv.named_parameters()}
+    H = (array(feat) @ value["fc.weight"].T).reshape(20, heads, -1)
+    left, right = (H * value["attn_l"]).sum(-1), (H * value["attn_r"]).sum(-1)      # (N, heads)
+    score = left[:, None] + right[None]                                             # node j sends to node i: [j, i]
+    A = dense.adjacency(graph, None)[..., None]
+    power = A * np.exp(np.where(score > 0, score, 0.2 * score))
+    attention = power / np.maximum(power.sum(0), 1e-300) * dense.adjacency(graph, weight)[..., None]
+    mixed = np.einsum("jih,jhd->ihd", attention, H).reshape(20, -1) + value["bias"]
+    assert np.allclose(array(conv(graph, feat, edge_weight=weight)), np.maximum(mixed, 0))
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_edge_messages_against_a_dense_oracle(weighted, device):
     graph = random_graph(20, 30).to(device)                                # some nodes without edges
