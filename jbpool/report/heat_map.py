@@ -34,7 +34,7 @@ def heat_map(
     label : str
         What it is, for readers who do not see it.
     groups : sequence of (str, int), optional
-        Names and lengths of groups of adjacent columns, shown if there are many columns.
+        Names and lengths of groups of adjacent columns, shown if there are many columns and three to a group.
     selectable : bool, default False
         Mark the cells for scripts that react to a click.
     """
@@ -59,6 +59,8 @@ def _cells(
 ) -> Chart:  # fmt: skip
     count_rows, count_columns = share.shape
     many = count_columns > FEW
+    if not many or 3 * len(groups) > count_columns:
+        groups = ()                                                         # lines at every column would hide the cells
     left = 14 + 6.4 * min(LONGEST, max((len(name) for name in rows), default=0))
     wide = ((WIDE if many else NARROW) - left - 10) / max(count_columns, 1)
     wide = max(4.0, wide) if many else max(26.0, min(72.0, wide))
@@ -66,7 +68,7 @@ def _cells(
     named = wide >= 13                                                      # room for a name of every column
     upright = many or any(len(name) * 6.2 > wide for name in columns)
     top = (14 + 5.6 * min(LONGEST, max((len(name) for name in columns), default=0)) if upright else 28) if named else 12
-    top += 22 if groups and many else 0
+    top += 22 if groups else 0
     width, height = left + wide * count_columns + 10, top + tall * count_rows + 8
     gap = 2 if wide >= 10 and tall >= 10 else 0.4
     body = []
@@ -77,7 +79,7 @@ def _cells(
             body.append(words(x + 4, top - 6, _short(name), "start", turned))
         elif named:
             body.append(words(x, top - 8, name))
-    body += _brackets(groups, left, wide, top + tall * count_rows) if many else []
+    body += _brackets(groups, left, wide, top + tall * count_rows)
     every = max(1, int(np.ceil(11 / tall)))
     for i, name in enumerate(rows):
         y = top + tall * i

@@ -264,3 +264,9 @@ def test_many_columns_are_grouped():
     assert float(root.attrib["width"]) <= svg.WIDE + 20
     assert chart.wide
     assert chart.rows[0][1:] == [str(count) for count in counts[0]]
+
+
+def test_groups_of_single_columns_have_no_lines_between_them():
+    names = [str(i) for i in range(40)]
+    root = parse(heat_map(np.eye(40), names, names, "", [(name, 1) for name in names]))
+    assert not [element for element in root.iter() if element.attrib.get("class") == "rule"]
