@@ -58,7 +58,10 @@ def load_run(folder: Path, name: str) -> Run:
     read = _clusters if result["task"] == "node_cluster" else _predictions
     with fitting(folder):
         stored = read_arrays(folder / ("assign.npz" if result["task"] == "node_cluster" else "predictions.npz"))
-        return Run(name, result, *read(stored, result))
+        run = Run(name, result, *read(stored, result))
+        if not run.ids.shape == run.found.shape == run.certainty.shape:
+            raise ValueError(f"{len(run.ids)} ids, but {run.found.shape} results and {run.certainty.shape} confidences")
+        return run
 
 
 def _clusters(stored: dict[str, np.ndarray], result: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

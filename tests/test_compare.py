@@ -134,6 +134,12 @@ def test_a_damaged_file_is_named(pair, monkeypatch, capsys):
         compare(monkeypatch, capsys, *pair)
 
 
+def test_arrays_of_different_lengths(pair, monkeypatch, capsys):
+    clusters(pair[0], np.array([0, 1, 1]), ids=np.array(["a", "b"]))
+    with pytest.raises(SystemExit, match=r"2 ids, but \(3,\) results"):
+        compare(monkeypatch, capsys, *pair)
+
+
 def test_one_run_is_not_enough(runs, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         compare(monkeypatch, capsys, runs / "a")

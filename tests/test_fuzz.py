@@ -12,7 +12,8 @@ from commands import CLUSTER, ROOT, call
 from jbpool.atomic import held
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import DataError, load_nodes
-from jbpool.data.citation import _whole_numbers
+from jbpool.data.citation import _parse_planetoid, _whole_numbers
+from jbpool.data.containers import row_normalized
 from jbpool.data.gcb import read_gcb
 from jbpool.data.unpickle import load_pickle
 from jbpool.engine.config import load_config
@@ -62,6 +63,10 @@ def test_the_fuzzer_finds_failures(fuzz, error, words, tmp_path, monkeypatch):
 # ---------------------------------------------------------------- found: data
 
 
+ATTRIBUTES = {f"attr_{part}": np.array(value) for part, value in
+              {"data": [1.0], "indices": [0], "indptr": [0, 1, 1, 1]}.items()}  # fmt: skip
+
+
 def layout(path, **changes):
     matrix = scipy.sparse.csr_matrix(np.ones((3, 3)) - np.eye(3))
     arrays = {f"adj_{part}": getattr(matrix, part) for part in ("data", "indices", "indptr")}
@@ -78,6 +83,7 @@ def layout(path, **changes):
         {"adj_data": np.ones(6, dtype=complex)},
         {"adj_indices": np.array([{}], dtype=object)},
         {"labels": np.array([{}, 1, 2], dtype=object)},
+        {**ATTRIBUTES, "attr_shape": np.array([3, 10**12])},
     ],
 )
 def test_arrays_of_the_npz_layout_that_do_not_fit(changes, tmp_path, monkeypatch):
@@ -113,6 +119,26 @@ def test_an_array_header_that_is_not_python(tmp_path):
                 archive.writestr(f"{part}_{what}.npy", file.getvalue().replace(b"'shape': (", b"'shape': {{"))
     with pytest.raises(DataError, match=r"set\.npz/tr_adj\.npy: not an array"):
         read_gcb(tmp_path / "set.npz")
+
+
+def test_rows_are_scaled_without_memory_for_every_column():
+    wide = scipy.sparse.csr_matrix(([1.0, 3.0, 2.0], [0, 2**30, 5], [0, 2, 3, 3]), (3, 2**31 - 1))
+    assert row_normalized(wide).data.tolist() == [0.25, 0.75, 1]
+
+
+def test_an_infinite_id_is_text(tmp_path):
+    (tmp_path / "edges.csv").write_text("0,1\n" * 200 + "inf,1\n")
+    assert "inf" in load_nodes("file", edges=tmp_path / "edges.csv").ids
+
+
+def test_an_infinite_paper_of_planetoid(tmp_path):
+    one = scipy.sparse.csr_matrix(np.eye(2))
+    parts = {"tx": one[:1], "ty": np.eye(2)[:1], "allx": one, "ally": np.eye(2), "graph": {0: [float("inf")]}}
+    for name, part in parts.items():
+        (tmp_path / f"ind.s.{name}").write_bytes(pickle.dumps(part, 2))
+    (tmp_path / "ind.s.test.index").write_text("2\n")
+    with pytest.raises(DataError, match="a file beside it is damaged: cannot convert float infinity"):
+        _parse_planetoid([tmp_path / f"ind.s.{name}" for name in (*parts, "test.index")])
 
 
 def test_ids_of_two_kinds_show_the_one_that_is_not_a_number(tmp_path):

@@ -124,7 +124,7 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
         shape = tuple(int(size) for size in arrays[f"{prefix}shape"])
         if len(shape) != 2 or min(shape) < 0:
             raise ValueError(f"shape {shape}")
-        require_memory(path, 8 * shape[0], f"a matrix of {shape[0]:,} rows")
+        require_memory(path, 8 * sum(shape), f"a matrix of {shape[0]:,} rows and {shape[1]:,} columns")
         data = arrays[f"{prefix}data"]
         if data.dtype.kind not in "biuf":
             raise ValueError(f"values of type {data.dtype}")

@@ -192,7 +192,7 @@ def _parse_planetoid(files: list[Path]) -> Arrays:
         pairs = np.array([(node, other) for node, others in graph.items() for other in others], dtype=np.int64)
         if pairs.min() < 0 or pairs.max() >= num_nodes:
             raise ValueError(f"a citation names paper {pairs.max()} of {num_nodes}")
-    except (ValueError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
         raise DataError.at(files[0].parent, f"{files[0].name} or a file beside it is damaged: {error}") from None
     return _arrays(pairs[:, 0], pairs[:, 1], feat, onehot.argmax(1))
 

@@ -262,8 +262,10 @@ def _ranges(first: Tensor, length: Tensor) -> Tensor:
 
 def row_normalized(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
     """Scale the rows to an absolute sum of one; rows of zeros stay."""
+    matrix = scipy.sparse.csr_matrix(matrix)
     total = np.asarray(abs(matrix).sum(1), dtype=np.float64).ravel()
-    return scipy.sparse.csr_matrix(scipy.sparse.diags_array(1 / np.where(total > 0, total, 1)) @ matrix)
+    scale = np.repeat(1 / np.where(total > 0, total, 1), np.diff(matrix.indptr))    # a product would need D numbers
+    return scipy.sparse.csr_matrix((matrix.data * scale, matrix.indices, matrix.indptr), matrix.shape)
 
 
 def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:

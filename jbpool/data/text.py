@@ -158,18 +158,19 @@ class Table:
         return not re.search(rb'(?:^|[\s,;"])(?:\+|-?0\d)', self.content)
 
     def _parse(self, kinds: dict[int, Any]) -> pd.DataFrame:
-        return pd.read_csv(
-            io.BytesIO(self.content),
-            sep=self.separator,
-            header=None,
-            skiprows=self.first,
-            dtype={place: kinds.get(place, "str") for place in range(self.columns)},
-            keep_default_na=False,
-            na_values=[],
-            skipinitialspace=True,
-            quoting=csv.QUOTE_NONE if self.separator == SPACES else csv.QUOTE_MINIMAL,
-            encoding="utf-8",
-        )
+        with np.errstate(invalid="ignore"):             # an infinite id: pandas converts it, compares, and refuses it
+            return pd.read_csv(
+                io.BytesIO(self.content),
+                sep=self.separator,
+                header=None,
+                skiprows=self.first,
+                dtype={place: kinds.get(place, "str") for place in range(self.columns)},
+                keep_default_na=False,
+                na_values=[],
+                skipinitialspace=True,
+                quoting=csv.QUOTE_NONE if self.separator == SPACES else csv.QUOTE_MINIMAL,
+                encoding="utf-8",
+            )
 
     def _finish(
         self, frame: pd.DataFrame, ids: tuple[int, ...], numbers: tuple[int, ...], classes: tuple[int, ...]
