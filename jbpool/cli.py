@@ -30,7 +30,7 @@ CLUSTER = """Cluster the nodes of a graph.
 
 CLASSIFY = """Classify graphs with pooling.
 
-  {command}                                  generated graphs, in about a minute
+  {command}                                  generated graphs, in under a minute
   {command} --cfg proteins.yaml              ten folds of PROTEINS
   {command} --cfg proteins --folds 0,1       two folds only
   {command} --cfg nci1 --set model.pool=none the same network without pooling
