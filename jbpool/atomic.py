@@ -114,7 +114,7 @@ def _lock(descriptor: int, folder: Path) -> None:
         pass
     else:
         return
-    raise RunFolderError(f"another process is running into {folder}: wait until it ends, or choose another folder.")
+    raise RunFolderError(f"another process is writing to {folder}: wait until it ends, or choose another folder.")
 
 
 def check_writable(target: Path) -> None:

@@ -99,7 +99,9 @@ def _main(name: str, args: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        print(": ".join(str(part) for part in (error.filename, error.strerror) if part) or error, file=sys.stderr)
+        if error.filename is None:
+            raise
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)       # a file or disk of the user
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
@@ -119,8 +121,10 @@ def _what_is_left(folder: Path | None) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """numpy raises MemoryError, torch a RuntimeError."""
-    return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
+    """numpy raises MemoryError, torch an error of its own on a GPU; its allocator for the CPU has no type."""
+    import torch
+
+    return isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
 def _start(name: str, args: argparse.Namespace) -> int:

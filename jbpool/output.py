@@ -25,6 +25,8 @@ def end_with_reader(main: Callable[[], int]) -> int:
         _discard_output()
         return 128 + signal.SIGPIPE
     except OSError as error:
+        if error.errno is None:
+            raise                               # not from the system
         _discard_output()
         print(f"the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1

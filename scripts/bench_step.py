@@ -134,7 +134,7 @@ def main() -> None:
         raw.append({"dataset": data.name, "spent": spent._asdict(),
                     **{who: timing._asdict() for who, timing in times.items()}})  # fmt: skip
     head = ["set", *(f"{who}, ms" for who in contestants)]
-    head += ["ours in dense products", "in sparse products", "ahead of peers if all the rest were free"]
+    head += ["ours in dense products", "in sparse products", "ahead of peers, upper bound"]
     write("step", "A training step, median (quartiles), and how many times ours with the exact root", head, rows, raw)
 
 

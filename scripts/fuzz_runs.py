@@ -245,12 +245,9 @@ def read_run(folder: Path, change: tuple[str, int]) -> None:
         jbpool.load_run(folder)
     elif reader < 8:
         call(COMMANDS[task], ["--predict", folder, "--set", "dataset.seed=1", "--out", folder / "new"])
-    elif reader < 14:
-        call(COMMANDS[task], [*settings, "--out", folder, "--resume"])
-        assert isinstance(json.loads((folder / "result.json").read_text())["runs"], list)
     elif reader < 17:
-        config = load_config(TASKS[task], None, [word for word in settings if "=" in word])
-        TASKS[task].write_report(folder, TASKS[task].load_data(config))
+        call(COMMANDS[task], [*settings, "--out", folder, "--resume"])                  # and the report
+        assert isinstance(json.loads((folder / "result.json").read_text())["runs"], list)
     else:
         call(_compare, [folder, folder, "--out", folder / "compared.html"])
 

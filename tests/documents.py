@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from commands import ROOT, call, launch
+from commands import ROOT, call, launch_ranks
 from packaging.requirements import Requirement
 from torch.distributed.run import get_args_parser
 
@@ -130,10 +130,11 @@ def _run_command(words: list[str], cwd: Path) -> str:
     if words[0] == "torchrun":
         place = next(i for i, word in enumerate(words) if word in COMMANDS)
         options = get_args_parser().parse_args(words[1:])
-        process = launch(ROOT / words[place], *words[place + 1:], cwd=cwd, processes=int(options.nproc_per_node))
-        out, err = process.communicate(timeout=300)
-        assert process.returncode == 0, err
-        return out
+        count = int(options.nproc_per_node)
+        started = launch_ranks(ROOT / words[place], *words[place + 1 :], cwd=cwd, processes=count)
+        told = [process.communicate(timeout=300) for process in started]
+        assert [process.returncode for process in started] == [0] * count, told
+        return told[0][0]
     name, arguments = _program(words)
     if name in COMMANDS:
         return call(COMMANDS[name][0], *arguments, cwd=cwd).out

@@ -170,7 +170,6 @@ def finished(tmp_path_factory):
         ("assign.npz", b"PK\3\4", "assign.npz"),
         ("result.json", b"[]", "should be a mapping"),
         ("result.json", b'{"runs": 3}', "'task' is missing"),
-        ("history.csv", b"a,b\n1,2\n", "KeyError: 'seed'"),
     ],
 )
 def test_a_report_of_damaged_files(finished, name, content, words):
@@ -195,7 +194,7 @@ def test_a_report_of_damaged_files(finished, name, content, words):
 def test_a_folder_is_held_by_one_process(tmp_path):
     folder = tmp_path / "a" / "b"
     with held(folder):
-        with pytest.raises(RunFolderError, match="another process is running into"), held(folder):
+        with pytest.raises(RunFolderError, match="another process is writing to"), held(folder):
             pytest.fail("entered")
         assert folder.is_dir()
     assert not folder.parent.exists()                           # nothing was written into it
@@ -210,5 +209,5 @@ def test_a_run_into_a_folder_in_use(tmp_path):
         for more in ([], ["--resume"]):
             outcome = call(CLUSTER.command, *arguments, *more, cwd=tmp_path, check=False)
             assert outcome.code == 2
-            assert outcome.err == "another process is running into run: wait until it ends, or choose another folder.\n"
+            assert outcome.err == "another process is writing to run: wait until it ends, or choose another folder.\n"
     assert call(CLUSTER.command, *arguments, cwd=tmp_path).code == 0

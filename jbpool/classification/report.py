@@ -61,9 +61,8 @@ def write_report(folder: Path, data: GraphData) -> Path:
         stored = read_arrays(folder / "predictions.npz")
         predictions = {key: torch.from_numpy(array) for key, array in stored.items()}
         pictures = load_state(folder / "pictures.pt", PICTURES)["pictures"]
-        text = page(Shown(result, history, data, predictions, pictures))
     path = folder / "report.html"
-    write_text(path, text)
+    write_text(path, page(Shown(result, history, data, predictions, pictures)))
     return path
 
 

@@ -75,8 +75,9 @@ def run(
     barrier()                                               # no process removes files that another is still reading
     if rank() == 0:
         out.start()
-        with usable(folder / "finished.pt"):
-            job.save_predictions()
+        if resume:
+            with usable(folder / "finished.pt"):
+                job.save_predictions()
         processes = f", {world_size()} processes" if world_size() > 1 else ""
         print(f"{data!r}\n{', '.join(job.methods)}; seeds {config.train.seeds}{processes}, into {folder}")
         if config.search.grid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -109,27 +110,41 @@ def budget(config: ClassifyConfig, methods: list[str], folds: int) -> str:
 def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     """Key and problem of every invalid setting, including those of the trials."""
     yield from config_problems(config)
-    found = list(_grid_problems(config))
-    yield from found
-    if found or not config.search.grid:
-        return
-    wrong: list[str] = []
-    for key, values in _grid(config).items():
+    wrong = dict(_grid_problems(config))                    # search.grid.section.key -> problem
+    yield from wrong.items()
+    if "search.grid" in wrong:
+        return                                              # too many combinations to look at
+    valid = {key: values for key, values in _grid(config).items() if f"search.grid.{key}" not in wrong}
+    told: list[str] = []
+    for key, values in valid.items():
         for value in values:
-            with_settings(config, {key: value}, wrong)
-    yield from (("search.grid", problem.removeprefix("search.grid: ")) for problem in wrong)
-    if wrong:
+            before = len(told)
+            with_settings(config, {key: value}, told)
+            if len(told) > before:
+                wrong[key] = told[-1]
+    yield from (("search.grid", problem.removeprefix("search.grid: ")) for problem in told)
+    grid: dict[str, dict] = {}
+    for key, values in valid.items():
+        if key not in wrong:
+            section, _, option = key.partition(".")
+            grid.setdefault(section, {})[option] = values
+    yield from (("search.grid", problem) for problem in _trial_problems(config, grid))
+
+
+def _trial_problems(config: ClassifyConfig, grid: dict[str, dict]) -> Iterator[str]:
+    """The problems of the trials that the configuration without a search does not have, each once."""
+    if not grid:
         return
-    for method in dict.fromkeys([config.model.pool, *config.model.compare]):
-        if method != "none" and method not in POOLS:
-            return                                          # reported above
-        for trial in trials(config, method):
-            tried = with_settings(config, trial)
-            found = [*out_of_range(tried), *config_problems(tried)]
-            found += [(f"method.{option}", f"method.{problem}") for option, problem in option_problems(tried.method)]
-            for _, problem in found:
-                yield "search.grid", problem
-                return                                      # the others are often the same
+    tried = replace(config, search=replace(config.search, grid=grid))
+    methods = [name for name in (config.model.pool, *config.model.compare) if name == "none" or name in POOLS]
+    configs = [with_settings(tried, trial) for method in dict.fromkeys(methods) for trial in trials(tried, method)]
+    known, *found = [dict.fromkeys(_problems_of(one)) for one in (config, *configs)]
+    yield from (problem for problem in dict.fromkeys(itertools.chain.from_iterable(found)) if problem not in known)
+
+
+def _problems_of(config: ClassifyConfig) -> Iterator[str]:
+    yield from (problem for _, problem in (*out_of_range(config), *config_problems(config)))
+    yield from (f"method.{problem}" for _, problem in option_problems(config.method))
 
 
 def _grid_problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:

@@ -143,7 +143,7 @@ class Split(NamedTuple):
 def hold_out(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, generator: torch.Generator) -> Split:
     """Hold out a tenth of the edges, both directions together, and a fifth of the feature columns.
 
-    Of few edges more are held out, up to half, so that there are enough to judge by.
+    Small graphs hold out a larger share, up to half, so that there are enough edges to judge by.
 
     Parameters
     ----------

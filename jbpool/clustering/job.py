@@ -98,7 +98,7 @@ class Job:
         if rank() > 0:
             return
         scores = self.scores(result.cluster)
-        self.out.runs.append({"seed": seed, **scores, **result.told, **self.labelled})
+        self.out.runs.append({"seed": seed, **scores, **result.record, **self.labelled})
         self.out.history += result.history
         self.training.curve = []
         used = int(scores["used_clusters"])
@@ -110,7 +110,7 @@ class Job:
         if best_run(self.out.runs)["seed"] == seed:
             self.save_model(result.model)
         self.keep()
-        shown = scores | {"loss": result.told["loss"]}
+        shown = scores | {"loss": result.record["loss"]}
         keys = [key for key in ("acc", "nmi", "ari", "modularity", "loss") if key in shown]
         print(f"seed {seed}: " + ", ".join(f"{key} {shown[key]:.3f}" for key in keys))
 

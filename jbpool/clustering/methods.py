@@ -22,7 +22,7 @@ class SeedResult(NamedTuple):
 
     cluster: Tensor                         # (N,)
     confidence: Tensor                      # (N,)
-    told: dict[str, Any]                    # for the row of the run: loss, seconds and so on
+    record: dict[str, Any]                    # for the row of the run: loss, seconds and so on
     model: dict[str, Any] | None = None     # for model.pt: the state, and what it takes to rebuild the model
     history: tuple[dict[str, Any], ...] = ()
     trained: bool = False                   # by epochs, so that a collapse may be cured by more of them
@@ -42,7 +42,7 @@ def search(data: NodeData, num_clusters: int, seed: int, starts: int, forecast: 
             forecast.after(done, total, stops_early=False)
 
         found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, watch)
-    told = {
+    record = {
         "loss": found.loss, "score": found.score, "seconds": time.perf_counter() - began, "seconds_per_step": None,
         "settings": found.settings, "trials": found.trials, "moved": found.moved,
     }  # fmt: skip
@@ -52,7 +52,7 @@ def search(data: NodeData, num_clusters: int, seed: int, starts: int, forecast: 
         note = "held-out edges are explained no better than by chance: the clusters come from the features alone."
     elif data.feat is not None and not found.used_features:
         note = "held-out features are explained no better than by chance: the clusters come from the edges alone."
-    return SeedResult(found.cluster, found.confidence, told, model, note=note)
+    return SeedResult(found.cluster, found.confidence, record, model, note=note)
 
 
 def embed(name: str, data: NodeData, num_clusters: int, seed: int) -> SeedResult:
@@ -62,5 +62,5 @@ def embed(name: str, data: NodeData, num_clusters: int, seed: int) -> SeedResult
     means = KMeans(num_clusters, n_init=10, random_state=seed).fit(points)
     distance = np.sort(means.transform(points), axis=1)                             # (N, K), nearest centre first
     margin = 1 - distance[:, 0] / np.maximum(distance[:, min(1, num_clusters - 1)], 1e-12)
-    told = {"loss": float(means.inertia_), "seconds": time.perf_counter() - began, "seconds_per_step": None}
-    return SeedResult(torch.from_numpy(means.labels_).long(), torch.from_numpy(margin).float(), told)
+    record = {"loss": float(means.inertia_), "seconds": time.perf_counter() - began, "seconds_per_step": None}
+    return SeedResult(torch.from_numpy(means.labels_).long(), torch.from_numpy(margin).float(), record)

@@ -74,9 +74,8 @@ def write_report(folder: Path, data: NodeData) -> Path:
         names, cluster = torch.from_numpy(clusters[place]).long().unique(return_inverse=True)
         confidence = None if shares is None else torch.from_numpy(shares[place])
         by_seed = dict(zip(seeds, clusters, strict=True))
-        text = page(Shown(result, history, data, best, cluster, names.tolist(), confidence, by_seed))
     path = folder / "report.html"
-    write_text(path, text)
+    write_text(path, page(Shown(result, history, data, best, cluster, names.tolist(), confidence, by_seed)))
     return path
 
 

@@ -67,7 +67,7 @@ def run(
     """
     num_clusters = number_of_clusters(config, data)
     require_room(config, data, num_clusters[-1] if isinstance(num_clusters, range) else num_clusters)
-    out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint)
+    out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
     if isinstance(num_clusters, range):
         num_clusters = _choose(num_clusters, data, config.train.seeds[0], out, resume)
     job = Job(config, data, num_clusters, out, device)
@@ -90,7 +90,7 @@ def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFol
         with usable(out.path / "finished.pt"):
             job.save_clusters()
     if config.method.name == "auto" and unused_by_auto(config):
-        print(f"auto chooses for itself and does not read: {', '.join(unused_by_auto(config))}")
+        print(f"auto ignores these settings: {', '.join(unused_by_auto(config))}")
     processes = f", {world_size()} processes" if world_size() > 1 else ""
     how = f"{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}{processes}"
     print(f"{data.summary}\n{how}, into {out.path}")

@@ -115,15 +115,15 @@ class Training:
                 result["seconds"] += best["seconds"]
             best = result if best is None or result["loss"] < best["loss"] else best | {"seconds": result["seconds"]}
         assert best is not None
-        told = {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")} | chosen
-        told["seconds"] += choosing
+        record = {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")} | chosen
+        record["seconds"] += choosing
         method = self.config.method
         terms = tuple(method.objective or POOLS[method.name].pool.terms)
         only_balance = terms == ("balance",) and method.cluster_sizes is None and method.head == "linear"
         return SeedResult(
             cluster=best["cluster"],
             confidence=best["confidence"],
-            told=told,
+            record=record,
             model={"state": best["state"], "temperature": self.resolved.method.temperature},
             history=tuple(best["history"]),
             trained=True,

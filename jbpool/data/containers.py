@@ -89,6 +89,11 @@ class NodeData:
                 bar.update(len(block.source))
         return _hash(*feat, digest=digest)
 
+    @property
+    def fingerprint_with_labels(self) -> str:
+        """A hash of everything that decides the results of a run, scores included."""
+        return _hash(self.label, digest=hashlib.sha256(self.fingerprint.encode()))
+
 
 def _hash(*tensors: Tensor | None, digest: Any = None) -> str:
     """SHA-256 over the shapes and values of tensors, after what ``digest`` has seen."""

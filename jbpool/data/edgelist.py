@@ -85,7 +85,7 @@ def _read(path: Path, separator: str | None, header: bool | None, text: bool) ->
 
 
 def _meaning(table: Table, columns: tuple[int, int, int | None]) -> tuple[str | None, list[str]]:
-    """Where the weights come from, and what of the file is not used, for people."""
+    """Where the weights come from, and what of the file is not used, for messages."""
     weight, used = columns[2], {place for place in columns if place is not None}
     weight_name = None
     if weight is not None:
@@ -144,7 +144,7 @@ _SEPARATORS = b" \t,;"
 def _without_attributes(path: Path, blocks: Iterator[Block]) -> Iterator[Block]:
     """``0 1 {}`` as ``0 1``, and ``0 1 {'weight': 2.0}`` as ``0 1 2.0``; other attributes are refused.
 
-    Whether a file has attributes is told from its first line.
+    Whether a file has attributes is detected from its first line.
     """
     has_attributes = None
     for block in blocks:

@@ -28,8 +28,8 @@ class EdgeList:
     target: np.ndarray              # (E,)
     weight: np.ndarray | None       # (E,) float32
     names: np.ndarray | None        # different text ids; None: ids are numbers
-    weight_name: str | None         # where the weights come from, for people
-    ignored: Sequence[str]          # what of the file is not used, for people
+    weight_name: str | None         # where the weights come from, for messages
+    ignored: Sequence[str]          # what of the file is not used, for messages
 
     def distinct_ids(self) -> np.ndarray:
         """The node ids, sorted, once each."""

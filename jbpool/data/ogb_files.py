@@ -53,7 +53,7 @@ def folder_name(name: str) -> str:
 
 
 def source(info: pd.Series) -> Source:
-    """The archive of a set; ``ogb`` publishes no hash, its reader and the checks here stand for one."""
+    """The archive of a set; ``ogb`` publishes no hash; its reader and the checks here are used instead."""
     url = str(info["url"]).replace("http://", "https://", 1)
     return Source(f"ogb/{info['download_name']}.zip", (url,), check=lambda path: open_archive(path).close())
 
@@ -69,7 +69,7 @@ def files_of(folder: Path) -> list[Path]:
 
 @contextmanager
 def unpacked(archive: Path, info: pd.Series) -> Iterator[Path]:
-    """The folder of a set, unpacked from its archive for a while."""
+    """The folder of a set, unpacked from its archive into a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         extract(archive, Path(folder))
         yield Path(folder, str(info["download_name"]))

@@ -38,7 +38,7 @@ READER_BYTES = 32               # per edge or number, while ogb parses a table
 
 @dataclass(frozen=True)
 class OgbSet:
-    """Counts as OGB publishes them, for people."""
+    """Counts as OGB publishes them, for messages."""
 
     nodes: int
     edges: int

@@ -97,7 +97,7 @@ class Table:
         return self.header is not None and is_unnamed(self.header[0])
 
     def counts_rows(self, start: int = 0) -> bool:
-        """Whether the first column is 0, 1, 2, ..., or goes on so from ``start``."""
+        """Whether the first column is 0, 1, 2, ..., or continues from ``start``."""
         column = self.read((0,))[0]
         return column.dtype == np.int64 and np.array_equal(column, np.arange(start, start + len(column)))
 

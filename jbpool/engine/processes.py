@@ -15,9 +15,11 @@ from jbpool.errors import ProcessError
 
 @contextmanager
 def collective() -> Iterator[None]:
-    """Turn a RuntimeError of the backend into a ProcessError: another process has died."""
+    """Turn a RuntimeError, which is what the backends raise, into a ProcessError: another process has died."""
     try:
         yield
+    except torch.cuda.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise ProcessError("another process of this run has died; --resume continues from the checkpoint.") from error
 

@@ -1,4 +1,4 @@
-"""The soft partition of a batch of graphs, which the loss terms look at."""
+"""The soft partition of a batch of graphs, from which the loss terms are computed."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_resume_refuses_another_configuration(case, copy, tmp_path):
     assert len(outcome.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("part", ["feat", "edges"])
+@pytest.mark.parametrize("part", ["feat", "edges", "label"])
 def test_resume_refuses_changed_data(case, copy, part):
     config = case.config("train.seeds=[0, 1, 2]")
     data = case.task.load_data(config)
@@ -144,6 +144,8 @@ def test_resume_refuses_changed_data(case, copy, part):
         feat = data.feat.to_dense().clone()
         feat[0, 0] += 1
         changed = replace(data, feat=feat)
+    elif part == "label":
+        changed = replace(data, label=data.label.flip(0))
     elif case is CLUSTER:
         changed = replace(data, graph=data.graph.remove_edges([0]) or data.graph)
     else:

@@ -99,6 +99,20 @@ def test_a_bug_shows_its_traceback(case, tmp_path, monkeypatch):
         call(case.command, *case.arguments(), cwd=tmp_path)
 
 
+@pytest.mark.parametrize("error", [ValueError("a bug"), KeyError("a bug"), RuntimeError("a bug"), OSError("a bug")])
+def test_a_bug_in_the_report_shows_its_traceback(case, error, tmp_path, monkeypatch):
+    package = "clustering" if case.task.name == "node_cluster" else "classification"
+    monkeypatch.setattr(f"jbpool.{package}.report.SECTIONS", [broken(error)])
+    with pytest.raises(type(error), match="a bug"):
+        call(case.command, *case.arguments(), cwd=tmp_path)
+
+
+def test_a_bug_while_predictions_are_written_is_not_a_damaged_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("jbpool.classification.job.Job.save_predictions", broken(ValueError("a bug")))
+    with pytest.raises(ValueError, match="a bug"):
+        call(CLASSIFY.command, *CLASSIFY.arguments(), cwd=tmp_path)
+
+
 @pytest.mark.parametrize("kind", [JBPoolError, ConfigError, DataError, RunFolderError, ProcessError, TrainingError])
 def test_errors_of_the_package_are_one_line(case, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(RunFolder, "start", broken(kind("do this instead.")))
