@@ -139,7 +139,8 @@ OWN = sorted(path for folder in ("jbpool", "tests", "scripts", "tasks") for path
 
 
 def test_no_file_exceeds_300_lines():
-    long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in OWN}
+    assets = [path for path in (PACKAGE / "report" / "assets").iterdir() if path.name != "sigma.js"]       # a bundle
+    long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in (*OWN, *assets)}
     assert {name: lines for name, lines in long.items() if lines > 300} == {}
 
 

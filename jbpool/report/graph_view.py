@@ -13,7 +13,7 @@ from jbpool.report.packed import pack, smallest
 from jbpool.report.page import asset
 from jbpool.report.svg import COLOURS
 
-SCRIPTS = ("sigma.js", "unpack.js", "explore.js")       # which a page with this view needs
+SCRIPTS = ("sigma.js", "unpack.js", "explore_parts.js", "explore.js")       # which a page with this view needs
 STATIC_NODES = 4000                                     # in the static picture
 STATIC_EDGES = 4000
 

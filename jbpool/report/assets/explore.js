@@ -1,4 +1,5 @@
 // The graph view: sigma draws, this file decides what is shown. Names from the data only ever become text nodes.
+// Its independent parts are in explore_parts.js.
 (() => {
   "use strict";
   const root = document.querySelector(".graph-view");
@@ -15,22 +16,15 @@
   }
 
   async function start() {
-    if (!globalThis.DecompressionStream) {
-      return why("This browser is too old for the interactive view (no DecompressionStream); this is the static picture.");
-    }
-    const canvas = document.createElement("canvas");
-    const context = canvas.getContext("webgl2") || canvas.getContext("webgl");
-    if (!context) {
-      return why("The interactive view needs WebGL, which this browser does not offer; this is the static picture.");
-    }
-    context.getExtension("WEBGL_lose_context")?.loseContext();
+    const missing = jbpoolParts.missing();
+    if (missing) return why(`${missing}; this is the static picture.`);
     const {text, arrays} = await jbpoolUnpack(find(".packed").textContent);
     explore(text, arrays);
   }
 
   function explore(text, arrays) {
     const {Graph, Sigma} = globalThis.jbpoolSigma;
-    const {cluster, degree, source, target} = arrays;
+    const {cluster, degree, source} = arrays;
     const count = cluster.length, confidence = arrays.confidence, label = arrays.label;
     const ids = text.ids ?? Array.from(arrays.id, String);
     const number = new Intl.NumberFormat("en");
@@ -41,26 +35,11 @@
     const state = {mode: "cluster", only: null, picked: null, hovered: null, near: null};
 
     // ------------------------------------------------------------ the graph
-    const graph = new Graph({multi: false, type: "undirected"});
-    const most = Math.log1p(degree.reduce((one, other) => Math.max(one, other), 1));
-    const narrow = Math.min(1, root.clientWidth / 760);                              // a phone has less room
-    const base = (count <= 400 ? 6 : count <= 4000 ? 3.4 : count <= 10000 ? 2.2 : 1.7) * Math.sqrt(narrow);
-    for (let node = 0; node < count; node++) {
-      graph.addNode(node, {
-        x: arrays.x[node] / 65535, y: arrays.y[node] / 65535,
-        size: base * (0.75 + 0.6 * Math.log1p(degree[node]) / most), label: ids[node],
-      });
-    }
-    for (let edge = 0; edge < source.length; edge++) graph.mergeEdge(source[edge], target[edge]);
+    const graph = jbpoolParts.graph(new Graph({multi: false, type: "undirected"}), arrays, ids, root.clientWidth);
 
     // ------------------------------------------------------------ colours
-    const palette = text.palette;
-    const shade = (k) => palette[k % palette.length];
-    const low = [213, 72, 28], middle = [176, 156, 146], high = [31, 111, 181];      // safe for colour-blind readers
-    function scale(value) {
-      const [from, to, part] = value < 0.5 ? [low, middle, 2 * value] : [middle, high, 2 * value - 1];
-      return `rgb(${from.map((v, i) => Math.round(v + (to[i] - v) * part))})`;
-    }
+    const {shade, scale, mix, neutral, faint} = jbpoolParts.colours(text.palette, dark);
+    const many = Math.max(0.3, Math.min(1, Math.sqrt(8000 / Math.max(source.length, 1))));   // many edges are paler
     const lowest = confidence ? confidence.reduce((one, other) => Math.min(one, other), 10000) / 10000 : 0;
     const stretched = (node) => (share(node) - lowest) / Math.max(1 - lowest, 1e-9);
     function colour(node) {
@@ -68,21 +47,6 @@
       if (state.mode === "class") return label[node] < text.classes.length ? shade(label[node]) : faint();
       return shade(cluster[node]);
     }
-    // Opaque mixtures with the ground: sigma does not blend translucent lines with a dark one.
-    const ground = () => (dark.matches ? [17, 19, 23] : [246, 247, 249]);
-    const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-    const mixtures = new Map();
-    const many = Math.max(0.3, Math.min(1, Math.sqrt(8000 / Math.max(source.length, 1))));   // many edges are paler
-    function mix(hex, part) {
-      const key = `${hex} ${part} ${dark.matches}`;
-      if (!mixtures.has(key)) {
-        const to = ground();
-        mixtures.set(key, `rgb(${rgb(hex).map((v, i) => Math.round(to[i] + (v - to[i]) * part))})`);
-      }
-      return mixtures.get(key);
-    }
-    const neutral = () => (dark.matches ? "#e7eaee" : "#1d2127");
-    const faint = () => mix(neutral(), 0.1);
 
     // ------------------------------------------------------------ what is shown
     const form = find(".controls"), control = (name) => form.elements[name];
@@ -137,23 +101,8 @@
       nodeReducer, edgeReducer, zIndex: true, allowInvalidContainer: true, labelFont: "system-ui, sans-serif",
       labelSize: 12, labelDensity: 0.5, labelRenderedSizeThreshold: 11, labelColor: {color: ink()},
       hideEdgesOnMove: source.length > 20000, minCameraRatio: 0.005, maxCameraRatio: 3, stagePadding: 26,
-      defaultDrawNodeHover: drawName,
+      defaultDrawNodeHover: jbpoolParts.drawName(ink, dark),
     });
-    function drawName(context, data, settings) {
-      const size = settings.labelSize;
-      context.beginPath();
-      context.arc(data.x, data.y, data.size + 2.5, 0, 2 * Math.PI);
-      context.lineWidth = 2;
-      context.strokeStyle = ink();
-      context.stroke();
-      if (!data.label) return;
-      context.font = `600 ${size}px ${settings.labelFont}`;
-      const wide = context.measureText(data.label).width, x = data.x + data.size + 6;
-      context.fillStyle = dark.matches ? "#22262de8" : "#ffffffe8";
-      context.fillRect(x - 3, data.y - size * 0.8, wide + 6, size * 1.6);
-      context.fillStyle = ink();
-      context.fillText(data.label, x, data.y + size / 3);
-    }
     dark.addEventListener("change", () => { renderer.setSetting("labelColor", {color: ink()}); update(); });
 
     // The wheel scrolls the page until the view has the focus.
@@ -163,13 +112,7 @@
     view.addEventListener("pointerdown", () => view.focus({preventScroll: true}));
 
     // ------------------------------------------------------------ hover and choice
-    const card = find(".card");
-    function line(name, value) {
-      const term = document.createElement("dt"), definition = document.createElement("dd");
-      term.textContent = name;
-      definition.append(value);
-      return [term, definition];
-    }
+    const {line, button} = jbpoolParts, card = find(".card");
     function facts(node) {
       const list = document.createElement("dl");
       list.append(...line("node", ids[node]), ...line("cluster", text.clusters[cluster[node]].name));
@@ -177,22 +120,6 @@
       if (label) list.append(...line("class", className(label[node])));
       list.append(...line("degree", number.format(degree[node])));
       return list;
-    }
-    function button(words, action, swatch) {
-      const made = document.createElement("button");
-      made.type = "button";
-      if (swatch) {
-        const square = document.createElement("span");
-        square.className = "swatch";
-        square.style.background = swatch;
-        made.append(square);
-      }
-      const text = document.createElement("span");
-      text.className = "words";
-      text.textContent = made.title = words;
-      made.append(text);
-      made.addEventListener("click", action);
-      return made;
     }
     renderer.on("enterNode", ({node}) => {
       state.hovered = Number(node);
@@ -309,12 +236,7 @@
       });
       find(".legend").replaceChildren(...buttons);
       if (state.mode === "confidence") {
-        const bar = document.createElement("div"), ends = document.createElement("div");
-        bar.className = "scale";
-        bar.style.background = `linear-gradient(90deg,${[0, 0.25, 0.5, 0.75, 1].map(scale)})`;
-        ends.className = "ends";
-        ends.append(...[lowest.toFixed(2), "1.00"].map((end) => Object.assign(document.createElement("span"), {textContent: end})));
-        find(".legend").prepend(bar, ends);
+        find(".legend").prepend(...jbpoolParts.scaleBar(scale, lowest));
       }
       nameGroups();
     }
