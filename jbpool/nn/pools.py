@@ -106,19 +106,28 @@ class JBPool(ClusterPool):
 
 
 class MinCutPool(ClusterPool):
-    """MinCut pooling (Bianchi, Grattarola, Alippi, ICML 2020): a normalised cut and an orthogonality term."""
+    """MinCut pooling (Bianchi, Grattarola, Alippi, ICML 2020): a normalised cut and an orthogonality term.
+
+    The parameters are those of :class:`ClusterPool`.
+    """
 
     terms = ("cut", "ortho")
 
 
 class DMoNPool(ClusterPool):
-    """DMoN pooling (Tsitsulin, Palowitch, Perozzi, Mueller, JMLR 2023): modularity and a collapse term."""
+    """DMoN pooling (Tsitsulin, Palowitch, Perozzi, Mueller, JMLR 2023): modularity and a collapse term.
+
+    The parameters are those of :class:`ClusterPool`.
+    """
 
     terms = ("modularity", "collapse")
 
 
 class DiffPool(ClusterPool):
-    """DiffPool (Ying et al., NeurIPS 2018): link prediction and entropy; assignments from a message-passing layer."""
+    """DiffPool (Ying et al., NeurIPS 2018): link prediction and entropy; assignments from a message-passing layer.
+
+    The parameters are those of :class:`ClusterPool`.
+    """
 
     terms = ("link", "entropy")
     smooth_scores = True            # a DeltaConv in place of the last dense layer: the same weights, then one step

@@ -1,4 +1,4 @@
-"""The caches of the package by name, and one function that clears them.
+"""The caches of what is computed from graphs and tensors, by name, and one function that clears them.
 
 Entries belong to a graph or a tensor and disappear with it, or their number is limited, so clearing is never necessary.
 It frees memory early, and tests and benchmarks use it to start cold.
