@@ -57,7 +57,7 @@ def test_every_method_gets_the_same_folds(tmp_path):
 
 def test_test_labels_have_no_say(tmp_path, monkeypatch):
     """With the labels of the test fold shuffled, training is the same to the last bit, and the score that of chance."""
-    config = load_config(GRAPH_CLASSIFY, None, ["dataset.num_graphs=900", "model.compare=[]", "train.epochs=8"])
+    config = load_config(GRAPH_CLASSIFY, None, ["dataset.num_graphs=600", "model.compare=[]", "train.epochs=6"])
     data = GRAPH_CLASSIFY.load_data(config)
     split = data.split(0, 3)
     label = data.label.clone()
