@@ -195,11 +195,15 @@ def _stop_with_the_others(*_: Any) -> None:
 
 
 def _predict(task: Any, args: argparse.Namespace, device: Any) -> int:
+    from jbpool.engine.config import load_config
+
     if args.cfg is not None:
         sys.exit("--cfg has no effect with --predict: name the new graph with --set dataset...=...")
     if getattr(args, "folds", None) is not None:
         sys.exit("--folds has no effect with --predict: the model of the best fold is applied.")
     run_dir = Path(args.predict)
+    if (run_dir / "config.yaml").is_file():
+        load_config(task, str(run_dir / "config.yaml"))         # a run of the other task is refused as such
     out = Path(args.out or run_dir / "predicted")
     print(task.predict(task, run_dir, args.changes, out, device))
     return 0

@@ -52,6 +52,8 @@ class Run(NamedTuple):
 
 def load_run(folder: Path, name: str) -> Run:
     """What is compared of a run folder."""
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder}: no such run folder.")
     result, _ = read_results(folder)
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished run yet.")
@@ -217,7 +219,8 @@ def page(runs: list[Run]) -> str:
     methods = [f"{run.name} ({run.result['method']})" for run in runs]
     lead = f"{', '.join(datasets)}; {', '.join(methods)}"
     notes = []
-    if any(row[0].startswith("dataset.") for row in different_settings(runs)):
+    data = [row[0] for row in different_settings(runs) if row[0].startswith("dataset.")]
+    if set(data) - {"dataset.labels", "dataset.root"}:
         notes.append("The settings of the data differ: what has the same id may not be the same.")
     kind = "clusterings" if first["task"] == "node_cluster" else "classifications"
     return render_page(f"{len(runs)} {kind} compared", lead, {}, notes, sections)

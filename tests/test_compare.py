@@ -120,7 +120,7 @@ def test_names_tell_runs_apart(tmp_path):
     ("given", "message"),
     [
         (("a", "c"), "cannot be compared: give runs of one task"),
-        (("a", "missing"), "missing/result.json cannot be read"),
+        (("a", "missing"), "missing: no such run folder"),
     ],
 )
 def test_runs_that_cannot_be_compared(given, message, runs, monkeypatch, capsys):

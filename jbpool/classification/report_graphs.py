@@ -63,7 +63,8 @@ def _card(data: GraphData, picture: dict[str, Tensor]) -> dict[str, Any]:
     drawn = network(small_positions(graph.num_nodes(), edges), edges, cluster, f"graph {index}")
     pooled = circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled").svg
     told = f"{graph.num_nodes()} nodes, {len(used)} of {len(picture['adj'])} clusters used."
-    return {"graph": index, "told": told, "svg": f'<div class="pair">{drawn}{pooled}</div>'}
+    name = str(index if data.ids is None else data.ids[index])
+    return {"graph": index, "name": name, "told": told, "svg": f'<div class="pair">{drawn}{pooled}</div>'}
 
 
 def _static(card: dict[str, Any], classes: list[str]) -> str:
@@ -71,4 +72,4 @@ def _static(card: dict[str, Any], classes: list[str]) -> str:
     if classes:
         names = [classes[card[key]] for key in ("label", "predicted")]
         told += f" Class: {names[0]}; predicted: {names[1]} (margin {card['margin']:.2f})."
-    return f'<article><h3>Graph {card["graph"]}</h3>{card["svg"]}<p>{escape(told)}</p></article>'
+    return f'<article><h3>Graph {escape(card["name"])}</h3>{card["svg"]}<p>{escape(told)}</p></article>'

@@ -68,6 +68,7 @@ def run(
     for fold in folds:
         if not 0 <= fold < config.train.folds:
             raise ConfigError(f"--folds {fold}: train.folds={config.train.folds}, and folds are numbered from 0.")
+    data.split(folds[0], config.train.folds)                # an error before anything is written
     out = RunFolder(folder, config.task, data.name, config.model.pool, as_dict(config), data.fingerprint)
     job = Job(config, data, out, device)
     if resume:

@@ -85,7 +85,9 @@ def _array(adjacency: Any) -> np.ndarray:
     except ValueError:
         raise DataError(f"adjacency has rows of different lengths: give {FORMS}.") from None
     if array.ndim != 2 or array.dtype.kind not in "biuf":
-        raise DataError(f"adjacency is {array.dtype} of shape {array.shape}: give {FORMS}.")
+        named = array.ndim == 2 and array.shape[1] in (2, 3) and array.dtype.kind in "OUS"
+        cure = "a DataFrame if nodes have names" if named else FORMS
+        raise DataError(f"adjacency is {array.dtype} of shape {array.shape}: give {cure}.")
     return array
 
 

@@ -121,7 +121,8 @@ class Job:
         else:
             in_feats = 0 if self.data.feat is None else self.data.feat.shape[1]
             plain = {"in_feats": in_feats, "num_clusters": self.num_clusters, "made_feat": self.made_feat}
-            save_state(self.out.path / "model.pt", {**model, **plain})
+            names = None if self.data.feat_names is None else list(self.data.feat_names)
+            save_state(self.out.path / "model.pt", {**model, **plain, "feat_names": names})
 
     @property
     def labelled(self) -> dict[str, int]:

@@ -69,6 +69,13 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
             f"{data.name} has {data.feat.shape[1]} features, the model was trained on {stored['in_feats']}: "
             "give the new graph the same features."
         )
+    trained = stored.get("feat_names")
+    if trained is not None and data.feat_names is not None and list(data.feat_names) != trained:
+        place = next(i for i, (one, other) in enumerate(zip(trained, data.feat_names, strict=True)) if one != other)
+        raise ConfigError(
+            f"feature {place + 1} of {data.name} is {data.feat_names[place]!r}, in training it was {trained[place]!r}: "
+            "give the columns the same names and order."
+        )
     model = _rebuild(config, stored, run_dir).to(device)
     weight = None if data.edge_weight is None else data.edge_weight.to(device)
     cluster, confidence = model(data.graph.to(device), data.feat.to(device), weight)

@@ -43,6 +43,7 @@ class NodeData:
     edge_weight: Tensor | None = None       # (E,)
     ids: np.ndarray | None = None           # (N,) the user's own node ids; None: 0 .. N-1
     class_names: Sequence[str] | None = None
+    feat_names: Sequence[str] | None = None             # of the columns of feat, if they have names
     weight_name: str | None = None          # origin of the edge weights, for the summary
     ignored: Sequence[str] = ()             # unused parts of the user's files, for the summary
 
@@ -247,10 +248,10 @@ class GraphData:
         left = counts - -(-counts // max(folds, 1))             # graphs of each class outside the largest test fold
         rare = np.flatnonzero((counts < folds) | (left < 2))    # train and valid need one each
         if len(rare):
-            raise DataError(
-                f"{self.name}: class {rare[0]} has {counts[rare[0]]} graphs, too few for {folds} stratified folds; "
-                "use fewer folds or merge classes."
-            )
+            name = self.class_names[rare[0]] if self.class_names else rare[0]
+            cure = "use fewer folds or merge classes" if counts[rare[0]] > 3 else "every class needs at least 4 graphs"
+            has = f"{self.name}: class {name} has {counts[rare[0]]} graphs"
+            raise DataError(f"{has}, too few for {folds} stratified folds; {cure}.")
         order = StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(label)), label)
         rest, test = list(order)[fold]
         train, valid = train_test_split(

@@ -31,6 +31,7 @@ class FeatureTable:
     values: np.ndarray | scipy.sparse.csr_matrix
     ids: np.ndarray | None
     ignored: list[str]
+    names: list[str] | None = None          # of the columns, in lower case
 
     def __len__(self) -> int:
         return self.values.shape[0]
@@ -49,7 +50,7 @@ def read_features(path: Path) -> FeatureTable:
 
     A ``.npy`` of float32 in C order is memory-mapped and not copied. Others are converted to float32 block by block.
     """
-    ids, ignored = None, []
+    ids, ignored, names = None, [], None
     if path.suffix in (".npy", ".npz"):
         values = open_npy(path) if path.suffix == ".npy" else read_array(path, "feat")
         if values.ndim != 2 or values.dtype.kind not in "fiub":
@@ -63,8 +64,9 @@ def read_features(path: Path) -> FeatureTable:
         arrays = table.read((key,), places)
         ids, values = arrays[key], np.column_stack([arrays[place] for place in places])
         ignored = table.ignored({key, *places})
+        names = None if table.header is None else [table.header[place] for place in places]
         refuse_repeated(ids, path)
-    return FeatureTable(path, _finite_float32(path, values), ids, ignored)
+    return FeatureTable(path, _finite_float32(path, values), ids, ignored, names)
 
 
 def _finite_float32(

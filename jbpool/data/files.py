@@ -75,6 +75,7 @@ def load_node_files(
         symmetric_adjacency(source, target, weight, len(ids)),
         weight_name=weight_name,
         feat=None if table is None else table.rows_of(position),
+        feat_names=None if table is None else table.names,
         label=None if known is None else known.label,
         class_names=None if known is None else known.class_names,
         ids=ids,

@@ -57,7 +57,7 @@ def _whole_lines(path: Path, limit: int | None, max_line: int | None) -> Iterato
         Maximum number of bytes of a line.
     """
     if not path.is_file():
-        raise DataError.at(path, "no such file")
+        raise DataError.at(path, "is a folder, give a file" if path.is_dir() else "no such file")
     try:
         size = path.stat().st_size
         with open(path, "rb") as raw, progress_bar(f"reading {path.name}", size, "bytes") as bar:

@@ -65,6 +65,7 @@ def node_data(
     *,
     weight_name: str | None = None,
     feat: Tensor | None = None,
+    feat_names: Sequence[str] | None = None,
     label: Tensor | None = None,
     class_names: Sequence[str] | None = None,
     ids: np.ndarray | None = None,
@@ -83,6 +84,7 @@ def node_data(
     return NodeData(
         graph=dgl.graph(by_target, num_nodes=adjacency.shape[0], idtype=sources.dtype),
         feat=feat,
+        feat_names=feat_names,
         label=label,
         num_classes=None if label is None else int(label.max()) + 1,
         name=name,

@@ -70,9 +70,9 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
         inside = (change for name, change in given.items() if name.startswith(f"{key}."))
         return next(inside, str(path))                          # a section that only --set has
 
+    if values.get("task", task.name) != task.name:              # its other keys are not those of this task
+        raise ConfigError(f"{where('task')}: task is {values['task']!r}, but this is the task {task.name!r}")
     config = build(task.schema, values, "", where, problems)
-    if values.get("task", task.name) != task.name:
-        problems.append(f"{where('task')}: task is {values['task']!r}, but this is the task {task.name!r}")
     wrong = [*out_of_range(config), *_general_problems(config), *task.problems(config)]
     problems += [f"{where(key)}: {problem}" for key, problem in wrong]
     if not problems:                                            # numbers out of range could overflow

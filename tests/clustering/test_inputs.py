@@ -164,7 +164,7 @@ PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
         (np.ones((3, 5)), None, "adjacency has shape \\(3, 5\\): give a symmetric"),
         (np.ones(3), None, "of shape \\(3,\\): give"),
         ([[1, 2], [3]], None, "rows of different lengths"),
-        (np.array([["a", "b"], ["c", "d"]]), None, "give a symmetric"),
+        (np.array([["a", "b"], ["c", "d"]]), None, "give a DataFrame if nodes have names"),
         ("edges.csv", None, "give a symmetric"),
         (np.ones((1, 1)), None, "one node: there is nothing to cluster"),
         (np.ones((0, 0)), None, "no nodes: there is nothing to cluster"),

@@ -159,3 +159,28 @@ def test_a_pool_that_was_trained_without_features(tmp_path):
     call(CLUSTER.command, "--cfg", "file", *settings(*changes, *pool), "--out", "r", cwd=tmp_path)
     refused = call(CLUSTER.command, "--predict", "r", *settings(*TWO), cwd=tmp_path, check=False)
     assert (refused.code, "was trained without features" in refused.err) == (2, True)
+
+
+def test_columns_of_other_names_or_order(tmp_path):
+    (tmp_path / "edges.csv").write_text("".join(f"n{i},n{j}\n" for i in range(12) for j in range(i) if i % 2 == j % 2))
+    rows = "".join(f"n{i},{i % 2},{1 - i % 2}\n" for i in range(12))
+    for name, columns in {"f.csv": "id,one,two", "turned.csv": "id,two,one", "plain.csv": ""}.items():
+        (tmp_path / name).write_text(f"{columns}\n{rows}".lstrip())
+    given = ["dataset.edges=edges.csv", "dataset.features=f.csv", "method.num_clusters=2", "method.name=jb"]
+    given.append("train.epochs=2")
+    call(CLUSTER.command, "--cfg", "file", *settings(*given), "--out", "r", cwd=tmp_path)
+
+    def predicted(features):
+        new = settings("dataset.edges=edges.csv", f"dataset.features={features}")
+        return call(CLUSTER.command, "--predict", "r", *new, "--out", features[:-4], cwd=tmp_path, check=False)
+
+    assert "feature 1 of edges is 'two', in training it was 'one'" in predicted("turned.csv").err
+    assert predicted("f.csv").code == predicted("plain.csv").code == 0              # without names: by position
+
+
+def test_a_run_of_the_other_task(tmp_path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "config.yaml").write_text("task: graph_classify\nmodel: {pool: jb}\n")
+    outcome = call(CLUSTER.command, "--predict", "r", "--set", "dataset.edges=e.csv", cwd=tmp_path, check=False)
+    assert outcome.err.endswith("task is 'graph_classify', but this is the task 'node_cluster'\n")
+    assert outcome.err.count("\n") == 1

@@ -24,7 +24,7 @@
     function draw(card) {
       const made = document.createElement("article"), title = document.createElement("h3"), words = document.createElement("p");
       made.innerHTML = card.svg;                                    // drawn and escaped by Python
-      title.textContent = `Graph ${card.graph}`;
+      title.textContent = `Graph ${card.name}`;
       words.textContent = card.told;
       if (classes.length) {
         const right = card.label === card.predicted, sign = document.createElement("strong");
