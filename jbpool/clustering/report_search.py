@@ -23,7 +23,7 @@ def _curve(choice: dict[str, Any]) -> str:
     savings = {int(k): value for k, value in choice["savings"].items()}
     ranked = sorted(savings, key=lambda k: -savings[k])
     drawing = charts.lines({"saving": (list(savings), list(savings.values()))}, "clusters", "saving by clusters")
-    note = f"{ranked[0]} clusters describe the edges in the fewest bits; next: {', '.join(map(str, ranked[1:4]))}."
+    note = f"{ranked[0]} clusters describe the edges most briefly; next: {', '.join(map(str, ranked[1:4]))}."
     if savings[ranked[0]] <= 0:
         note += " No number is better than a single cluster: the graph may have no clusters."
     return section("Number of clusters", drawing, f"Nats per edge saved against one cluster. {note}")
