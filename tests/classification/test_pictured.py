@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from commands import CLASSIFY
 
 from jbpool.classification import pictured
 from jbpool.classification.pictured import choose_pictured, names_of_classes, verdict
-from jbpool.classification.report_graphs import graphs_section
+from jbpool.classification.report_graphs import _card, _static, graphs_section
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +77,11 @@ def test_graphs_without_classes_can_be_browsed(data):
     assert "1 of 2 clusters used" in page
     assert "predicted:" not in page
     assert graphs_section(task, []) == ""
+
+
+def test_a_graph_has_the_name_that_its_owner_gave_it(data):
+    own = replace(data, ids=np.array([f"<b>mine {index}" for index in range(len(data))]))
+    cluster = torch.zeros(int(data.sizes[5]), dtype=torch.long)
+    picture = {"graph": torch.tensor(5), "cluster": cluster, "adj": torch.zeros(1, 1)}
+    assert "<h3>Graph &lt;b&gt;mine 5</h3>" in _static(_card(own, picture), [])
+    assert "<h3>Graph 5</h3>" in _static(_card(data, picture), [])
