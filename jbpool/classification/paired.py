@@ -18,7 +18,8 @@ class Paired(NamedTuple):
     pairs: int
 
     def __str__(self) -> str:
-        return f"{100 * self.mean:+.1f} ± {100 * self.error:.1f} (p = {self.p:.2f})"
+        p = "p < 0.01" if self.p < 0.01 else f"p = {self.p:.2f}"
+        return f"{100 * self.mean:+.1f} ± {100 * self.error:.1f} ({p})"
 
 
 def corrected_t_test(differences: Sequence[float], test_over_train: float) -> Paired:

@@ -101,8 +101,8 @@ def _curves(shown: Shown) -> str:
         epochs = [float(row["epoch"]) for row in rows]
         if len(result["compared"]) < 2:
             series[f"{method}, training loss"] = (epochs, [float(row["loss"]) for row in rows])
-        series[method] = (epochs, [float(row["valid"]) for row in rows])
-    note = f"Seed {first['seed']}, fold {first['fold']}. Curves named after a pool alone are validation scores."
+        series[f"{method}, validation"] = (epochs, [float(row["valid"]) for row in rows])
+    note = f"Seed {first['seed']}, fold {first['fold']}; validation: the score on validation graphs."
     return section("Learning curves", charts.lines(series, "epoch", "learning curves"), note)
 
 

@@ -40,3 +40,4 @@ def test_common_folds_and_the_mean_over_seeds():
     assert found[:3] == pytest.approx(expected[:3])
     assert paired_difference(ours[:2], others, folds=10) is None
     assert str(corrected_t_test([0.01, 0.02, 0.03], 0.0)) == "+2.0 ± 0.6 (p = 0.07)"
+    assert str(corrected_t_test([0.41, 0.42, 0.43], 0.0)) == "+42.0 ± 0.6 (p < 0.01)"
