@@ -70,10 +70,10 @@ def balance_loss(
     num_clusters = assign.shape[1]
     share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, num_clusters).to(assign.device)
     total = trace(assign, segments, share, gram)                                            # (B,)
-    if normalize:
-        best = segments.sizes * num_clusters if share is None else segments.sizes           # (B,)
-        total = total * best.clamp_min(1).double().rsqrt_()
-    return -total.to(assign.dtype)
+    if not normalize:
+        return -total.to(assign.dtype)
+    best = segments.sizes * num_clusters if share is None else segments.sizes               # (B,)
+    return (total * best.clamp_min(1).double().rsqrt_().neg_()).to(assign.dtype)
 
 
 def _matrix_trace(assign: Tensor, segments: Segments, share: Tensor | None, gram: Tensor | None) -> Tensor:

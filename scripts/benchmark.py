@@ -6,7 +6,6 @@ import argparse
 import importlib.util
 import json
 import platform
-import resource
 import statistics
 import sys
 import time
@@ -42,7 +41,8 @@ def chosen_device(args: argparse.Namespace) -> torch.device:
     import torch
 
     if args.device == "cuda" and not torch.cuda.is_available():
-        sys.exit("--device cuda: torch sees no GPU here (docs/gpu.md).")
+        print("--device cuda: torch sees no GPU here (docs/gpu.md).", file=sys.stderr)
+        sys.exit(2)
     return torch.device(args.device)
 
 
@@ -156,11 +156,6 @@ def profiled(run: Callable[[], Any], rounds: int = 10) -> Spent:
         spent[kind] += event.self_device_time_total if on_gpu else event.self_cpu_time_total
     whole = sum(spent.values())
     return Spent({kind: value / whole for kind, value in spent.items()}, operations // rounds, calls // rounds)
-
-
-def peak_rss() -> float:
-    """Peak memory of this process in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def write(name: str, title: str, head: list[str], rows: list[list[str]], raw: Any) -> None:

@@ -6,7 +6,6 @@ the result.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
@@ -15,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from jbpool.checks import check_count, check_fraction, check_positive, lookup
 from jbpool.errors import JBPoolError
@@ -27,6 +25,7 @@ from jbpool.ops.coarsen import complete_graphs, normalized_off_diagonal
 from jbpool.ops.inputs import check_edge_weight, check_feat, check_graph
 from jbpool.ops.precision import at_least_float32
 from jbpool.ops.segment import make_segments
+from jbpool.ops.softmax import row_softmax
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -36,17 +35,6 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "silu": nn.SiLU,
     "tanh": nn.Tanh,
 }
-
-
-def row_softmax(scores: Tensor) -> Tensor:
-    """Softmax of each row, ``(N, K)`` to ``(N, K)``.
-
-    On the CPU torch's softmax is up to seven times slower on rows of 3 to 7 numbers than on 8, so these are padded.
-    """
-    num_clusters = scores.shape[1]
-    if scores.device.type != "cpu" or not 2 < num_clusters < 8:
-        return scores.softmax(-1)
-    return pad(scores, (0, 8 - num_clusters), value=-math.inf).softmax(-1)[:, :num_clusters].contiguous()
 
 
 class Pooled(NamedTuple):
@@ -186,7 +174,20 @@ class ClusterPool(nn.Module):
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled:
         """Pool every graph of the batch to ``num_clusters`` nodes.
 
-        The parameters are those of ``cluster``.
+        Parameters
+        ----------
+        graph : DGLGraph
+            A graph or a batch of graphs that hold both directions of every edge.
+        feat : Tensor
+            Node features ``(N, in_feats)``.
+        edge_weight : Tensor, optional
+            Finite, non-negative weights ``(E,)``. Default: all ones.
+
+        Returns
+        -------
+        Pooled
+            The pooled batch, ``B`` complete graphs of K nodes with features and edge weights, the assignments, and the
+            losses to train with.
         """
         part = self._checked_partition(graph, feat, edge_weight, coarsen=True)
         losses = self.objective(part)

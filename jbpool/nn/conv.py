@@ -186,6 +186,11 @@ def _mlp(in_feats: int, out_feats: int, bias: bool) -> nn.Module:
     return nn.Sequential(nn.Linear(in_feats, out_feats), nn.ReLU(inplace=True), nn.Linear(out_feats, out_feats, bias))
 
 
+def gine(in_feats: int, out_feats: int, delta: float, bias: bool = True) -> nn.Module:
+    """The backbone ``gin`` with edge features in its messages."""
+    return GINEConv(_mlp(in_feats, out_feats, bias), "sum", activation=torch.relu_)
+
+
 # name -> (in_feats, out_feats, delta, bias=True) -> a layer called with (graph, feat, edge_weight=...), ReLU included;
 # bias: that of the last linear map
 BACKBONES: dict[str, Callable[..., nn.Module]] = {
@@ -195,11 +200,6 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "sage": lambda i, o, _, bias=True: SAGEConv(i, o, "mean", bias=bias, activation=torch.relu),
     "gat": lambda i, o, _, bias=True: GATConv(i, o, bias=bias),
 }
-
-def gine(in_feats: int, out_feats: int, delta: float, bias: bool = True) -> nn.Module:
-    """The ``gin`` of :data:`BACKBONES` with edge features in its messages."""
-    return GINEConv(_mlp(in_feats, out_feats, bias), "sum", activation=torch.relu_)
-
 
 # Backbones that accept sparse features; for the others they are converted to dense.
 TAKE_SPARSE = {"delta", "gcn", "sage"}

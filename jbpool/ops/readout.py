@@ -6,6 +6,7 @@ DGL's ``segment_reduce`` reads a value from the device in its backward pass; not
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,5 +53,15 @@ class _Max(Function):
         return found.mul_((grad / count.clamp_min_(1)).index_select(0, ctx.member)), None
 
 
-# name -> reduction, (N, D) to (B, D)
-READOUTS: dict[str, Callable[[Tensor, Segments], Tensor]] = {"mean": graph_mean, "sum": graph_sum, "max": graph_max}
+class Readout(NamedTuple):
+    """A reduction over the nodes of each graph, for packed graphs and, faster, for graphs of equal size."""
+
+    packed: Callable[[Tensor, Segments], Tensor]        # (N, D) to (B, D)
+    equal: Callable[[Tensor], Tensor]                   # (B, K, D) to (B, D)
+
+
+READOUTS = {
+    "mean": Readout(graph_mean, lambda table: table.mean(1)),
+    "sum": Readout(graph_sum, lambda table: table.sum(1)),
+    "max": Readout(graph_max, lambda table: table.amax(1)),
+}

@@ -1,108 +1,27 @@
 """Per-graph reductions on packed rows (plain torch, no DGL).
 
-A batch holds the rows of its graphs one after another; ``sizes`` is the number of rows of each graph. Every reduction
-splits the rows of each graph into chunks of a fixed height, so that one ``bmm`` handles graphs of all sizes, and sums
-the results per graph. Only the last chunk of a graph is padded with zero rows: at most one chunk of padding per graph,
-however large the largest graph is. The number of chunks has an upper bound that is known on the host, so nothing is
-read back from the device. A single graph is not split.
+Small graphs are reduced together, in the table of chunks of ``jbpool.ops.layout``; large ones one by one, in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from jbpool.checks import check_sizes
-from jbpool.errors import JBPoolError
+from jbpool.ops.layout import Segments, chunked, collect, make_segments, spread, spread_over_chunks, unchunked
 from jbpool.ops.precision import at_least_float32, full_precision
 
+__all__ = [
+    "Segments", "make_segments", "segment_gram", "segment_gram_and_products", "segment_norm", "segment_product",
+    "segment_products", "segment_sum",
+]  # fmt: skip
+
 GRAM_BLOCK = 2**17      # entries of S converted to float64 at a time for a large graph: a block that fits the cache
-
-
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """Position of the rows of each graph. Built once per batch and shared by all its reductions."""
-
-    sizes: Tensor                   # (B,)  rows per graph
-    num_rows: int                   # N
-    counts: Sequence[int] | None    # the sizes on the host, where they can be read without waiting for a device
-
-    @property
-    def single(self) -> bool:
-        return self.sizes.shape[0] == 1
-
-    @cached_property
-    def height(self) -> int:
-        """Rows per chunk: tall chunks waste padding on small graphs; short ones cost extra calls on large ones."""
-        return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 8).bit_length()))
-
-    @cached_property
-    def member(self) -> Tensor:
-        """Graph of each row, (N,)."""
-        return torch.repeat_interleave(self.sizes, output_size=self.num_rows)
-
-    @cached_property
-    def _chunks(self) -> Tensor:
-        """Number of chunks of each graph, (B,)."""
-        return (self.sizes + (self.height - 1)).floor_divide_(self.height)
-
-    @cached_property
-    def _rows(self) -> Tensor:
-        """0, 1, ..., N - 1."""
-        return torch.arange(self.num_rows, device=self.sizes.device)
-
-    @cached_property
-    def owner(self) -> Tensor:
-        """Graph of each chunk, (C,)."""
-        num_graphs = self.sizes.shape[0]
-        if self.counts is None:
-            most = self.num_rows // self.height + num_graphs                        # upper bound of sum ceil(n/height)
-        else:
-            most = sum(-(-count // self.height) for count in self.counts)
-        chunk = torch.arange(most, device=self.sizes.device)
-        owner = torch.searchsorted(self._chunks.cumsum(0), chunk, right=True)
-        return owner.clamp_max_(num_graphs - 1)                                     # unused chunks are zero
-
-    @cached_property
-    def slot(self) -> Tensor:
-        """Position of each row in the table of chunks, (N,)."""
-        padding = torch.add(-self.sizes, self._chunks, alpha=self.height)               # (B,)  at the end of each graph
-        before = padding.cumsum(0).sub_(padding)                                        # (B,)
-        return before.index_select(0, self.member).add_(self._rows)
-
-    @cached_property
-    def source(self) -> Tensor:
-        """Row at each position of the table, N for padding, (C * height,)."""
-        places = self.slot.new_full((len(self.owner) * self.height,), self.num_rows)
-        return places.scatter_(0, self.slot, self._rows)
-
-
-def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor) -> Segments:
-    """Segments of the packed matrix ``rows``.
-
-    Parameters
-    ----------
-    sizes : Tensor, sequence of int, Segments or None
-        Nodes per graph ``(B,)``, which sum to N; ``None`` for a single graph; ``Segments`` are returned unchanged.
-    rows : Tensor
-        ``(N, *)``; only its height and device are used.
-    """
-    if isinstance(sizes, Segments):
-        return sizes
-    num_rows, device = rows.shape[0], rows.device
-    if sizes is None:
-        sizes = torch.full((1,), num_rows, device=device)
-    try:
-        sizes = torch.as_tensor(sizes, device=device)
-    except (TypeError, ValueError, RuntimeError):
-        raise JBPoolError(f"sizes={sizes!r}: pass the nodes per graph as whole numbers.") from None
-    return Segments(sizes.long(), num_rows, check_sizes(sizes, num_rows))
 
 
 def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
@@ -154,19 +73,19 @@ def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
 
     In float64 whatever the type of S: the condition number of the product is that of S squared.
     """
-    return _Products.apply(segments, True, rows)[0]
+    return _products(segments, True, rows)[0]
 
 
 def segment_products(left: Tensor, right: Sequence[Tensor], segments: Segments) -> tuple[Tensor, ...]:
     """:func:`segment_product` with each matrix."""
-    return _Products.apply(segments, False, *_same_type(left, right))[1:]
+    return _products(segments, False, *_same_type(left, right))[1:]
 
 
 def segment_gram_and_products(
     left: Tensor, right: Sequence[Tensor], segments: Segments
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """:func:`segment_gram` of ``left`` and :func:`segment_products`; the rows are laid out only once."""
-    gram, *products = _Products.apply(segments, True, *_same_type(left, right))
+    gram, *products = _products(segments, True, *_same_type(left, right))
     return gram, tuple(products)
 
 
@@ -179,22 +98,32 @@ def _same_type(left: Tensor, right: Sequence[Tensor]) -> list[Tensor]:
     return columns
 
 
+def _sums(rows: Tensor, segments: Segments, of: Callable[[Tensor], Tensor] = torch.positive) -> Tensor:
+    """Sums over the rows of each graph, of a function of their entries: ``(N, D)`` to ``(B, D)`` float64."""
+    pieces = _pieces(segments, rows)
+    if pieces is None:
+        return collect(of(chunked(rows, segments, zero_padding=True)).sum(1, dtype=torch.float64), segments)
+    total = rows.new_zeros(len(segments.sizes), rows.shape[1], dtype=torch.float64)
+    for graph, piece in pieces:
+        total[graph] += of(rows[piece]).sum(0, dtype=torch.float64)
+    return total
+
+
 class _Sum(Function):
     @staticmethod
     def forward(ctx, rows, segments):
         ctx.segments, ctx.dtype = segments, rows.dtype
-        return _collect(_chunked([rows], segments).sum(1, dtype=torch.float64), segments)
+        return _sums(rows, segments)
 
     @staticmethod
     def backward(ctx, grad):                                                    # (B, D)
-        return _spread(grad.to(ctx.dtype), ctx.segments), None
+        return spread(grad.to(ctx.dtype), ctx.segments), None
 
 
 class _Norm(Function):
     @staticmethod
     def forward(ctx, rows, segments):
-        parts = _chunked([rows], segments).square().sum(1, dtype=torch.float64)
-        norm = _collect(parts, segments).sqrt()                                 # (B, K)
+        norm = _sums(rows, segments, torch.square).sqrt_()                      # (B, K)
         ctx.save_for_backward(rows, norm)
         ctx.segments = segments
         return norm
@@ -204,97 +133,98 @@ class _Norm(Function):
         rows, norm = ctx.saved_tensors
         some = norm != 0                                                        # a NaN stays a NaN
         scale = torch.where(some, grad / torch.where(some, norm, 1), 0).to(rows.dtype)
-        return _spread(scale, ctx.segments) * rows, None
+        return spread(scale, ctx.segments) * rows, None
 
 
 class _Products(Function):
-    """``S^T S`` in float64, if asked for, and ``S^T R`` for several R.
+    """``S^T S`` in float64, if asked for, and ``S^T R`` for several R, of small graphs.
 
-    Saves rows for backward, not tables: the padding is needed only during the products. No float64 copy of S outlives
-    a block.
+    Saves the table of S and the rows of the others for backward.
     """
 
     @staticmethod
     def forward(ctx, segments, with_gram, left, *right):
-        ctx.save_for_backward(left, *right)
+        own, gram = chunked(left, segments, zero_padding=True), None            # (C, height, K)
+        ctx.save_for_backward(own, *right)
         ctx.segments = segments
         ctx.set_materialize_grads(False)        # a loss that ignores the products needs no gradient of them
-        own, gram, products = _chunked([left], segments), None, ()
         with full_precision(left):
             if with_gram:
-                wide = (block.double() for block in _blocks(own))
-                gram = _collect(reduce(torch.add, (torch.bmm(block.mT, block) for block in wide)), segments)
-            if right:
-                both = _collect(torch.bmm(own.mT, _chunked(right, segments)), segments)     # (B, K, D)
-                products = both.split([column.shape[1] for column in right], dim=2)
+                wide = own.double()
+                gram = collect(torch.bmm(wide.mT, wide), segments)
+            across = own.mT                                                     # (C, K, height)
+            return gram, *(collect(torch.bmm(across, chunked(rows, segments)), segments) for rows in right)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_gram, *grads):                                       # (B, K, K), (B, K, D) each
+        own, *right = ctx.saved_tensors                                         # (C, height, K), (N, D) each
+        segments, (need_left, *need_right) = ctx.segments, ctx.needs_input_grad[2:]
+        for_left: Tensor | None = None
+        for_right: list[Tensor | None] = [None] * len(right)
+        with full_precision(own):
+            if need_left and grad_gram is not None:
+                grad = spread_over_chunks(grad_gram + grad_gram.mT, segments)   # (C, K, K)
+                for_left = torch.bmm(own.double(), grad).to(own.dtype)          # (C, height, K)
+            for i, (rows, grad) in enumerate(zip(right, grads, strict=True)):
+                if grad is None:
+                    continue
+                grad = spread_over_chunks(grad, segments)                       # (C, K, D)
+                if need_right[i]:
+                    for_right[i] = unchunked(torch.bmm(own, grad), segments)    # (N, D)
+                if need_left:
+                    table = chunked(rows, segments)                             # (C, height, D)
+                    for_left = torch.bmm(table, grad.mT) if for_left is None else for_left.baddbmm_(table, grad.mT)
+        return None, None, None if for_left is None else unchunked(for_left, segments), *for_right
+
+
+class _LargeProducts(Function):
+    """The same, of large graphs: block by block, without a copy of the rows. No float64 copy of S outlives a block."""
+
+    @staticmethod
+    def forward(ctx, segments, with_gram, left, *right):
+        ctx.save_for_backward(left, *right)
+        ctx.pieces = _pieces(segments, left)
+        ctx.set_materialize_grads(False)
+        num_graphs, width = len(segments.sizes), left.shape[1]
+        gram = left.new_zeros(num_graphs, width, width, dtype=torch.float64) if with_gram else None
+        products = [left.new_zeros(num_graphs, width, rows.shape[1]) for rows in right]
+        with full_precision(left):
+            for graph, piece in ctx.pieces:
+                own = left[piece]                                               # (n, K)
+                if gram is not None:
+                    wide = own.double()
+                    gram[graph].addmm_(wide.mT, wide)
+                for product, rows in zip(products, right, strict=True):
+                    product[graph].addmm_(own.mT, rows[piece])
         return gram, *products
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_gram, *grads):                                       # (B, K, K), (B, K, D) each
         left, *right = ctx.saved_tensors
-        segments, (need_left, *need_right) = ctx.segments, ctx.needs_input_grad[2:]
-        for_left, for_right = None, [None] * len(right)
+        need_left, *need_right = ctx.needs_input_grad[2:]
+        given = [(i, grad) for i, grad in enumerate(grads) if grad is not None]
+        for_left = torch.empty_like(left) if need_left else None
+        for_right = {i: torch.empty_like(right[i]) for i, _ in given if need_right[i]}
+        both = None if grad_gram is None else grad_gram + grad_gram.mT          # (B, K, K)
         with full_precision(left):
-            some = any(grad is not None for grad in grads)
-            if some:
-                shape = len(segments.sizes), left.shape[1]
-                whole = [
-                    left.new_zeros(*shape, column.shape[1]) if grad is None else grad
-                    for grad, column in zip(grads, right, strict=True)
-                ]
-                grad = _spread_over_chunks(torch.cat(whole, dim=2), segments)   # (C, K, D)
-                if need_left:
-                    for_left = torch.bmm(_chunked(right, segments), grad.mT)    # (C, height, K)
-            own = _chunked([left], segments)                                    # (C, height, K)
-            if some and any(need_right):
-                rows = _rows(torch.bmm(own, grad), segments)                    # (N, D)
-                for_right = rows.split([column.shape[1] for column in right], dim=1)
-            if need_left and grad_gram is not None:
-                grad = _spread_over_chunks(grad_gram + grad_gram.mT, segments)  # (C, K, K)
-                fresh = for_left is None
-                if for_left is None:
-                    for_left = torch.empty_like(own)
-                for block, out in zip(_blocks(own), _blocks(for_left), strict=True):
-                    part = torch.bmm(block.double(), grad)
-                    out.copy_(part) if fresh else out.add_(part.to(out.dtype))
-        return None, None, None if for_left is None else _rows(for_left, segments), *for_right
+            for graph, piece in ctx.pieces:
+                own = left[piece]                                               # (n, K)
+                if for_left is not None:
+                    out = for_left[piece]
+                    out.zero_() if both is None else out.copy_(own.double() @ both[graph])
+                    for i, grad in given:
+                        out.addmm_(right[i][piece], grad[graph].mT)
+                for i, of_rows in for_right.items():
+                    torch.mm(own, grads[i][graph], out=of_rows[piece])
+        return None, None, for_left, *(for_right.get(i) for i in range(len(right)))
 
 
-def _chunked(columns: Sequence[Tensor], segments: Segments) -> Tensor:
-    """Rows, concatenated from several matrices, as the table of chunks: ``(N, D)`` to ``(C, height, D)``."""
-    if segments.single:
-        return (columns[0] if len(columns) == 1 else torch.cat(list(columns), dim=1)).unsqueeze(0)
-    rows = columns[0].new_empty(segments.num_rows + 1, sum(column.shape[1] for column in columns))
-    rows[-1:].zero_()                                                           # padding
-    torch.cat(list(columns), dim=1, out=rows[:-1])
-    return rows.index_select(0, segments.source).view(len(segments.owner), segments.height, -1)
+def _pieces(segments: Segments, left: Tensor) -> list[tuple[int, slice]] | None:
+    return segments.pieces(max(256, GRAM_BLOCK // left.shape[1]))
 
 
-def _rows(table: Tensor, segments: Segments) -> Tensor:
-    """Rows from the table of chunks: ``(C, height, D)`` to ``(N, D)``."""
-    rows = table.flatten(0, 1)
-    return rows if segments.single else rows.index_select(0, segments.slot)
-
-
-def _spread(values: Tensor, segments: Segments) -> Tensor:
-    """The value of its graph for each row: ``(B, D)`` to ``(N, D)``."""
-    return values.expand(segments.num_rows, -1) if segments.single else values.index_select(0, segments.member)
-
-
-def _spread_over_chunks(values: Tensor, segments: Segments) -> Tensor:
-    """The value of its graph for each chunk: ``(B, *)`` to ``(C, *)``."""
-    return values if segments.single else values.index_select(0, segments.owner)
-
-
-def _blocks(table: Tensor) -> tuple[Tensor, ...]:
-    """Split tall chunks, which a large single graph has."""
-    height = max(256, GRAM_BLOCK // table.shape[2])
-    return (table,) if table.shape[1] <= height else table.split(height, dim=1)
-
-
-def _collect(parts: Tensor, segments: Segments) -> Tensor:
-    """Sum over the chunks of each graph: ``(C, *)`` to ``(B, *)``."""
-    if segments.single:
-        return parts
-    return parts.new_zeros(segments.sizes.shape[0], *parts.shape[1:]).index_add_(0, segments.owner, parts)
+def _products(segments: Segments, with_gram: bool, left: Tensor, *right: Tensor) -> tuple:
+    form = _Products if _pieces(segments, left) is None else _LargeProducts
+    return form.apply(segments, with_gram, left, *right)

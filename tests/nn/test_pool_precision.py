@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from dense_reference import array
+from torch.autograd import gradgradcheck
 from zoo import features, grid, symmetric_weights
 
 from jbpool import DeltaConv, JBPool
-from jbpool.nn.cluster_pool import row_softmax
 from jbpool.nn.heads import CosineHead
+from jbpool.ops.softmax import row_softmax
 
 
 @pytest.mark.parametrize(("idtype", "dtype"), [(torch.int32, torch.float64), (torch.int64, torch.float32)])
@@ -111,3 +112,4 @@ def test_row_softmax_is_softmax(num_clusters, device):
         assert torch.allclose(own, theirs)
     assert row_softmax(scores).is_contiguous()
     assert torch.allclose(row_softmax(scores), scores.softmax(-1))
+    assert gradgradcheck(row_softmax, (scores[:4],))

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
-from jbpool.ops import segment
+from jbpool.ops import layout, segment
 from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
 
 SIZES = st.lists(st.integers(0, 70), min_size=1, max_size=12)
@@ -18,6 +18,7 @@ def split(rows, sizes):
 
 @settings(deadline=None, max_examples=60)
 @given(SIZES, st.integers(1, 9), st.integers(1, 5))
+@example([0, 0], 2, 3)                                          # a batch without any node
 def test_reductions_equal_a_loop_over_graphs(device, sizes, K, D):
     left, right = (torch.randn(sum(sizes), width, dtype=torch.float64, device=device) for width in (K, D))
     segments = make_segments(sizes, left)
@@ -38,8 +39,10 @@ def test_every_row_has_a_slot_of_its_own_in_a_chunk_of_its_graph(sizes, device):
     assert torch.equal(segments.owner[segments.slot // segments.height], segments.member)
 
 
+@pytest.mark.parametrize("large", [1, layout.LARGE])             # graphs one by one, or all in chunks
 @pytest.mark.parametrize("sizes", [[3, 0, 40, 1], [44]])
-def test_gradients(sizes, device):
+def test_gradients(sizes, large, device, monkeypatch):
+    monkeypatch.setattr(layout, "LARGE", large)
     left, right = (
         torch.randn(44, width, dtype=torch.float64, device=device, requires_grad=True) for width in (3, 2)
     )
@@ -51,6 +54,18 @@ def test_gradients(sizes, device):
     assert gradcheck(lambda a: segment_sum(a, segments), (left,))
     assert gradgradcheck(lambda a: segment_sum(a.square(), segments), (left,))
     assert gradgradcheck(lambda a: segment_norm(a[:, :2] + 3, make_segments([len(a)], a)), (left,))
+
+
+def test_large_graphs_equal_a_loop_over_graphs(device):
+    sizes = [400, 0, 3, 700]
+    left, right = (torch.randn(sum(sizes), width, dtype=torch.float64, device=device) for width in (4, 3))
+    segments = make_segments(sizes, left)
+    parts = list(zip(split(left, sizes), split(right, sizes), strict=True))
+    assert (segments.pieces(500) is None) == (device.type != "cpu")
+    assert torch.allclose(segment_sum(left, segments), torch.stack([a.sum(0) for a, _ in parts]))
+    assert torch.allclose(segment_norm(left, segments), torch.stack([a.norm(dim=0) for a, _ in parts]))
+    assert torch.allclose(segment_gram(left, segments), torch.stack([a.T @ a for a, _ in parts]))
+    assert torch.allclose(segment_product(left, right, segments), torch.stack([a.T @ b for a, b in parts]))
 
 
 def test_a_large_graph_is_cut_into_blocks(monkeypatch, device):
