@@ -5,7 +5,8 @@
 
 Clusterings are compared by NMI and, with the first run, node by node: clusters are matched one to one so that as few
 nodes as possible move or, if their numbers differ, each with the cluster that has most of its nodes. Classifications
-are compared graph by graph. Only run folders are read, not the data.
+are compared graph by graph, unless the network predicts numbers or several tasks. Only run folders are read, not the
+data.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from jbpool.clustering.report import score_name
 from jbpool.clustering.scores import best_run, normalized_mutual_information
 from jbpool.data.arrays import read_arrays
 from jbpool.engine.run_folder import fitting, read_results
+from jbpool.engine.state import load_state
 from jbpool.errors import JBPoolError, RunFolderError
 from jbpool.ops.contingency import contingency
 from jbpool.report.heat_map import heat_map, value_map
-from jbpool.report.page import number, render_page, score, section, table
+from jbpool.report.page import class_names, number, render_page, score, section, table
 
 SHOWN = 200             # nodes or graphs in a table
 COUNTS = ("epochs", "best_epoch", "trial")
@@ -45,6 +47,7 @@ class Run(NamedTuple):
     ids: np.ndarray                         # (N,) of nodes, as text; of classification: graph, seed and fold
     found: np.ndarray                       # (N,) clusters of the best seed, or predicted classes
     certainty: np.ndarray                   # (N,) confidence, or margin of the prediction
+    names: list[str]                        # of clusters (their numbers) or classes; empty: predictions are no classes
 
 
 # ---------------------------------------------------------------- reading
@@ -57,28 +60,44 @@ def load_run(folder: Path, name: str) -> Run:
     result, _ = read_results(folder)
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished run yet.")
-    read = _clusters if result["task"] == "node_cluster" else _predictions
     with fitting(folder):
-        stored = read_arrays(folder / ("assign.npz" if result["task"] == "node_cluster" else "predictions.npz"))
-        run = Run(name, result, *read(stored, result))
+        run = (_clusters if result["task"] == "node_cluster" else _predictions)(folder, name, result)
         if not run.ids.shape == run.found.shape == run.certainty.shape:
             raise ValueError(f"{len(run.ids)} ids, but {run.found.shape} results and {run.certainty.shape} confidences")
         return run
 
 
-def _clusters(stored: dict[str, np.ndarray], result: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _clusters(folder: Path, name: str, result: dict[str, Any]) -> Run:
+    stored = read_arrays(folder / "assign.npz")
     place = stored["seeds"].tolist().index(best_run(result["runs"])["seed"])
-    return stored["ids"].astype(str), stored["cluster"][place], stored["confidence"][place]
+    cluster = stored["cluster"][place]
+    names = [str(number) for number in range(int(cluster.max(initial=-1)) + 1)]
+    return Run(name, result, stored["ids"].astype(str), cluster, stored["confidence"][place], names)
 
 
-def _predictions(stored: dict[str, np.ndarray], result: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _predictions(folder: Path, name: str, result: dict[str, Any]) -> Run:
+    stored = read_arrays(folder / "predictions.npz")
     where = zip(*(stored[key].tolist() for key in ("graph", "seed", "fold")), strict=True)
     ids = np.array([f"{graph} (seed {seed}, fold {fold})" for graph, seed, fold in where])
     scores = torch.from_numpy(stored["scores"]).float()
+    names = _class_names(folder, result["runs"][0]["metric"], scores.shape[1])
     if scores.shape[1] == 1:
         scores = torch.cat([-scores, scores], dim=1) / 2                    # of a sigmoid
     best = scores.softmax(1).topk(2, dim=1).values
-    return ids, scores.argmax(1).numpy(), (best[:, 0] - best[:, 1]).numpy()
+    return Run(name, result, ids, scores.argmax(1).numpy(), (best[:, 0] - best[:, 1]).numpy(), names)
+
+
+def _class_names(folder: Path, metric: str, columns: int) -> list[str]:
+    """Names of the predicted classes; none of several tasks and of regression."""
+    if metric != "acc":
+        return ["negative", "positive"] if metric in ("rocauc", "ap") and columns == 1 else []
+    known = None
+    if (folder / "model.pt").is_file():
+        known = load_state(folder / "model.pt", {"inputs": {"class_names": list[str] | None}})["inputs"]["class_names"]
+    names = class_names(known, columns)
+    if len(names) != columns:
+        raise ValueError(f"{columns} columns of scores, but {len(names)} class names")
+    return names
 
 
 def names_of(folders: list[Path]) -> list[str]:
@@ -185,14 +204,15 @@ def moved_sections(first: Run, other: Run) -> list[str]:
     rows_used, columns_used = np.flatnonzero(counts.sum(1)), np.flatnonzero(counts.sum(0))
     order = columns_used[np.argsort(counts[:, columns_used].argmax(0), kind="stable")]
     drawing = heat_map(
-        counts[np.ix_(rows_used, order)], [str(i) for i in rows_used], [str(j) for j in order], f"{title}: {kind}"
-    )
+        counts[np.ix_(rows_used, order)], [first.names[i] for i in rows_used], [other.names[j] for j in order],
+        f"{title}: {kind}",
+    )  # fmt: skip
     what = "Clusters" if clusters else "Predictions"
     sections.append(section(f"{what} of {first.name} (rows) and {other.name} (columns)", drawing))
     certain = np.minimum(first.certainty[here], other.certainty[there])
     order = moved[np.argsort(-certain[moved], kind="stable")][:SHOWN]
     rows = [
-        [first.ids[here[i]], str(before[i]), str(after[i]), str(same[i]),
+        [first.ids[here[i]], first.names[before[i]], other.names[after[i]], first.names[same[i]],
          number(float(first.certainty[here[i]])), number(float(other.certainty[there[i]]))]
         for i in order
     ]  # fmt: skip
@@ -206,22 +226,26 @@ def moved_sections(first: Run, other: Run) -> list[str]:
     apart = len(first.ids) + len(other.ids) - 2 * len(here)
     note += f" {apart:,} {kind} are only in one of the runs." if apart else ""
     body = table(head, rows) if rows else ""
-    sections.append(section(f"{kind.capitalize()} that moved: {title}", f'<div class="values">{body}</div>', note))
+    what = "Nodes that moved" if clusters else "Test graphs with another prediction"
+    sections.append(section(f"{what}: {title}", f'<div class="values">{body}</div>', note))
     return sections
 
 
 def page(runs: list[Run]) -> str:
     first = runs[0].result
-    sections = [scores_section(runs), settings_section(runs), agreement_section(runs)]
-    for other in runs[1:]:
-        sections += moved_sections(runs[0], other)
+    sections, notes = [scores_section(runs), settings_section(runs)], []
+    if all(run.names for run in runs):
+        sections.append(agreement_section(runs))
+        for other in runs[1:]:
+            sections += moved_sections(runs[0], other)
+    else:
+        notes.append("Predictions of several tasks and of numbers are not compared graph by graph.")
     datasets = list(dict.fromkeys(run.result["dataset"] for run in runs))
     methods = [f"{run.name} ({run.result['method']})" for run in runs]
     lead = f"{', '.join(datasets)}; {', '.join(methods)}"
-    notes = []
     data = [row[0] for row in different_settings(runs) if row[0].startswith("dataset.")]
     if set(data) - {"dataset.labels", "dataset.root"}:
-        notes.append("The settings of the data differ: what has the same id may not be the same.")
+        notes.append("The settings of the dataset differ: the same id may belong to different nodes or graphs.")
     kind = "clusterings" if first["task"] == "node_cluster" else "classifications"
     return render_page(f"{len(runs)} {kind} compared", lead, {}, notes, sections)
 
@@ -240,7 +264,7 @@ def main() -> None:
             raise RunFolderError("clusterings and classifications cannot be compared: give runs of one task.")
         write_text(args.out, page(runs))
     except JBPoolError as error:
-        sys.exit(str(error))
+        parser.exit(error.exit_code, f"{error}\n")
     print(f"open {args.out}")
 
 

@@ -23,12 +23,9 @@ FIXED_SETS = (*DATASETS, "acm", "amazon-photo", "cora-ml")
 
 
 def load_results(folder: Path) -> list[dict]:
-    """Every ``result.json`` below a folder."""
+    """Every ``result.json`` of finished runs below a folder."""
     results = [json.loads(path.read_text()) for path in sorted(folder.glob("*/result.json"))]
-    results = [result for result in results if result["runs"]]      # interrupted in the first seed
-    if not results:
-        sys.exit(f"{folder} has no run folders; create them with scripts/reproduce.py or scripts/reproduce_graphs.py.")
-    return results
+    return [result for result in results if result["runs"]]         # else interrupted in the first seed
 
 
 def is_fixed(result: dict) -> bool:
@@ -219,6 +216,8 @@ def main() -> None:
         print(time_table(list(args.datasets), args.steps))
         return
     results = load_results(args.folder)
+    if not results:
+        parser.error(f"{args.folder} has no run folders; create them with scripts/reproduce.py or reproduce_graphs.py")
     if args.csv:
         print(every_run(results))
         return

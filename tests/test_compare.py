@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from commands import CLASSIFY, CLUSTER, ROOT, run_task
 
 COMPARE = runpy.run_path(str(ROOT / "scripts" / "compare.py"))
@@ -26,6 +27,13 @@ def compare(monkeypatch, capsys, *args):
     monkeypatch.setattr("sys.argv", ["compare.py", *map(str, args)])
     COMPARE["main"]()
     return capsys.readouterr().out
+
+
+def refusal(monkeypatch, capsys, *args):
+    with pytest.raises(SystemExit) as stop:
+        compare(monkeypatch, capsys, *args)
+    assert stop.value.code == 2
+    return capsys.readouterr().err
 
 
 def clusters(folder, cluster, confidence=None, ids=None):
@@ -63,6 +71,68 @@ def test_classifications(runs, tmp_path, monkeypatch, capsys):
     page = out.read_text()
     assert "0 of 9 test graphs (0.0 %) differ" in page                      # the same run twice
     assert "None." in page                                                  # no setting differs
+
+
+def predictions(folder, scores, metric="acc", names=None):
+    """Replace the predictions of a run, its metric and the names of its classes."""
+    graphs = np.arange(len(scores))
+    zeros = np.zeros(len(scores), dtype=np.int64)
+    np.savez(folder / "predictions.npz", graph=graphs, label=zeros, scores=scores, seed=zeros, fold=zeros)
+    result = json.loads((folder / "result.json").read_text())
+    for run in result["runs"]:
+        run["metric"] = metric
+    (folder / "result.json").write_text(json.dumps(result))
+    stored = torch.load(folder / "model.pt", weights_only=True)
+    stored["inputs"]["class_names"] = names
+    torch.save(stored, folder / "model.pt")
+
+
+@pytest.fixture
+def classified(runs, tmp_path):
+    """Copies of two classifications, to be changed."""
+    for name in ("c", "d"):
+        shutil.copytree(runs / name, tmp_path / name)
+    return tmp_path / "c", tmp_path / "d"
+
+
+TWO_CLASSES = np.array([[2, 0], [0, 1], [0, 3]]), np.array([[0, 2], [0, 1], [0, 3]])        # the first graph differs
+
+
+@pytest.mark.parametrize(
+    ("scores", "metric", "names", "shown"),
+    [
+        (TWO_CLASSES, "acc", ["toxic", "<b>"], ["toxic", "&lt;b&gt;"]),
+        (TWO_CLASSES, "acc", None, ["class 0", "class 1"]),
+        ([table[:, 1:] - table[:, :1] for table in TWO_CLASSES], "rocauc", None, ["negative", "positive"]),
+    ],
+    ids=["known", "unknown", "binary"],
+)
+def test_classes_have_their_names(scores, metric, names, shown, classified, tmp_path, monkeypatch, capsys):
+    for folder, table in zip(classified, scores, strict=True):
+        predictions(folder, table.astype(np.float32), metric, names)
+    out = tmp_path / "page.html"
+    compare(monkeypatch, capsys, *classified, "--out", out)
+    page = out.read_text()
+    assert f"<td>0 (seed 0, fold 0)</td><td>{shown[0]}</td><td>{shown[1]}</td>" in page
+    for name in shown:
+        assert f">{name}</text>" in page
+
+
+def test_class_names_of_another_run(classified, monkeypatch, capsys):
+    predictions(classified[1], TWO_CLASSES[0].astype(np.float32), "acc", ["a", "b", "c"])
+    assert "2 columns of scores, but 3 class names" in refusal(monkeypatch, capsys, *classified)
+
+
+@pytest.mark.parametrize(("columns", "metric"), [(3, "rocauc"), (1, "rmse")])
+def test_predictions_that_are_no_classes(columns, metric, classified, tmp_path, monkeypatch, capsys):
+    for folder in classified:
+        predictions(folder, np.ones((3, columns), dtype=np.float32), metric)
+    out = tmp_path / "page.html"
+    compare(monkeypatch, capsys, *classified, "--out", out)
+    page = out.read_text()
+    assert "are not compared graph by graph" in page
+    assert "another prediction" not in page
+    assert "Agreement" not in page
 
 
 def test_renamed_clusters_have_not_moved(pair, tmp_path, monkeypatch, capsys):
@@ -124,23 +194,18 @@ def test_names_tell_runs_apart(tmp_path):
     ],
 )
 def test_runs_that_cannot_be_compared(given, message, runs, monkeypatch, capsys):
-    with pytest.raises(SystemExit, match=message):
-        compare(monkeypatch, capsys, *(runs / name for name in given))
+    assert message in refusal(monkeypatch, capsys, *(runs / name for name in given))
 
 
 def test_a_damaged_file_is_named(pair, monkeypatch, capsys):
     (pair[1] / "assign.npz").write_bytes(b"damaged")
-    with pytest.raises(SystemExit, match=r"b/assign.npz: not a zip archive"):
-        compare(monkeypatch, capsys, *pair)
+    assert "b/assign.npz: not a zip archive" in refusal(monkeypatch, capsys, *pair)
 
 
 def test_arrays_of_different_lengths(pair, monkeypatch, capsys):
     clusters(pair[0], np.array([0, 1, 1]), ids=np.array(["a", "b"]))
-    with pytest.raises(SystemExit, match=r"2 ids, but \(3,\) results"):
-        compare(monkeypatch, capsys, *pair)
+    assert "2 ids, but (3,) results" in refusal(monkeypatch, capsys, *pair)
 
 
 def test_one_run_is_not_enough(runs, monkeypatch, capsys):
-    with pytest.raises(SystemExit):
-        compare(monkeypatch, capsys, runs / "a")
-    assert "at least two" in capsys.readouterr().err
+    assert "at least two" in refusal(monkeypatch, capsys, runs / "a")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from jbpool.checks import unknown_choices
-from jbpool.classification.network import READOUTS
 from jbpool.classification.norm import NORMS
 from jbpool.data import graph_problems
 from jbpool.engine.fit import SCHEDULES
@@ -15,6 +14,7 @@ from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.nn.conv import BACKBONES
 from jbpool.nn.pools import POOLS, PoolOptions
+from jbpool.ops.readout import READOUTS
 
 METHODS = (*POOLS, "none")
 
@@ -42,10 +42,11 @@ class ClassifyModelConfig:
     edges: str = "sum"                              # edge features: sum per node, or messages (GINE; backbone gin)
     mlp: list[int] = number([], 1, MAX_WIDTH)       # hidden layers between the features and the clusters
     readout: str = "mean+max"                       # mean, sum, max, or several joined by +
-    readout_of: str = "all"                         # all: also before each pool; last: only at the end
+    readout_of: str = "all"                         # all: of every level, encoder and size included; last: at the end
     norm: str = "batch"                             # batch, layer, none: after every layer
     dropout: float = number(0.15, 0, below=1)       # in the head and after every layer
     aux_weight: float = number(1.0, 0, 1e6)         # weight of the losses of the pools
+    members: int = number(1, 1, 1000)               # networks per fold, whose predictions are averaged
 
 
 @dataclass
@@ -62,6 +63,7 @@ class ClassifyTrainConfig(TrainConfig):
     folds: int = number(10, 2, 1000)                # stratified folds, for datasets without an official split
     official_split: bool = True                     # use the split of the dataset if it has one, not folds over all
     class_weight: bool = False                      # weight classes by their inverse frequency
+    label_smoothing: float = number(0.1, 0, below=1)    # share of a label that is spread evenly over the classes
 
 
 @dataclass
@@ -119,13 +121,19 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
         yield "model.num_clusters", problem
 
 
+def fixed_clusters(model: ClassifyModelConfig) -> list[int]:
+    """K of every level without ``ratio``: by default 4 at the last, and four times as many at every level before."""
+    if model.num_clusters is None:
+        return [4 ** (model.levels - level) for level in range(model.levels)]
+    return model.num_clusters if len(model.num_clusters) == model.levels else model.num_clusters * model.levels
+
+
 def num_weights(config: ClassifyConfig) -> int:
     """Number of weights of the layers whose size is independent of the data."""
     model = config.model
-    layers = (model.levels + 1) * model.layers * model.hidden**2
-    if model.pool == "none":
-        return layers
-    clusters = model.num_clusters or [1]
-    clusters = clusters if len(clusters) == model.levels else clusters * model.levels
-    pools = ([model.hidden, *model.mlp, count] for count in clusters)
-    return layers + sum(one * other for widths in pools for one, other in pairwise(widths))
+    weights = (model.levels + 1) * model.layers * model.hidden**2
+    if model.pool != "none":
+        clusters = fixed_clusters(model) if model.ratio is None else [1] * model.levels
+        pools = ([model.hidden, *model.mlp, count] for count in clusters)
+        weights += sum(one * other for widths in pools for one, other in pairwise(widths))
+    return model.members * weights

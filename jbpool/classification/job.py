@@ -59,6 +59,7 @@ class Job:
         self.curve: list[dict[str, Any]] = []               # of the current training
 
     def load(self) -> None:
+        """Read what an earlier process finished."""
         state = self.out.finished(FINISHED)
         if state:
             self.predictions, self.best_valid = state["predictions"], state["best_valid"]
@@ -67,6 +68,7 @@ class Job:
         self.unfinished = self.out.unfinished(UNFINISHED)
 
     def run(self, folds: Sequence[int]) -> None:
+        """Run what is left of these folds."""
         left = [
             (method, seed, fold)
             for method in self.methods
@@ -104,6 +106,7 @@ class Job:
         return ClassifyProblem(model, self.data, split, config, where["seed"], self.device)
 
     def run_trial(self, where: dict[str, Any], number: int, forecast: Forecast | None) -> None:
+        """Train with one of the settings to try, and keep the result if it is the best of the fold so far."""
         problem, settings = self.problem(where, number), self.trials[where["method"]][number]
         train = problem.config.train
         here, resume = {**where, "trial": number}, None
@@ -149,6 +152,7 @@ class Job:
             print(f"{name}: valid {best['valid']:.3f} ({_shown(settings)})")
 
     def finish_fold(self, where: dict[str, Any]) -> None:
+        """Score the test graphs with the best trial and save everything."""
         problem, leader = self.problem(where, self.leader["trial"]), self.leader
         problem.model.load_state_dict(leader["state"])
         test = problem.split.test
@@ -178,15 +182,14 @@ class Job:
         print(f"{self.name(where)}: {scored}" + (f" ({_shown(settings)})" if self.config.search.grid else ""))
 
     def name(self, where: dict[str, Any]) -> str:
+        """``"jb seed 0 fold 3"``."""
         return f"{where['method']} seed {where['seed']} fold {where['fold']}"
 
     def keep(self) -> None:
         """Save everything that is finished."""
         if self.config.search.grid:
             self.out.details["search"] = self.tried
-        self.out.keep(
-            predictions=self.predictions, best_valid=self.best_valid, tried=self.tried, leader=self.leader
-        )  # fmt: skip
+        self.out.keep(predictions=self.predictions, best_valid=self.best_valid, tried=self.tried, leader=self.leader)
 
     def _keep_best(self, problem: ClassifyProblem, where: dict[str, Any], valid: float, scores: Tensor) -> None:
         """Save the model with the best validation score, and its clusters of some test graphs."""

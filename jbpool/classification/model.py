@@ -1,4 +1,4 @@
-"""The network of a configuration for a dataset, and what it must know about the dataset."""
+"""The networks of a configuration for a dataset, and what it must know about the dataset."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from jbpool.classification.config import ClassifyConfig
+from jbpool.classification.config import ClassifyConfig, fixed_clusters
 from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
-from jbpool.classification.network import GraphClassifier
+from jbpool.classification.network import Ensemble, GraphClassifier
 from jbpool.data import GraphData
 from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.pools import make_pool
@@ -46,28 +46,27 @@ class Inputs:
 
 
 def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
-    """K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level.
-
-    By default 4 at the last level, and four times as many at every level before.
-    """
-    levels, given, ratio = config.model.levels, config.model.num_clusters, config.model.ratio
-    if given is not None:
-        return given if len(given) == levels else given * levels
-    if ratio is None:
-        return [4 ** (levels - level) for level in range(levels)]
-    return [max(2, round(mean_size * ratio ** (level + 1))) for level in range(levels)]
+    """K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level."""
+    if config.model.ratio is None:
+        return fixed_clusters(config.model)
+    return [max(2, round(mean_size * config.model.ratio ** (level + 1))) for level in range(config.model.levels)]
 
 
-def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> GraphClassifier:
-    """The network of a configuration for these training graphs."""
-    clusters = numbers_of_clusters(config, data.mean_size(train))
-    return build_model(config, Inputs.of(data), clusters, data.batch(train).feat)
+def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> Ensemble:
+    """The networks of a configuration for these training graphs."""
+    mean_size = data.mean_size(train)
+    clusters = numbers_of_clusters(config, mean_size)
+    return build_model(config, Inputs.of(data), clusters, data.batch(train).feat, mean_size)
 
 
 def build_model(
-    config: ClassifyConfig, inputs: Inputs, clusters: list[int], train_feat: Tensor | None = None
-) -> GraphClassifier:
-    """The network of a configuration.
+    config: ClassifyConfig,
+    inputs: Inputs,
+    clusters: list[int],
+    train_feat: Tensor | None = None,
+    mean_size: float = 1.0,
+) -> Ensemble:
+    """The networks of a configuration.
 
     Parameters
     ----------
@@ -79,22 +78,27 @@ def build_model(
         K of every level.
     train_feat : Tensor, optional
         Features of the training graphs, which numbers are scaled by. Default: a state will be loaded.
+    mean_size : float, default 1
+        Mean number of nodes of the training graphs, unless a state will be loaded.
     """
     model = config.model
-    encoder: nn.Module
-    if inputs.categories is None:
-        encoder = FeatureEncoder(torch.zeros(1, inputs.in_feats) if train_feat is None else train_feat, model.hidden)
-    else:
-        encoder = CategoryEncoder(inputs.categories, model.hidden)
+
+    def encoder() -> nn.Module:
+        if inputs.categories is not None:
+            return CategoryEncoder(inputs.categories, model.hidden)
+        return FeatureEncoder(torch.zeros(1, inputs.in_feats) if train_feat is None else train_feat, model.hidden)
 
     def pool(num_clusters: int) -> ClusterPool | None:
         if model.pool == "none":
             return None
         return make_pool(model.pool, model.hidden, num_clusters, model.mlp, options=config.method)
 
-    return GraphClassifier(
-        encoder, [pool(num_clusters) for num_clusters in clusters], inputs.num_classes,
-        backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
-        edge_feats=inputs.edge_feats, edge_messages=model.edges == "messages",
-        readout=model.readout.split("+"), read_all=model.readout_of == "all", norm=model.norm, dropout=model.dropout,
-    )  # fmt: skip
+    def network() -> GraphClassifier:
+        return GraphClassifier(
+            encoder(), [pool(num_clusters) for num_clusters in clusters], inputs.num_classes,
+            backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
+            edge_feats=inputs.edge_feats, edge_messages=model.edges == "messages", readout=model.readout.split("+"),
+            read_all=model.readout_of == "all", mean_size=mean_size, norm=model.norm, dropout=model.dropout,
+        )  # fmt: skip
+
+    return Ensemble([network() for _ in range(model.members)])

@@ -18,11 +18,6 @@ from jbpool.ops.adjacency import complete_size
 from jbpool.ops.readout import READOUTS
 from jbpool.ops.segment import make_segments
 
-# name -> reduction of graphs of equal size, (B, K, D) to (B, D)
-OF_EQUAL_SIZE = {
-    "mean": lambda table: table.mean(1), "sum": lambda table: table.sum(1), "max": lambda table: table.amax(1)
-}  # fmt: skip
-
 
 class _Layer(nn.Module):
     """Message passing, normalisation, dropout; edge features are part of the messages, or their sums per node added."""
@@ -47,9 +42,14 @@ def read_out(graph: DGLGraph, feat: Tensor, kinds: Sequence[str]) -> Tensor:
     size = complete_size(graph)
     if size is not None:
         table = feat.view(-1, size, feat.shape[1])                                              # (B, K, D)
-        return torch.cat([OF_EQUAL_SIZE[kind](table) for kind in kinds], dim=1)
+        return torch.cat([READOUTS[kind].equal(table) for kind in kinds], dim=1)
     segments = make_segments(graph.batch_num_nodes(), feat)
-    return torch.cat([READOUTS[kind](feat, segments) for kind in kinds], dim=1)
+    return torch.cat([READOUTS[kind].packed(feat, segments) for kind in kinds], dim=1)
+
+
+def log_size(graph: DGLGraph, mean_size: Tensor) -> Tensor:
+    """Logarithm of the number of nodes over the mean size, ``(B, 1)``: means and maxima do not show it."""
+    return (graph.batch_num_nodes().clamp_min(1) / mean_size).log().unsqueeze(1)
 
 
 class GraphClassifier(nn.Module):
@@ -78,12 +78,16 @@ class GraphClassifier(nn.Module):
     readout : sequence of str, default ("mean", "max")
         mean, sum or max.
     read_all : bool, default True
-        Use the readouts before every pool, not only the last one.
+        Use the readouts of the encoder and before every pool, and the number of nodes, not only the last readout.
+    mean_size : float, default 1
+        Mean number of nodes of the training graphs, to which the number of nodes is compared.
     norm : str, default "batch"
         Normalisation after every layer: batch, layer or none.
     dropout : float, default 0
         Dropout rate after every layer and in the head.
     """
+
+    mean_size: Tensor
 
     def __init__(
         self,
@@ -99,6 +103,7 @@ class GraphClassifier(nn.Module):
         edge_messages: bool = False,
         readout: Sequence[str] = ("mean", "max"),
         read_all: bool = True,
+        mean_size: float = 1.0,
         norm: str = "batch",
         dropout: float = 0.0,
     ):
@@ -115,7 +120,8 @@ class GraphClassifier(nn.Module):
             make = gine if edge_messages and width else make_conv
             convs = [make(hidden, hidden, delta, bias=norm != "batch") for _ in range(layers)]
             self.blocks.append(nn.ModuleList(_Layer(conv, hidden, width, norm, dropout) for conv in convs))
-        read = hidden * len(readout) * (len(self.blocks) if read_all else 1)
+        self.register_buffer("mean_size", torch.tensor(float(mean_size)))
+        read = hidden * len(readout) * (1 + len(self.blocks)) + 1 if read_all else hidden * len(readout)
         self.head = nn.Sequential(
             nn.Linear(read, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, out_feats)
         )
@@ -143,7 +149,8 @@ class GraphClassifier(nn.Module):
             Scores ``(B, out_feats)``, and the output of each pool.
         """
         feat = self.encoder(feat)
-        made, read = [], []
+        made: list[Pooled] = []
+        read = [log_size(graph, self.mean_size), read_out(graph, feat, self.readout)] if self.read_all else []
         for level, block in enumerate(self.blocks):
             if level > 0 and isinstance(self.pools[level - 1], ClusterPool):
                 pooled = self.pools[level - 1](graph, feat, edge_weight)
@@ -154,6 +161,31 @@ class GraphClassifier(nn.Module):
             if self.read_all or level == len(self.blocks) - 1:
                 read.append(read_out(graph, feat, self.readout))
         return self.head(torch.cat(read, dim=1)), made
+
+
+class Ensemble(nn.Module):
+    """Networks of one form with different initial weights, trained side by side; their predictions are averaged.
+
+    Parameters
+    ----------
+    members : sequence of GraphClassifier
+        The networks.
+    """
+
+    def __init__(self, members: Sequence[GraphClassifier]):
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.edge_messages = members[0].edge_messages
+
+    def forward(
+        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
+    ) -> tuple[Tensor, list[Pooled]]:
+        """Scores of every member, ``(M, B, out_feats)``, and the output of all their pools.
+
+        The parameters are those of :class:`GraphClassifier`.
+        """
+        found = [member(graph, feat, edge_weight, edge_feat) for member in self.members]
+        return torch.stack([scores for scores, _ in found]), [pooled for _, made in found for pooled in made]
 
     def on_batch(self, batch: GraphBatch, device: torch.device) -> tuple[Tensor, list[Pooled]]:
         """The output for a batch of a dataset, computed on a device."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from jbpool.data import GraphData
+from jbpool.report.page import class_names
 
 PICTURED = 48           # test graphs, of at most PICTURED_NODES nodes
 PICTURED_NODES = 120
@@ -50,7 +51,7 @@ def names_of_classes(data: GraphData) -> list[str]:
     """Names of the classes of :func:`verdict`."""
     if data.metric != "acc":
         return ["negative", "positive"]
-    return list(data.class_names or (f"class {i}" for i in range(data.num_classes)))
+    return class_names(data.class_names, data.num_classes)
 
 
 def choose_pictured(data: GraphData, graphs: Tensor, scores: Tensor) -> Tensor:

@@ -18,8 +18,8 @@ from torch.nn import functional
 from jbpool.atomic import write_text
 from jbpool.classification.inputs import check_categories, check_columns, check_edge_feat, fitted
 from jbpool.classification.model import Inputs, build_model
-from jbpool.classification.network import GraphClassifier
-from jbpool.classification.scores import LOWER_IS_BETTER, score
+from jbpool.classification.network import Ensemble
+from jbpool.classification.scores import LOWER_IS_BETTER, averaged, score
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.containers import UNLABELLED
 from jbpool.engine.apply import check_request, config_for, load_model
@@ -39,15 +39,15 @@ class TrainedClassifier(nn.Module):
 
     Parameters
     ----------
-    net : GraphClassifier
-        The network, which scales features as in training.
+    net : Ensemble
+        The networks, which scale features as in training.
     inputs : Inputs
         What it expects.
     stored : dict
         The content of ``model.pt``.
     """
 
-    def __init__(self, net: GraphClassifier, inputs: Inputs, stored: dict[str, Any]):
+    def __init__(self, net: Ensemble, inputs: Inputs, stored: dict[str, Any]):
         super().__init__()
         self.net, self.inputs = net, inputs
         self.seed, self.fold, self.valid = stored["seed"], stored["fold"], stored["valid"]
@@ -93,7 +93,7 @@ class TrainedClassifier(nn.Module):
             if not self.net.edge_messages:
                 sums = edge_feat.new_zeros(len(feat), inputs.edge_feats)
                 edge_feat = sums.index_add_(0, graph.edges()[1].long(), edge_feat)
-        return self.probabilities(self.net(graph, feat, edge_weight, edge_feat)[0])
+        return self.probabilities(averaged(self.net(graph, feat, edge_weight, edge_feat)[0], inputs.metric))
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """The output of the network, ``(B, C)``, as probabilities."""
@@ -163,9 +163,10 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
 
 @torch.no_grad()
 def _scores(model: TrainedClassifier, data: GraphData, batch_size: int, device: torch.device) -> Tensor:
-    """The output of the network for every graph, ``(G, C)``, on the CPU."""
+    """The averaged output of the networks for every graph, ``(G, C)``, on the CPU."""
     batches = (data.batch(index) for index in torch.arange(len(data)).split(batch_size))
-    return torch.cat([model.net.on_batch(batch, device)[0].cpu() for batch in batches])
+    found = (model.net.on_batch(batch, device)[0] for batch in batches)
+    return torch.cat([averaged(scores, model.inputs.metric).cpu() for scores in found])
 
 
 def _print_score(model: TrainedClassifier, data: GraphData, scores: Tensor) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from jbpool.classification.config import ClassifyConfig
-from jbpool.classification.network import GraphClassifier
-from jbpool.classification.scores import LOWER_IS_BETTER, score
+from jbpool.classification.network import Ensemble
+from jbpool.classification.scores import LOWER_IS_BETTER, averaged, score
 from jbpool.data import GraphData, Split
 from jbpool.engine.fit import Problem, weights_diagnosis
 from jbpool.engine.processes import gather, mean_over_processes, rank, world_size
@@ -33,8 +33,8 @@ class ClassifyProblem(Problem):
 
     Parameters
     ----------
-    model : GraphClassifier
-        The network to train.
+    model : Ensemble
+        The networks to train.
     data : GraphData
         All graphs.
     split : Split
@@ -47,11 +47,11 @@ class ClassifyProblem(Problem):
         Where to train.
     """
 
-    model: GraphClassifier
+    model: Ensemble
 
     def __init__(
         self,
-        model: GraphClassifier,
+        model: Ensemble,
         data: GraphData,
         split: Split,
         config: ClassifyConfig,
@@ -84,13 +84,14 @@ class ClassifyProblem(Problem):
             yield Batch(part[rank() :: world_size()], len(part))
 
     def loss(self, batch: Batch) -> Tensor:
-        label, scores, made = self._forward(batch.graphs)
+        label, scores, made = self._forward(batch.graphs)                       # scores: (M, B, C)
+        members = len(scores)
         # Sums over local graphs divided by the size of the whole batch; gradients are averaged over processes.
-        share = world_size() / batch.of
-        task = self._task_loss(scores, label).sum() * share
+        share = world_size() / batch.of / members
+        task = sum((self._task_loss(one, label).sum() * share for one in scores), scores.new_zeros(()))
         pools = sum((value.sum() * share for pooled in made for value in pooled.losses.values()), scores.new_zeros(()))
         self.sums += torch.stack([task, pools]).detach().cpu() * batch.of
-        return task + self.config.model.aux_weight * pools
+        return members * (task + self.config.model.aux_weight * pools)          # each member's gradient is its own
 
     def value(self, loss: Tensor) -> float:
         return mean_over_processes(loss)
@@ -102,8 +103,11 @@ class ClassifyProblem(Problem):
 
     def _task_loss(self, scores: Tensor, label: Tensor) -> Tensor:
         """One value per graph, ``(B,)``; unknown labels of a task (NaN) are ignored."""
+        smoothing = self.config.train.label_smoothing
         if self.data.metric == "acc":
-            return functional.cross_entropy(scores, label, self.class_weight, reduction="none")
+            return functional.cross_entropy(
+                scores, label, self.class_weight, reduction="none", label_smoothing=smoothing
+            )
         label = label.float().view_as(scores)                                   # (B, T)
         known = label.isfinite()
         label = torch.where(known, label, 0)
@@ -111,7 +115,7 @@ class ClassifyProblem(Problem):
             each = functional.mse_loss(scores, label, reduction="none")         # (B, T)
         else:
             each = functional.binary_cross_entropy_with_logits(
-                scores, label, reduction="none", pos_weight=self.class_weight
+                scores, label + smoothing * (0.5 - label), reduction="none", pos_weight=self.class_weight
             )
         return torch.where(known, each, 0).sum(1) / known.sum(1).clamp_min(1)
 
@@ -138,7 +142,8 @@ class ClassifyProblem(Problem):
         self.model.eval()
         mine = torch.arange(len(graphs))[rank() :: world_size()]
         size = EVALUATED * self.config.train.batch_size
-        parts = [self._forward(graphs[part])[1].cpu() for part in mine.split(size) if len(part)]
+        found = (self._forward(graphs[part])[1] for part in mine.split(size) if len(part))
+        parts = [averaged(scores, self.data.metric).cpu() for scores in found]
         self.model.train()
         scores = torch.zeros(len(graphs), self.data.num_classes)
         for index, values in gather((mine, torch.cat(parts) if parts else scores[:0])):
@@ -147,14 +152,15 @@ class ClassifyProblem(Problem):
 
     @torch.no_grad()
     def clusters(self, graphs: Sequence[int]) -> list[dict[str, Tensor]]:
-        """For each graph: the cluster of every node at the first level, and the pooled adjacency."""
+        """For each graph: the clusters of the first network at its first level, and the pooled adjacency."""
         self.model.eval()
         found = []
         for graph in graphs:
             _, scores, made = self._forward(torch.tensor([graph]))
             if made:
                 cluster, adj = made[0].assign.argmax(1).cpu(), made[0].adj[0].cpu()
-                found.append({"graph": torch.tensor(graph), "cluster": cluster, "adj": adj, "scores": scores[0].cpu()})
+                mean = averaged(scores, self.data.metric)[0].cpu()
+                found.append({"graph": torch.tensor(graph), "cluster": cluster, "adj": adj, "scores": mean})
         return found
 
     # ------------------------------------------------------------ for the training loop

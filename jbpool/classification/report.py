@@ -20,13 +20,13 @@ from jbpool.classification.report_graphs import SCRIPTS, graphs_section
 from jbpool.classification.scores import CLASS_SCORES
 from jbpool.data import GraphData
 from jbpool.data.arrays import read_arrays
-from jbpool.engine.run_folder import fitting, read_results
+from jbpool.engine.run_folder import by_method, fitting, read_results
 from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.heat_map import heat_map
-from jbpool.report.page import number, render_page, score, section, settings, spread, table
+from jbpool.report.page import class_names, number, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLASSIFICATION
 
 METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
@@ -80,8 +80,9 @@ def page(shown: Shown) -> str:
 
 def _scores(shown: Shown) -> str:
     result, rows = shown.result, []
-    for method, scores in {result["method"]: result, **result["compared"]}.items():
-        flat = {} if method == "none" else {result["method"]: result, **result["compared"]}.get("none", {})
+    methods = by_method(result)
+    for method, scores in methods.items():
+        flat = {} if method == "none" else methods.get("none", {})
         found = paired_difference(scores["runs"], flat.get("runs", []), result["config"]["train"]["folds"])
         better = "-" if found is None else str(found)
         rows.append((method, score(scores, "test"), score(scores, "valid"), better, str(len(scores["runs"]))))
@@ -95,7 +96,7 @@ def _scores(shown: Shown) -> str:
 def _curves(shown: Shown) -> str:
     result, series = shown.result, {}
     first = result["runs"][0]
-    for method in (result["method"], *result["compared"]):
+    for method in by_method(result):
         where = (method, str(first["seed"]), str(first["fold"]))
         rows = [row for row in shown.history if (row["method"], row["seed"], row["fold"]) == where]
         epochs = [float(row["epoch"]) for row in rows]
@@ -110,7 +111,7 @@ def _confusion(shown: Shown) -> str:
     if shown.data.metric != "acc":
         return ""
     counts = contingency(shown.predictions["label"], shown.predictions["scores"].argmax(1)).numpy()
-    names = list(shown.data.class_names or [f"class {i}" for i in range(counts.shape[0])])
+    names = class_names(shown.data.class_names, counts.shape[0])
     drawing = heat_map(counts, names, names[: counts.shape[1]], "confusion matrix", selectable=bool(shown.pictures))
     note = "Test graphs of all folds and seeds."
     if shown.pictures:
@@ -135,10 +136,9 @@ def _search(shown: Shown) -> str:
     tried = shown.result.get("search")
     if not tried:
         return ""
-    result = shown.result
     chosen = {
         (method, run["seed"], run["fold"], run["trial"])
-        for method, scores in {result["method"]: result, **result["compared"]}.items()
+        for method, scores in by_method(shown.result).items()
         for run in scores["runs"]
     }
     rows = []
@@ -152,10 +152,9 @@ def _search(shown: Shown) -> str:
 
 
 def _runs(shown: Shown) -> str:
-    result = shown.result
     rows = [
         [method, *(number(run.get(key)) for key in RUN_KEYS)]
-        for method, scores in {result["method"]: result, **result["compared"]}.items()
+        for method, scores in by_method(shown.result).items()
         for run in scores["runs"]
     ]
     return section("Runs", table(("pool", *(key.replace("_", " ") for key in RUN_KEYS)), rows), wide=True)

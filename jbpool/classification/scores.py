@@ -5,15 +5,36 @@ A new score is a function here and a line in ``CLASS_SCORES``; it then appears i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 from torchmetrics.functional.classification import multiclass_accuracy
 
 from jbpool.data import GraphData
 from jbpool.data.ogb_mol import evaluator
 
 LOWER_IS_BETTER = ("rmse",)
+
+
+def averaged(scores: Tensor, metric: str) -> Tensor:
+    """Scores whose probabilities are the mean of those of the members of an ensemble: ``(M, B, C)`` to ``(B, C)``.
+
+    Parameters
+    ----------
+    scores : Tensor
+        ``(M, B, C)``: logits of classes or binary tasks, or values in regression.
+    metric : str
+        That of the dataset.
+    """
+    if len(scores) == 1:
+        return scores[0]
+    if metric in LOWER_IS_BETTER:
+        return scores.mean(0)
+    if metric == "acc":
+        return scores.log_softmax(-1).logsumexp(0) - math.log(len(scores))
+    return logsigmoid(scores).logsumexp(0) - logsigmoid(-scores).logsumexp(0)
 
 
 def score(data: GraphData, scores: Tensor, label: Tensor) -> float:

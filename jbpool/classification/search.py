@@ -101,7 +101,7 @@ def budget(config: ClassifyConfig, methods: list[str], folds: int) -> str:
     each = ", ".join(f"{number} of {method}" for method, number in counts.items())
     runs = folds * len(config.train.seeds)
     total = count(sum(counts.values()) * runs, "training")
-    text = f"search: trials for each of {count(runs, 'fold and seed')}: {each}; {total} in all"
+    text = f"search: trials for each of {count(runs, 'run')} (seeds x folds): {each}; {total} in all"
     if len(set(counts.values())) > 1:
         text += "; budgets differ, since some settings do not concern every method: search.trials limits all alike"
     return text

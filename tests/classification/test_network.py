@@ -15,6 +15,7 @@ from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
 from jbpool.classification.model import make_model, numbers_of_clusters
 from jbpool.classification.network import _Layer, read_out
 from jbpool.classification.problem import ClassifyProblem
+from jbpool.classification.scores import averaged
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
@@ -93,6 +94,28 @@ def test_read_out_of_packed_and_of_pooled_graphs(device):
     torch.testing.assert_close(read_out(packed, feat, ["mean", "sum", "max"]), expected)
 
 
+def test_the_head_sees_encoder_levels_and_size(device):
+    """Its input against the parts, computed one by one."""
+    data = load_graphs("motifs", num_graphs=12)
+    train = torch.arange(5)
+    (model,) = make_model(small("model.compare=[]", "model.readout_of=all"), data, train).eval().to(device).members
+    seen = []
+    model.head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    batch = data.batch(range(6))
+    graph, feat = batch.graph.to(device), batch.feat.to(device)
+    _, (pooled,) = model(graph, feat)
+    own = model.encoder(feat)
+    first = own
+    for layer in model.blocks[0]:
+        first = layer(graph, first, None, None)
+    second = pooled.feat
+    for layer in model.blocks[1]:
+        second = layer(pooled.graph, second, pooled.edge_weight, None)
+    sizes = (data.sizes[:6].float() / data.sizes[train].float().mean()).log().unsqueeze(1).to(device)
+    parts = [read_out(*pair, ["mean", "max"]) for pair in ((graph, own), (graph, first), (pooled.graph, second))]
+    torch.testing.assert_close(seen[0], torch.cat([sizes, *parts], dim=1))
+
+
 def test_categories_are_embedded_as_ogb_does():
     from jbpool.data.ogb_mol import import_ogb
 
@@ -137,7 +160,7 @@ def test_every_network_trains(backbone, pool, device):
     changes = [f"model.backbone={backbone}", f"model.pool={pool}", "model.compare=[]", "model.levels=2"]
     config = small(*changes, "model.num_clusters=[4, 2]", "model.readout_of=all", "model.readout=mean+sum+max")
     data = load_graphs("motifs", num_graphs=12)
-    model = make_model(config, data, torch.arange(12)).to(device)
+    (model,) = make_model(config, data, torch.arange(12)).to(device).members
     batch = data.batch(range(6))
     scores, made = model(batch.graph.to(device), batch.feat.to(device))
     assert scores.shape == (6, 3)
@@ -151,14 +174,15 @@ def test_every_network_trains(backbone, pool, device):
 @pytest.mark.parametrize("pool", METHODS)
 def test_a_graph_is_scored_alike_in_every_company(pool, device):
     data = load_graphs("motifs", num_graphs=12)
-    model = make_model(small(f"model.pool={pool}", "model.compare=[]"), data, torch.arange(12)).eval().to(device)
+    config = small(f"model.pool={pool}", "model.compare=[]", "model.members=2")
+    model = make_model(config, data, torch.arange(12)).eval().to(device)
 
     def scores(graphs):
         batch = data.batch(graphs)
         return model(batch.graph.to(device), batch.feat.to(device))[0]
 
     with torch.no_grad():
-        together, alone = scores(range(12)), torch.cat([scores([i]) for i in range(12)])
+        together, alone = scores(range(12)), torch.cat([scores([i]) for i in range(12)], dim=1)
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
 
 
@@ -188,7 +212,8 @@ def test_edge_features_reach_the_layers_before_the_first_pool():
     assert torch.equal(widened.edge_sum, naive)
     config = small("model.pool=jb", "model.compare=[]")
     model = make_model(config, widened, torch.arange(12))
-    assert [layer.edges is not None for block in model.blocks for layer in block] == [True, True, False, False]
+    layers = [layer for block in model.members[0].blocks for layer in block]
+    assert [layer.edges is not None for layer in layers] == [True, True, False, False]
     problem = ClassifyProblem(model, widened, data.split(0, 2), config, 0, CPU)
     before = problem.predict(torch.arange(3))
     problem.data = replace(widened, edge_sum=naive.flip(1))
@@ -212,10 +237,10 @@ def test_edge_messages_before_the_first_pool():
         seen = data.with_edge_sums(keep=edges == "messages")
         torch.manual_seed(0)
         model = make_model(config, seen, torch.arange(2)).eval()
-        assert [isinstance(layer.conv, GINEConv) for block in model.blocks for layer in block] == (
+        assert [isinstance(layer.conv, GINEConv) for block in model.members[0].blocks for layer in block] == (
             [edges == "messages"] * 2 + [False] * 2
         )
-        scores[edges] = model.on_batch(seen.batch([0, 1]), CPU)[0]
+        (scores[edges],) = model.on_batch(seen.batch([0, 1]), CPU)[0]
     torch.testing.assert_close(scores["sum"][0], scores["sum"][1])
     assert not torch.allclose(scores["messages"][0], scores["messages"][1])
 
@@ -232,6 +257,22 @@ def test_a_node_sees_its_own_edges_features(backbone):
     before = layer(graph, feat, None, sums)[0]
     assert torch.equal(layer(graph, feat, None, other)[0], before)
     assert not torch.allclose(layer(graph, feat, None, swapped)[0], before)
+
+
+def test_members_of_an_ensemble_differ_from_the_start_and_are_averaged():
+    data = load_graphs("motifs", num_graphs=12)
+    model = make_model(small("model.compare=[]", "model.members=3"), data, torch.arange(12)).eval()
+    batch = data.batch(range(4))
+    scores, made = model(batch.graph, batch.feat)
+    assert scores.shape == (3, 4, 3)
+    assert len(made) == 3
+    for number, member in enumerate(model.members):
+        torch.testing.assert_close(scores[number], member(batch.graph, batch.feat)[0])
+    assert not torch.allclose(scores[0], scores[1])
+    torch.testing.assert_close(averaged(scores, "acc").softmax(1), scores.softmax(2).mean(0))
+    torch.testing.assert_close(averaged(scores, "rocauc").sigmoid(), scores.sigmoid().mean(0))
+    torch.testing.assert_close(averaged(scores, "rmse"), scores.mean(0))
+    assert torch.equal(averaged(scores[:1], "acc"), scores[0])
 
 
 def test_jb_diagonal_is_jb_with_the_element_wise_root():

@@ -44,7 +44,7 @@ def trained(tmp_path_factory):
     write_graphs(cwd / "old", nodes="x,y")
     write_graphs(cwd / "new", seed=1, head="graph")
     write_graphs(cwd / "labelled", seed=1, head="label,graph", nodes="y,x")
-    changes = settings("dataset.graphs=null", "dataset.folder=old", *SMALL)
+    changes = settings("dataset.graphs=null", "dataset.folder=old", "model.members=2", *SMALL)
     call(CLASSIFY.command, "--cfg", "file", *changes, "--out", "r", cwd=cwd)
     for path in (cwd / "old").iterdir():
         path.unlink()                                           # a prediction reads nothing of the training set
@@ -86,7 +86,7 @@ def test_the_model_from_python(trained):
     alone = torch.cat([model(one.graph, one.feat, edge_feat=one.edge_feat) for one in single])
     torch.testing.assert_close(found, alone)
     summed = data.with_edge_sums().batch(range(24))
-    torch.testing.assert_close(found, model.net(summed.graph, summed.feat, None, summed.edge_sum)[0].softmax(1))
+    torch.testing.assert_close(found, model.net(summed.graph, summed.feat, None, summed.edge_sum)[0].softmax(2).mean(0))
     for inputs, words in [
         ((batch.graph, batch.feat), "give edge_feat with"),
         ((batch.graph, batch.feat[:, :1]), "feat has 1 node features, the model was trained on 2"),
@@ -145,7 +145,7 @@ def test_other_graphs_are_refused(trained, tmp_path, options, words):
 )
 def test_what_predict_refuses(trained, tmp_path, args, words):
     refused = call(CLASSIFY.command, *args, "--out", tmp_path / "p", cwd=trained, check=False)
-    assert refused.code != 0
+    assert refused.code == 2
     assert words in refused.err
     assert not (tmp_path / "p").exists()
 

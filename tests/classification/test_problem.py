@@ -29,7 +29,7 @@ def problem_for(metric, label, *changes):
 
 def test_unknown_labels_count_nothing():
     label = torch.tensor([[1.0, float("nan")], [0.0, 1.0], [float("nan"), float("nan")]])
-    problem = problem_for("rocauc", torch.zeros(60, 2))
+    problem = problem_for("rocauc", torch.zeros(60, 2), "train.label_smoothing=0")
     scores = torch.tensor([[2.0, 9.0], [-1.0, 3.0], [5.0, 5.0]], requires_grad=True)
     loss = problem._task_loss(scores, label)
     expected = [np.log1p(np.exp(-2)), (np.log1p(np.exp(-1)) + np.log1p(np.exp(-3))) / 2, 0.0]
@@ -37,6 +37,19 @@ def test_unknown_labels_count_nothing():
     loss.sum().backward()
     assert scores.grad[0, 1] == 0
     assert torch.equal(scores.grad[2], torch.zeros(2))
+
+
+def test_smoothed_labels():
+    """A fifth of every label is spread evenly: over three classes, or over yes and no."""
+    scores = torch.tensor([[2.0, -1.0, 0.5]])
+    classes = problem_for("acc", torch.zeros(60).long(), "train.label_smoothing=0.2")
+    parts = -scores.log_softmax(1)[0]
+    expected = 0.8 * parts[0] + 0.2 * parts.mean()
+    torch.testing.assert_close(classes._task_loss(scores, torch.tensor([0])), expected.view(1))
+    tasks = problem_for("rocauc", torch.zeros(60, 1), "train.label_smoothing=0.2")
+    yes, no = np.log1p(np.exp(-2)), np.log1p(np.exp(2))
+    found = tasks._task_loss(torch.tensor([[2.0]]), torch.tensor([[1.0]]))
+    np.testing.assert_allclose(found, [0.9 * yes + 0.1 * no], rtol=1e-6)
 
 
 def test_class_weights_are_those_of_the_training_graphs():
@@ -79,6 +92,21 @@ def test_the_epoch_that_is_used(metric, better, select, monkeypatch):
     assert all(bool((problem.best["state"][name] == used).all()) for name, _ in problem.model.named_parameters())
 
 
+def test_members_are_trained_as_each_would_be_alone():
+    """The gradient of a member does not depend on the others; losses are reported as means over members."""
+    label = torch.arange(60) % 3
+    together = problem_for("acc", label, "model.members=2", "model.dropout=0")
+    alone = [problem_for("acc", label, "model.dropout=0") for _ in range(2)]
+    for problem, member in zip(alone, together.model.members, strict=True):
+        problem.model.members[0].load_state_dict(member.state_dict())
+    for problem in (together, *alone):
+        problem.loss(next(iter(problem.batches(0)))).backward()
+    torch.testing.assert_close(together.sums, (alone[0].sums + alone[1].sums) / 2)
+    for problem, member in zip(alone, together.model.members, strict=True):
+        for one, other in zip(problem.model.parameters(), member.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad)
+
+
 @pytest.mark.parametrize("broken", ["features", "weights"])
 def test_a_loss_that_is_no_number_stops_before_the_step(broken):
     problem = problem_for("acc", torch.tensor([0, 1, 2] * 20))
@@ -88,7 +116,7 @@ def test_a_loss_that_is_no_number_stops_before_the_step(broken):
         problem.data = replace(problem.data, feat=feat)
     else:
         with torch.no_grad():
-            problem.model.head[0].weight[0, 0] = float("inf")
+            problem.model.members[0].head[0].weight[0, 0] = float("inf")
     before = {name: parameter.clone() for name, parameter in problem.model.named_parameters()}
     words = {"features": "features contain NaN", "weights": "weights have grown out of bounds"}[broken]
     with pytest.raises(TrainingError, match=rf"epoch 1 \(task=.*{words}"):

@@ -118,3 +118,10 @@ def test_a_short_run_on_the_large_sets(name, tmp_path):
     changes = [f"dataset.root={SHARED}", "train.epochs=1", "train.seeds=[0]"]
     out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", folds=[0])
     assert out.runs[0]["test"] > 0.5
+
+
+def test_too_few_graphs_for_the_folds_leave_nothing_behind(tmp_path):
+    few = [*settings(*SMALL, "dataset.num_graphs=9", "train.folds=5"), "--out", "r"]
+    outcome = call(CLASSIFY.command, *few, cwd=tmp_path, check=False)
+    assert "has 3 graphs, too few for 5 stratified folds; every class needs at least 4 graphs" in outcome.err
+    assert not (tmp_path / "r").exists()

@@ -134,3 +134,13 @@ def test_errors(change, words):
 def test_without_a_search_nothing_changes():
     config = load()
     assert with_settings(config, {}) == replace(config)
+
+
+def test_all_problems_of_a_grid_are_reported_together():
+    changes = ["search.grid.model.dropout=[0, 2.0]", "search.grid.model.norm=[batch, bach]", "search.grid.train.lr=[0]",
+               "search.grid.model.drop=[0]", "search.grid.model.hidden=[many]"]  # fmt: skip
+    with pytest.raises(ConfigError) as caught:
+        load(*changes)
+    for words in ("model.dropout=2", "'bach'", "train.lr=0", "'dropout'", "many"):
+        assert words in str(caught.value)
+    assert str(caught.value).count("bach") == 1
