@@ -17,7 +17,7 @@ from typing import Any
 
 from jbpool._environment import require_dgl
 from jbpool.atomic import check_writable, held
-from jbpool.errors import ConfigError, JBPoolError, TrainingError, WriteError
+from jbpool.errors import ConfigError, JBPoolError, RunFolderError, TrainingError, WriteError
 from jbpool.output import end_with_reader
 
 CLUSTER = """Cluster the nodes of a graph.
@@ -75,7 +75,10 @@ def _parser(task: str, description: str) -> argparse.ArgumentParser:
 
 
 def _main(name: str, args: argparse.Namespace) -> int:
-    """Run a task; errors that users can fix are printed as one line, without a traceback."""
+    """Run a task; errors that users can fix are printed as one line, without a traceback.
+
+    Returns the exit code: 0, 2 if the input is refused, 1 if the run fails, 130 after Ctrl-C.
+    """
     if args.seeds is not None:
         args.changes.append(f"train.seeds=[{args.seeds}]")
     args.folder = None
@@ -83,33 +86,34 @@ def _main(name: str, args: argparse.Namespace) -> int:
         require_dgl()
     except ImportError as error:
         print(error, file=sys.stderr)
-        return 2
+        return 1
     try:
         return _start(name, args)
     except KeyboardInterrupt:
         print(f"\ninterrupted{_what_is_left(args.folder)}.", file=sys.stderr)
         return 130
-    except TrainingError as error:
-        print(f"stopped: {error}", file=sys.stderr)
-        return 1
     except WriteError as error:
         print(f"{error} with --out{_what_is_left(args.folder)}.", file=sys.stderr)
+        return error.exit_code
     except JBPoolError as error:
-        print(error, file=sys.stderr)
+        print(f"stopped: {error}" if isinstance(error, TrainingError) else error, file=sys.stderr)
+        return error.exit_code
     except BrokenPipeError:
         raise
     except OSError as error:
         if error.filename is None:
             raise
-        print(f"{error.filename}: {error.strerror}", file=sys.stderr)       # a file or disk of the user
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)       # a file of the user that cannot be read
+        return 2
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
         print(f"not enough memory: {MEMORY_CURE[name]}.", file=sys.stderr)
+        return 1
     finally:
-        if "WORLD_SIZE" in os.environ:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)       # this process ends by itself, with its own message
-    return 2
+        if "WORLD_SIZE" in os.environ:                          # this process ends by itself, with its own message
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
 def _what_is_left(folder: Path | None) -> str:
@@ -150,13 +154,14 @@ def _start(name: str, args: argparse.Namespace) -> int:
 def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: dict[str, Any], stack: ExitStack) -> int:
     """Run a task; ``stack`` holds the run folder until the report is written."""
     from jbpool.engine.processes import gather, process_group, rank, world_size
+    from jbpool.engine.run_folder import by_method
 
     with process_group(device):
         if world_size() > 1 and (reason := task.one_process_only(config)):
             raise ConfigError(reason)
         folder = args.folder = gather(_run_folder(args, task.name))[0]      # named by rank 0 before anything is written
-        check_writable(folder / "config.yaml")                              # before hours of work
-        if rank() == 0:
+        if rank() == 0:                                                     # the only one that writes
+            check_writable(folder / "config.yaml")                          # before hours of work
             stack.enter_context(held(folder))
             _refuse_second_run(args, folder)                                # another process may have just finished one
         data = task.load_data(config)
@@ -170,7 +175,7 @@ def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: di
         if rank() > 0:
             return 0
     print()
-    for method, scores in {out.method: out.result, **out.result["compared"]}.items():
+    for method, scores in by_method(out.result).items():
         _print_scores(method, scores)
     print()
     if (folder / "assign.csv").exists():
@@ -191,6 +196,10 @@ def _load_task(name: str) -> Any:
 
 def _stop_with_the_others(*_: Any) -> None:
     """torchrun sends SIGTERM when another process has died."""
+    # Python drops an exception raised in a destructor or a callback of a weak reference: then it is raised again.
+    sys.unraisablehook = lambda _: None
+    signal.signal(signal.SIGALRM, _stop_with_the_others)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
     sys.exit("another process of this run has died, so this one stops; --resume continues from the checkpoint.")
 
 
@@ -198,9 +207,9 @@ def _predict(task: Any, args: argparse.Namespace, device: Any) -> int:
     from jbpool.engine.config import load_config
 
     if args.cfg is not None:
-        sys.exit("--cfg has no effect with --predict: name the new graph with --set dataset...=...")
+        raise ConfigError("--cfg has no effect with --predict: name the new graph with --set dataset...=...")
     if getattr(args, "folds", None) is not None:
-        sys.exit("--folds has no effect with --predict: the model of the best fold is applied.")
+        raise ConfigError("--folds has no effect with --predict: the model of the best fold is applied.")
     run_dir = Path(args.predict)
     if (run_dir / "config.yaml").is_file():
         load_config(task, str(run_dir / "config.yaml"))         # a run of the other task is refused as such
@@ -214,7 +223,7 @@ def _whole_numbers(option: str, text: str) -> list[int]:
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
-        sys.exit(f"{option} {text}: give whole numbers separated by commas, such as 0,1,2.")
+        raise ConfigError(f"{option} {text}: give whole numbers separated by commas, such as 0,1,2.") from None
 
 
 def _show_list(task: Any) -> int:
@@ -231,7 +240,7 @@ def _choose_device(name: str) -> Any:
     import torch
 
     if name == "cuda" and not torch.cuda.is_available():
-        sys.exit("--device cuda: torch sees no GPU here; use --device cpu, or see scripts/check_env.py.")
+        raise ConfigError("--device cuda: torch sees no GPU here; use --device cpu, or see scripts/check_env.py.")
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
@@ -245,7 +254,7 @@ def _run_folder(args: argparse.Namespace, task: str) -> Path:
         pattern = f"{name}-" + "[0-9]" * 8 + "-" + "[0-9]" * 6
         earlier = sorted(path.parent for path in base.glob(f"{pattern}/config.yaml"))
         if not earlier:
-            sys.exit(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
+            raise RunFolderError(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
         folder = earlier[-1]
     else:
         folder = base / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -253,13 +262,13 @@ def _run_folder(args: argparse.Namespace, task: str) -> Path:
     if args.resume and not (folder / "config.yaml").exists():
         print(f"{folder} holds no run to continue: starting a new one.")
     if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
-        sys.exit(f"--out {folder}: a file of that name exists; choose another folder.")
+        raise RunFolderError(f"--out {folder}: a file of that name exists; choose another folder.")
     return folder
 
 
 def _refuse_second_run(args: argparse.Namespace, folder: Path) -> None:
     if not args.resume and (folder / "config.yaml").exists():
-        sys.exit(f"{folder} already holds a run: continue it with --resume, or choose another --out.")
+        raise RunFolderError(f"{folder} already holds a run: continue it with --resume, or choose another --out.")
 
 
 def _print_scores(method: str, scores: dict[str, Any]) -> None:

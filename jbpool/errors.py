@@ -16,6 +16,8 @@ def one_line(message: str) -> str:
 class JBPoolError(ValueError):
     """Base class: an argument, setting or file that cannot be used."""
 
+    exit_code = 2           # of the commands: 2 if the input is refused, 1 if the run fails
+
 
 class ConfigError(JBPoolError):
     """A configuration that cannot be read or run. The message lists all problems, one per line."""
@@ -32,7 +34,9 @@ class DataError(JBPoolError):
 
 
 class TrainingError(JBPoolError):
-    """Training that cannot continue: the loss is not a number."""
+    """Training that cannot continue, such as a loss that is not a number."""
+
+    exit_code = 1
 
 
 class RunFolderError(JBPoolError):
@@ -42,6 +46,10 @@ class RunFolderError(JBPoolError):
 class WriteError(RunFolderError, OSError):
     """A file that cannot be written: disk full, read-only, no permission."""
 
+    exit_code = 1
+
 
 class ProcessError(JBPoolError):
     """Another process of a distributed run has died."""
+
+    exit_code = 1

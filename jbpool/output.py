@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 from collections.abc import Callable
+
+_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}         # why a stream cannot be written
 
 
 def end_with_reader(main: Callable[[], int]) -> int:
@@ -25,8 +28,8 @@ def end_with_reader(main: Callable[[], int]) -> int:
         _discard_output()
         return 128 + signal.SIGPIPE
     except OSError as error:
-        if error.errno is None:
-            raise                               # not from the system
+        if error.errno not in _WRITING or error.filename is not None:
+            raise                               # not about the output
         _discard_output()
         print(f"the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1

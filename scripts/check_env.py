@@ -47,7 +47,7 @@ def check_cuda() -> int:
         torch_minor, cuda = ".".join(torch.__version__.split(".")[:2]), (torch.version.cuda or "").replace(".", "")
         print(
             "torch sees a GPU but this dgl was built without CUDA: run `pip install --force-reinstall --no-deps dgl -f "
-            f"https://data.dgl.ai/wheels/torch-{torch_minor}/cu{cuda}/repo.html` (README.md: which pairs exist)."
+            f"https://data.dgl.ai/wheels/torch-{torch_minor}/cu{cuda}/repo.html` (docs/install.md: which pairs exist)."
         )
         return 1
     return 0

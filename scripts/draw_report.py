@@ -28,7 +28,7 @@ def main() -> None:
     args = parser.parse_args()
     report = (args.run / "report.html").resolve()
     if not report.is_file():
-        sys.exit(f"{report} does not exist: give a finished run folder.")
+        parser.error(f"{report} does not exist: give a finished run folder")
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         sys.exit("no Chromium found: install it, for example with apt-get install chromium.")

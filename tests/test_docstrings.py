@@ -10,11 +10,15 @@ PACKAGE = Path(__file__).parent.parent / "jbpool"
 HEADING = "Parameters\n----------\n"
 
 
-def documented(doc: str) -> dict[str, str]:
-    """Name -> type of the entries of a section of parameters."""
+def documented(doc: str) -> dict[str, tuple[str, str]]:
+    """Name -> type and description of the entries of a section of parameters."""
     section = re.split(r"\n\w+\n-{3,}\n", doc.split(HEADING)[1])[0]
-    entries = [line.partition(" : ") for line in section.splitlines() if line and not line.startswith(" ")]
-    return {name.replace("*", ""): kind for name, _, kind in entries}
+    found = {}
+    for entry in re.split(r"\n(?=\S)", section):
+        line, _, text = entry.partition("\n")
+        name, _, kind = line.partition(" : ")
+        found[name.replace("*", "")] = kind, " ".join(text.split())
+    return found
 
 
 def value(text: str) -> object:
@@ -46,14 +50,18 @@ def problems(source: str) -> list[str]:
         unknown = entries.keys() - {*names, *more, ", ".join(more)}
         found += [f"{node.name}: {name} is not a parameter" for name in unknown]
         for name in names:
-            kind = entries.get(name, "")
+            kind, text = entries.get(name, ("", ""))
             told = re.search(r", default (.+)$", kind)
+            words = re.search(r"Default: ([\w`\".-]+)", text)
+            described = value(words[1].strip("`.")) if words else None
             if not kind or kind.endswith("."):
                 found.append(f"{node.name}: {name} has no line with its type")
             elif (name in defaults) != bool(told or kind.endswith(", optional")):
                 found.append(f"{node.name}: whether {name} has a default")
             elif told and value(ast.unparse(defaults[name])) not in (None, value(told[1])):
                 found.append(f"{node.name}: {name} is {ast.unparse(defaults[name])} by default, not {told[1]}")
+            elif described is not None and described != value(ast.unparse(defaults[name])):
+                found.append(f"{node.name}: {name} is {ast.unparse(defaults[name])} by default, not {described}")
     return found
 
 
@@ -82,8 +90,9 @@ def f(one, two=3, *, three="x"):
         ("one : int\n    two : int\n    three : str, optional", "whether two has a default"),
         ("one : int, optional\n    two : int, default 3\n    three : str, optional", "whether one has a default"),
         ("one : int\n    two : int, default 4\n    three : str, optional", "two is 3 by default, not 4"),
+        ("one : int\n    two : int, optional\n        Default: 4.\n    three : str, optional", "two is 3 by default"),
     ],
 )
 def test_what_is_wrong_is_found(entries, words):
     found = problems(WRONG.format(entries))
-    assert found == [] if words is None else f"f: {words}" in found
+    assert found == [] if words is None else any(problem.startswith(f"f: {words}") for problem in found)

@@ -75,7 +75,7 @@ def test_every_run_as_csv(tmp_path, script):
 
 def test_a_folder_without_runs(script):
     result = script("table.py", "nothing", check=False)
-    assert result.code != 0
+    assert result.code == 2
     assert "scripts/reproduce.py" in result.err
 
 

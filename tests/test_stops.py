@@ -94,7 +94,7 @@ def test_stopped_at_any_file_a_run_can_be_continued(command, stop, unbroken, tmp
             assert code == 130, place
             assert told[0].startswith("interrupted"), place
         else:
-            assert code == 2, place
+            assert code == 1, place
             assert f"{folder / replaced[number]} cannot be written (No space left on device)" in told[0], place
         assert (f"--resume --out {folder}" in told[0]) == (number > 0), place
         assert not parts(tmp_path), place
@@ -225,7 +225,7 @@ def read_only(tmp_path):
 def test_a_read_only_folder_is_found_before_data_are_loaded(command, where, read_only, monkeypatch, capsys):
     monkeypatch.setattr("jbpool.data._call", lambda *_: pytest.fail("data were loaded"))
     monkeypatch.chdir(read_only)
-    assert command(arguments(command, *(["--out", read_only / "run"] if where == "--out" else []))) == 2
+    assert command(arguments(command, *(["--out", read_only / "run"] if where == "--out" else []))) == 1
     told = messages(capsys)
     assert len(told) == 1
     assert "config.yaml cannot be written (" in told[0]
@@ -236,7 +236,7 @@ def test_a_read_only_folder_is_found_before_data_are_loaded(command, where, read
 @pytest.mark.parametrize(("command", "name"), [(cli.cluster, "assign.csv"), (cli.classify, "predictions.csv")])
 def test_predictions_that_cannot_be_written(command, name, unbroken, read_only, capsys):
     run, _ = unbroken[command]
-    assert command(["--predict", str(run), "--out", str(read_only / "new"), "--device", "cpu"]) == 2
+    assert command(["--predict", str(run), "--out", str(read_only / "new"), "--device", "cpu"]) == 1
     assert f"{read_only / 'new' / name} cannot be written (" in capsys.readouterr().err
 
 
@@ -251,7 +251,7 @@ def small_disk():
 
 @both
 def test_a_disk_that_fills_up_in_training(command, small_disk, tmp_path, capsys):
-    assert command(arguments(command, "--out", tmp_path / "run")) == 2
+    assert command(arguments(command, "--out", tmp_path / "run")) == 1
     (told,) = messages(capsys)
     assert "cannot be written (File too large): free some space" in told
     assert f"continue with --resume --out {tmp_path / 'run'}" in told
@@ -264,5 +264,5 @@ def test_too_little_memory_is_one_line(command, tmp_path, monkeypatch, capsys):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried")
 
     monkeypatch.setattr("jbpool.engine.fit.mean_gradients", allocate)
-    assert command(arguments(command, "--out", tmp_path / "run")) == 2
+    assert command(arguments(command, "--out", tmp_path / "run")) == 1
     assert "not enough memory: " in capsys.readouterr().err

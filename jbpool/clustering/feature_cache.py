@@ -28,7 +28,7 @@ from jbpool.data.arrays import open_npy
 from jbpool.data.sources import cache_dir
 from jbpool.engine.shares import RowShares
 from jbpool.engine.state import load_state, save_state
-from jbpool.errors import JBPoolError, RunFolderError, WriteError
+from jbpool.errors import JBPoolError, TrainingError, WriteError
 from jbpool.progress import progress_bar
 
 VERSION = 1                 # of the computation
@@ -74,7 +74,7 @@ def fitted_rows(features: FixedFeatures, data: NodeData, feat: Tensor, shares: R
     try:
         _write(entry, features, rows, shares)
     except WriteError as error:
-        raise RunFolderError(
+        raise TrainingError(
             f"{str(error).partition(':')[0]}: free some space or set XDG_CACHE_HOME to another folder, then continue "
             "with --resume."
         ) from error

@@ -37,9 +37,7 @@ class Heads:
         Rows of each process. Default: this process has all of them.
     """
 
-    def __init__(
-        self, prototypes: Tensor, temperature: float | Tensor = 0.2, shares: RowShares | None = None
-    ):
+    def __init__(self, prototypes: Tensor, temperature: float | Tensor = 0.2, shares: RowShares | None = None):
         self.prototypes, self.shares = prototypes.clone(), shares
         self.temperature = torch.as_tensor(temperature, dtype=prototypes.dtype).expand(len(prototypes))[:, None, None]
 
@@ -87,7 +85,6 @@ class Heads:
         """The cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
         weight = unit_rows(self.prototypes)                                         # (R, K, D)
         return torch.cat([_soft(block, weight).argmax(1) for block in _row_blocks(feat, weight)], dim=1)
-
 
     def assigned(self, feat: Tensor, head: int) -> tuple[Tensor, Tensor]:
         """The cluster of every node by one head, int32, and its share of the assignment: ``(N,)`` and ``(N,)``."""

@@ -22,7 +22,7 @@ class SeedResult(NamedTuple):
 
     cluster: Tensor                         # (N,)
     confidence: Tensor                      # (N,)
-    record: dict[str, Any]                    # for the row of the run: loss, seconds and so on
+    record: dict[str, Any]                  # for the row of the run: loss, seconds and so on
     model: dict[str, Any] | None = None     # for model.pt: the state, and what it takes to rebuild the model
     history: tuple[dict[str, Any], ...] = ()
     trained: bool = False                   # by epochs, so that a collapse may be cured by more of them

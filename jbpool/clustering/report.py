@@ -27,7 +27,7 @@ from jbpool.ops.coarsen import normalized_off_diagonal
 from jbpool.report import charts
 from jbpool.report.graph_view import SCRIPTS, graph_section
 from jbpool.report.heat_map import heat_map
-from jbpool.report.page import number, render_page, score, section, settings, spread, table
+from jbpool.report.page import class_names, number, render_page, score, section, settings, spread, table
 from jbpool.report.pictures import circle_graph
 from jbpool.report.published import CLUSTERING
 
@@ -83,7 +83,7 @@ def page(shown: Shown) -> str:
     """The page as text."""
     result, run = shown.result, shown.run
     size = shown.data.summary.partition(": ")[2]
-    lead = f"{size}; runs: {len(result['runs'])}; pictures show seed {run['seed']}, the best without labels."
+    lead = f"{size}; runs: {len(result['runs'])}; pictures show seed {run['seed']}, chosen without labels."
     if "labelled" in run:
         lead += f" Labels are known for {run['labelled']:,} nodes; scores against labels use only these."
     means = {key: result["mean"][key] for key in HEADLINE if key in result["mean"]}
@@ -110,7 +110,7 @@ def _curves(shown: Shown) -> str:
     if not rows:
         return ""
     if len(rows) == 1:
-        return section("Training", "<p>One evaluation makes no curve: lower train.eval_every.</p>")
+        return section("Training", "<p>A curve needs two evaluations: lower train.eval_every.</p>")
     epochs = [float(row["epoch"]) for row in rows]
     names = [name for name in rows[0] if (name.endswith("_loss") and rows[0][name]) or name == "nmi"]
     series = {score_name(name): (epochs, [float(row[name] or math.nan) for row in rows]) for name in names}
@@ -121,10 +121,12 @@ def _curves(shown: Shown) -> str:
 def _sizes(shown: Shown) -> str:
     sizes, label = shown.cluster.bincount(), shown.data.label
     order = sizes.argsort(descending=True, stable=True).tolist()
-    groups = {"clusters": sizes[order].tolist()}
+    groups, names = {"clusters": sizes[order].tolist()}, {"clusters": [f"cluster {shown.names[k]}" for k in order]}
     if label is not None:
-        groups["classes"] = sorted(label[label >= 0].bincount().tolist(), reverse=True)
-    names = [f"cluster {shown.names[k]}" for k in order]
+        sizes = label[label >= 0].bincount()
+        classes = class_names(shown.data.class_names, len(sizes))
+        order = sizes.argsort(descending=True, stable=True).tolist()
+        groups["classes"], names["classes"] = sizes[order].tolist(), [classes[k] for k in order]
     return section("Cluster sizes", charts.bars(groups, "cluster sizes against class sizes", names))
 
 
@@ -135,7 +137,7 @@ def _confusion(shown: Shown) -> str:
     share = table / np.maximum(table.sum(0), 1)
     main = share.argmax(0)                                                                  # (K,) the largest class
     order = np.lexsort((-share.max(0), main))
-    classes = list(shown.data.class_names or [f"class {i}" for i in range(table.shape[0])])
+    classes = class_names(shown.data.class_names, table.shape[0])
     groups = [(classes[i], int(count)) for i, count in enumerate(np.bincount(main)) if count]
     columns = [str(shown.names[i]) for i in order]
     drawing = heat_map(table[:, order], classes, columns, "classes in clusters", groups)
@@ -148,7 +150,8 @@ def _cluster_graph(shown: Shown) -> str:
     between = edges_between(shown.data.graph, shown.cluster, len(shown.names), shown.data.edge_weight)
     weight = normalized_off_diagonal(between[None].float())[0].numpy()
     drawing = circle_graph(weight, shown.cluster.bincount().numpy(), "the graph of clusters", shown.names)
-    return section("The coarsened graph", drawing, "Discs: nodes of a cluster. Lines: edges between two, normalised.")
+    note = "Discs: sizes of the clusters. Lines: normalised weight of the edges between two clusters."
+    return section("The coarsened graph", drawing, note)
 
 
 def _graph(shown: Shown) -> str:

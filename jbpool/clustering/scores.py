@@ -55,7 +55,7 @@ def normalized_mutual_information(table: Tensor) -> float:
     some = joint > 0
     chance = classes[:, None] * clusters
     information = float((joint[some] * (joint[some] / chance[some]).log()).sum())
-    return min(1.0, max(0.0, 2 * information / entropy))        # rounding may lead just outside
+    return min(1.0, max(0.0, 2 * information / entropy))        # rounding may exceed the range
 
 
 def adjusted_rand_index(table: Tensor) -> float:

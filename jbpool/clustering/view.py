@@ -15,9 +15,11 @@ from torch import Tensor
 from jbpool.clustering.features import FixedFeatures
 from jbpool.clustering.structure import with_features
 from jbpool.data import NodeData
-from jbpool.ops.sparse import csr
+from jbpool.data.containers import to_csr_tensor
+from jbpool.data.structure import undirected
 from jbpool.report.graph_view import GraphView
 from jbpool.report.layout import positions
+from jbpool.report.page import class_names
 
 MAX_NODES = 20_000
 MAX_EDGES = 60_000
@@ -58,7 +60,7 @@ def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
     edges = _some(found.inside, MAX_EDGES, rng)
     feat = _smoothed(data, nodes, found.around, len(shown.names), seed)
     label = None if data.label is None else data.label.numpy()
-    classes = [] if label is None else list(data.class_names or (f"class {i}" for i in range(data.num_classes or 0)))
+    classes = [] if label is None else class_names(data.class_names, data.num_classes or 0)
     confidence = None if shown.confidence is None else shown.confidence.numpy()[nodes]
     return GraphView(
         xy=positions(feat, _some(found.inside, LAYOUT_EDGES, rng), seed),
@@ -137,14 +139,12 @@ def _smoothed(data: NodeData, nodes: np.ndarray, around: np.ndarray, num_cluster
 
 def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray) -> NodeData:
     """The graph of some nodes and these edges among them, unweighted, with their features."""
-    both = np.unique(np.concatenate([edges, edges[:, ::-1]]), axis=0)
-    graph = dgl.graph((torch.from_numpy(both[:, 0].copy()), torch.from_numpy(both[:, 1].copy())), num_nodes=len(nodes))
+    source, target = (torch.from_numpy(end) for end in undirected(edges[:, 0], edges[:, 1], len(nodes)))
+    graph = dgl.graph((source, target), num_nodes=len(nodes))
     feat = data.feat
     if feat is not None and feat.layout == torch.sparse_csr:
         parts = (part.numpy() for part in (feat.values(), feat.col_indices(), feat.crow_indices()))
-        rows = scipy.sparse.csr_matrix(tuple(parts), shape=tuple(feat.shape))[nodes]
-        pointers, columns, values = (torch.from_numpy(part) for part in (rows.indptr, rows.indices, rows.data))
-        feat = csr(pointers, columns, values, rows.shape)
+        feat = to_csr_tensor(scipy.sparse.csr_matrix(tuple(parts), shape=tuple(feat.shape))[nodes])
     elif feat is not None:
         feat = feat[torch.from_numpy(nodes)]
     return replace(data, graph=graph, feat=feat, label=None, edge_weight=None, ids=None)

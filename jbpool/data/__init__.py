@@ -77,8 +77,7 @@ def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> Gr
     root : str or Path, optional
         Folder searched before the other data roots.
     **options
-        Options of the dataset: ``motifs``, ``gcb_sim``,
-        ``load_graph_files``.
+        Options of the dataset: ``motifs``, ``gcb_sim``, ``load_graph_files``.
 
     Returns
     -------

@@ -130,9 +130,7 @@ def load_citation(name: str, root: str | Path | None = None, normalize: bool = T
         parse = _parse_linqs
 
     arrays = cached(f"citation-{name}", files, PARSER, lambda: _checked(name, files[0].parent, parse(files)))
-    matrix = scipy.sparse.csr_matrix(
-        (arrays["feat_data"], arrays["feat_indices"], arrays["feat_indptr"]), shape=tuple(arrays["feat_shape"])
-    )
+    matrix = csr_from_arrays(files[0], arrays, "feat_")
     ends = torch.from_numpy(arrays["source"]), torch.from_numpy(arrays["target"])
     return NodeData(
         graph=dgl.graph(ends, num_nodes=len(arrays["label"])),

@@ -59,8 +59,7 @@ SETS = {
 def source(name: str) -> Source:
     """The file of a published set; its counts are checked."""
     file = SETS[name].file
-    check = lambda path: _checked(name, path)       # noqa: E731
-    return Source(f"gcb/{file}", (URL + file,), check=check, max_bytes=128 * MEGABYTE)
+    return Source(f"gcb/{file}", (URL + file,), check=lambda path: _checked(name, path), max_bytes=128 * MEGABYTE)
 
 
 def load_gcb(name: str, root: str | Path | None = None) -> GraphData:

@@ -68,7 +68,7 @@ def load_npz_set(name: str, root: str | Path | None = None, normalize: bool = Tr
         Scale the rows of the features to sum to one.
     """
     path = fetch(source(name), root, offline="python tasks/node_cluster.py (a generated graph)")
-    return _node_data(name, _checked(name, path), normalize)
+    return _node_data(name, path, _checked(name, path), normalize)
 
 
 def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> NodeData:
@@ -86,7 +86,8 @@ def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> Nod
     path = Path(path)
     if not path.is_file():
         raise DataError.at(path, "no such file")
-    return _node_data(path.stem, cached(f"npz-{path.stem}", [path], PARSER, lambda: read_npz(path)), normalize)
+    arrays = cached(f"npz-{path.stem}", [path], PARSER, lambda: read_npz(path))
+    return _node_data(path.stem, path, arrays, normalize)
 
 
 def _checked(name: str, path: Path) -> Arrays:
@@ -100,15 +101,13 @@ def _checked(name: str, path: Path) -> Arrays:
     return arrays
 
 
-def _node_data(name: str, arrays: Arrays, normalize: bool) -> NodeData:
+def _node_data(name: str, path: Path, arrays: Arrays, normalize: bool) -> NodeData:
     check_flag(normalize, "dataset.normalize")
     num_nodes, weight = int(arrays["num_nodes"]), arrays.get("weight")
     adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, num_nodes)
     feat = label = None
     if "feat_shape" in arrays:
-        matrix = scipy.sparse.csr_matrix(
-            (arrays["feat_data"], arrays["feat_indices"], arrays["feat_indptr"]), shape=tuple(arrays["feat_shape"])
-        )
+        matrix = csr_from_arrays(path, arrays, "feat_")
         feat = to_csr_tensor(row_normalized(matrix) if normalize else matrix)
     if "label" in arrays:
         label = torch.from_numpy(arrays["label"])

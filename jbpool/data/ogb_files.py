@@ -1,6 +1,6 @@
-"""What all OGB sets share: ``import ogb`` without questions, its catalogue, and where the files of a set are.
+"""What all OGB sets share: ``import ogb`` without prompts, its catalogue, and where the files of a set are.
 
-``ogb`` asks the network whether it is outdated and the terminal whether to update or download. Neither may block a run.
+``ogb`` checks for updates over the network and prompts before it updates or downloads. Neither may block a run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jbpool.errors import DataError
 
 
 def import_ogb():
-    """``import ogb`` without its question to the network whether it is outdated, which can hold up the exit."""
+    """``import ogb`` without its check for updates over the network, which can delay the exit."""
     if "ogb" not in sys.modules:
         before = sys.modules.get("outdated")
         sys.modules["outdated"] = None                      # type: ignore[assignment]  # ogb copes with its absence
@@ -53,7 +53,7 @@ def folder_name(name: str) -> str:
 
 
 def source(info: pd.Series) -> Source:
-    """The archive of a set; ``ogb`` publishes no hash; its reader and the checks here are used instead."""
+    """The archive of a set. ``ogb`` publishes no hashes: its reader and the checks of the loaders take their place."""
     url = str(info["url"]).replace("http://", "https://", 1)
     return Source(f"ogb/{info['download_name']}.zip", (url,), check=lambda path: open_archive(path).close())
 

@@ -44,7 +44,7 @@ NUM_GRAPHS = {                              # as OGB publishes them
 
 
 def catalogue() -> pd.DataFrame:
-    """What ``ogb`` knows of its molecule sets: a column each."""
+    """The molecule sets of ``ogb``: a column with the properties of each."""
     return ogb_files.catalogue("graphproppred", "ogbg-mol")
 
 

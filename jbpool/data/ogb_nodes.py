@@ -55,7 +55,7 @@ SETS = {
 
 
 def catalogue() -> pd.DataFrame:
-    """What ``ogb`` knows of these sets: a column each."""
+    """The entries of these sets in ``ogb``: a column with the properties of each."""
     return ogb_files.catalogue("nodeproppred", "ogbn-")[list(SETS)]
 
 

@@ -73,8 +73,29 @@ def node_data(
 ) -> NodeData:
     """A graph with its node data.
 
-    ``weight_name`` names the origin of the weights in messages; None: the edges have no weights. The graph has the
-    index type of ``adjacency``: 32 bits unless there are 2^31 nodes or edges, half the memory of DGL's default.
+    The graph has the index type of ``adjacency``: 32 bits unless there are 2^31 nodes or edges, half the memory of
+    DGL's default.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset.
+    adjacency : csr_matrix
+        ``(N, N)``, as :func:`symmetric_adjacency` returns it.
+    weight_name : str, optional
+        Origin of the edge weights, for messages. Default: the edges have no weights.
+    feat : Tensor, optional
+        ``(N, D)``, dense or CSR.
+    feat_names : sequence of str, optional
+        Names of the columns of ``feat``.
+    label : Tensor, optional
+        ``(N,)`` classes 0, 1, 2, ...; -1: unlabelled.
+    class_names : sequence of str, optional
+        Names of the classes.
+    ids : array, optional
+        ``(N,)``, the user's own node ids.
+    ignored : sequence of str, optional
+        Unused parts of the user's files, for the summary.
     """
     adjacency.sort_indices()
     # The matrix is symmetric, so its rows are the columns of the transpose: DGL keeps these arrays as they are, while

@@ -27,7 +27,7 @@ from jbpool.data.lines import Block, read_text
 from jbpool.errors import DataError
 
 SPACES = r"\s+"
-SAMPLE = 20                     # rows looked at to tell how a table is written
+SAMPLE = 20                     # rows from which the format of a table is detected
 SOURCE_WORDS = {"source", "src", "from", "node1", "source_id", "from_id", "id1"}
 TARGET_WORDS = {"target", "dst", "to", "node2", "target_id", "to_id", "id2"}
 ID_WORDS = {"id", "node", "node_id", "nodeid", "name"}
@@ -52,7 +52,7 @@ class Table:
 
     @classmethod
     def open(cls, path: Path) -> Table:
-        """Read a file and tell how it is written."""
+        """Read a file and detect its format."""
         return cls.parse(path, read_text(path))
 
     @classmethod

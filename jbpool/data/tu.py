@@ -94,9 +94,8 @@ def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
     if name is None:
         found = sorted(folder.glob("*_A.txt"))
         if len(found) != 1:
-            raise DataError.at(
-                folder, f"has neither graphs.csv nor one file NAME_A.txt of the TU format, but {len(found)} of them"
-            )
+            expected = "expected graphs.csv, or one file NAME_A.txt of the TU format"
+            raise DataError.at(folder, f"{expected}; found {len(found)} of the latter")
         name = found[0].name.removesuffix("_A.txt")
     files = {part: folder / f"{name}_{part}.txt" for part in PARTS}
     for part in ("A", "graph_indicator"):

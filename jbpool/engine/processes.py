@@ -46,14 +46,17 @@ def process_group(device: torch.device) -> Iterator[None]:
 
 
 def world_size() -> int:
+    """The number of processes."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
 def rank() -> int:
+    """The number of this process, from 0."""
     return distributed.get_rank() if distributed.is_initialized() else 0
 
 
 def barrier() -> None:
+    """Wait for all processes."""
     if world_size() > 1:
         with collective():
             distributed.barrier()

@@ -235,6 +235,11 @@ def fitting(folder: Path) -> Iterator[None]:
         raise RunFolderError(f"the files of {folder} are damaged or of different runs ({reason}): {REWRITE}") from error
 
 
+def by_method(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Method -> its ``runs``, ``mean`` and ``std``, first that of the run, then those compared with it."""
+    return {result["method"]: result, **result["compared"]}
+
+
 def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
     """``result.json`` and the rows of ``history.csv``."""
     path = folder / "result.json"

@@ -56,7 +56,7 @@ def _damaged(path: Path, reason: str) -> RunFolderError:
     cure = "run again with another --out"
     if path.name == "checkpoint.pt":
         cure = "delete it; --resume then repeats only the training that was interrupted"
-    return RunFolderError(f"{path} is damaged or not a file of this run ({reason}): {cure}.")
+    return RunFolderError(f"{path} is damaged or not of this run or version ({reason}): {cure}.")
 
 
 def mismatch(value: Any, expected: Any, name: str = "") -> str | None:

@@ -8,11 +8,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from jbpool.report.svg import NARROW, WIDE, Axes, Chart, colour, draw, legend, nothing, ticks, tip, words
+from jbpool.report.svg import NARROW, WIDE, Axes, Chart, colour, draw, legend, nothing, shortened, ticks, tip, words
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 SHOWN_VALUES = 120          # places of a curve with values under the pointer, and rows of a table
 MANY_BARS = 40              # more need the whole width
+NAMED_BAR = 8               # width of a bar with room for its name
 
 
 def lines(series: Series, x_label: str, label: str) -> Chart:
@@ -80,17 +81,31 @@ def scatter(series: Series, x_label: str, label: str) -> Chart:
     return Chart(draw(NARROW, height, body + above, label), ("", "x", "y"), rows[:SHOWN_VALUES])
 
 
-def bars(groups: Mapping[str, Sequence[float]], label: str, names: Sequence[str] = ()) -> Chart:
-    """Grouped bars: name -> heights, sorted from the largest; the n-th bars of all groups are next to each other.
+def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, Sequence[str]] | None = None) -> Chart:
+    """Grouped bars, sorted from the largest; the n-th bars of all groups are next to each other.
 
-    ``names`` are those of the bars of the first group, for the values under the pointer.
+    Parameters
+    ----------
+    groups : mapping of str to sequence of float
+        Name -> heights of its bars.
+    label : str
+        What it is, for readers who do not see it.
+    names : mapping of str to sequence of str, optional
+        Group -> names of its bars, below them if there is room, and under the pointer. By default their ranks.
     """
+    names = names or {}
     count = max((len(values) for values in groups.values()), default=1)
-    width, left, bottom = WIDE if count > MANY_BARS else NARROW, 48, 30
-    above, top = legend(list(groups), left, width)
-    height = 214 + top
-    y_ticks = ticks(0, max((max(values, default=0) for values in groups.values()), default=1))
+    many = count * len(groups) > MANY_BARS
+    width, left = WIDE if many else NARROW, 48
     slot = (width - left - 10) / max(count, 1)
+    wide = slot * 0.8 / max(len(groups), 1)
+    shown = {group: list(map(shortened, names.get(group, ()))) for group in groups} if wide >= NAMED_BAR else {}
+    longest = max((len(name) for some in shown.values() for name in some), default=0)
+    upright = 6.2 * longest > (slot if len(groups) == 1 else wide)
+    room = (8 + 5.8 * longest if upright else 14) if longest else 0
+    above, top = legend(list(groups), left, width)
+    bottom, height = 30 + room, 214 + top + room
+    y_ticks = ticks(0, max((max(values, default=0) for values in groups.values()), default=1))
     body, rows = [], []
     for tick in y_ticks:
         y = height - bottom - (height - top - bottom) * tick / y_ticks[-1]
@@ -99,14 +114,24 @@ def bars(groups: Mapping[str, Sequence[float]], label: str, names: Sequence[str]
     for number, (group, values) in enumerate(groups.items()):
         for rank, value in enumerate(values):
             tall = (height - top - bottom) * value / y_ticks[-1]
-            wide = slot * 0.8 / len(groups)
             x = left + slot * rank + slot * 0.1 + wide * number
-            name = names[rank] if number == 0 and rank < len(names) else f"{group}, rank {rank + 1}"
+            name = names[group][rank] if group in names else f"{group}, rank {rank + 1}"
             body.append(
                 f'<rect x="{x:.1f}" y="{height - bottom - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}" '
                 f'fill="{colour(number)}">{tip(f"{name}: {value:g}")}</rect>'
             )
             rows.append([group, name, f"{value:g}"])
+        for rank, name in enumerate(shown.get(group, ())):
+            x = left + slot * rank + slot * 0.1 + wide * (number + 0.5)
+            body.append(_below(name, x, height - bottom, upright, min(11.0, wide + 1)))
     body.append(words((left + width) / 2, height - 8, "from the largest to the smallest"))
-    svg = draw(width, height, body + above, label, "dense" if count > MANY_BARS else "")
-    return Chart(svg, ("", "", "size"), rows, wide=count > MANY_BARS)
+    svg = draw(width, round(height, 1), body + above, label, "dense" if many else "")
+    return Chart(svg, ("", "", "size"), rows, wide=many)
+
+
+def _below(name: str, x: float, y: float, upright: bool, font: float) -> str:
+    """The name of a bar, below the axis at ``y``."""
+    if not upright:
+        return words(x, y + 14, name)
+    turned = f'transform="rotate(-90 {x + 0.35 * font:.1f} {y + 6:.1f})" style="font-size:{font:.1f}px"'
+    return words(x + 0.35 * font, y + 6, name, "end", turned)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jbpool.report.svg import COLOURS, NARROW, WIDE, Chart, draw, tip, words
+from jbpool.report.svg import COLOURS, LONGEST, NARROW, WIDE, Chart, draw, shortened, tip, words
 
 FEW = 16                # columns or rows whose cells have room for numbers
-LONGEST = 18            # letters of a name
 TABLE_ROWS = 300
 
 
@@ -34,7 +33,8 @@ def heat_map(
     label : str
         What it is, for readers who do not see it.
     groups : sequence of (str, int), optional
-        Names and lengths of groups of adjacent columns, shown if there are many columns and three to a group.
+        Names and lengths of groups of adjacent columns, shown if there are many columns, on average at least three per
+        group.
     selectable : bool, default False
         Mark the cells for scripts that react to a click.
     """
@@ -76,7 +76,7 @@ def _cells(
         x = left + wide * (j + 0.5)
         if named and upright:
             turned = f'transform="rotate(-90 {x + 4:.1f} {top - 6:.1f})"'
-            body.append(words(x + 4, top - 6, _short(name), "start", turned))
+            body.append(words(x + 4, top - 6, shortened(name), "start", turned))
         elif named:
             body.append(words(x, top - 8, name))
     body += _brackets(groups, left, wide, top + tall * count_rows)
@@ -84,7 +84,7 @@ def _cells(
     for i, name in enumerate(rows):
         y = top + tall * i
         if i % every == 0:
-            body.append(words(left - 8, y + tall / 2 + 4, _short(name), "end"))
+            body.append(words(left - 8, y + tall / 2 + 4, shortened(name), "end"))
         for j in range(count_columns):
             x, value = left + wide * j, share[i, j]
             if many and value == 0:
@@ -103,10 +103,6 @@ def _cells(
         body.append(f'<rect {frame} fill="none" class="frame"/>')
     svg = draw(round(width, 1), round(height, 1), body, label, "dense" if many else "")
     return Chart(svg, ("", *columns), [[n, *t] for n, t in zip(rows, texts, strict=True)][:TABLE_ROWS], wide=many)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
 def _brackets(groups: Sequence[tuple[str, int]], left: float, wide: float, bottom: float) -> list[str]:

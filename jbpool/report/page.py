@@ -87,10 +87,12 @@ def _figure(chart: Chart) -> str:
 
 
 def number(value: Any) -> str:
+    """A value as text: three digits after the point, or a dash."""
     return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 def spread(mean: float | None, deviation: float | None) -> str:
+    """Mean and deviation as text."""
     return number(mean) + (f" ± {deviation:.3f}" if deviation is not None else "")
 
 
@@ -99,10 +101,16 @@ def score(scores: dict[str, Any], key: str) -> str:
     return spread(scores["mean"][key], scores["std"][key] if len(scores["runs"]) > 1 else None)
 
 
+def class_names(known: Sequence[str] | None, count: int) -> list[str]:
+    """Names of ``count`` classes: the known ones, else ``class 0``, ``class 1``, ..."""
+    return list(known or (f"class {i}" for i in range(count)))
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table that scrolls sideways where it is too wide; scripts make it sortable."""
     top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def settings(result: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ COLOURS = (
     "#1f6fb5", "#f0a30a", "#12876a", "#d9481c", "#c9a0f0", "#55c8dc", "#7d3c98", "#c2c07a", "#94243c", "#858b94",
 )  # fmt: skip
 NARROW, WIDE = 460, 960         # widths of drawings
+LONGEST = 18                    # letters of a name
 
 
 class Chart(NamedTuple):
@@ -25,17 +26,25 @@ class Chart(NamedTuple):
 
 
 def colour(number: int) -> str:
+    """The colour of a group; they repeat after ten."""
     return COLOURS[number % len(COLOURS)]
 
 
 def draw(width: float, height: float, body: Sequence[str], label: str, kind: str = "") -> str:
+    """The drawing: its elements, a label for readers who do not see it, and a CSS class."""
     size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     more = f' class="{kind}"' if kind else ""
     return f'<svg {size}{more} role="img" aria-label="{escape(label)}">{"".join(body)}</svg>'
 
 
 def words(x: float, y: float, text: str, anchor: str = "middle", extra: str = "") -> str:
+    """Text at a place; ``anchor`` says which end of it is there, ``extra`` are further attributes."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {extra}>{escape(text)}</text>'
+
+
+def shortened(name: str) -> str:
+    """A name with at most ``LONGEST`` letters."""
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
 def tip(text: str) -> str:
@@ -44,6 +53,7 @@ def tip(text: str) -> str:
 
 
 def nothing(width: float, height: float, label: str) -> str:
+    """A drawing without values."""
     return draw(width, height, [words(width / 2, height / 2, "nothing recorded")], label)
 
 
@@ -106,9 +116,11 @@ class Axes:
         self.body.append(words((self.left + width - self.right) / 2, height - 4, x_label))
 
     def x(self, value: float) -> float:
+        """Where a value of the horizontal axis is drawn."""
         low, high = self.x_ticks[0], self.x_ticks[-1]
         return self.left + (self.width - self.left - self.right) * (value - low) / ((high - low) or 1)
 
     def y(self, value: float) -> float:
+        """Where a value of the vertical axis is drawn."""
         low, high = self.y_ticks[0], self.y_ticks[-1]
         return self.height - self.bottom - (self.height - self.top - self.bottom) * (value - low) / (high - low)

@@ -13,7 +13,7 @@ from jbpool.clustering.feature_cache import _covering, fitted_rows
 from jbpool.clustering.features import FixedFeatures
 from jbpool.data import load_nodes
 from jbpool.engine.shares import RowShares
-from jbpool.errors import RunFolderError
+from jbpool.errors import TrainingError
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_full_disk_leaves_no_part_of_a_file(data, tmp_path, monkeypatch):
         return real(self, content)
 
     monkeypatch.setattr(_File, "write", full)
-    with pytest.raises(RunFolderError, match=r"rows-0-90.npy cannot be written .*XDG_CACHE_HOME .* --resume"):
+    with pytest.raises(TrainingError, match=r"rows-0-90.npy cannot be written .*XDG_CACHE_HOME .* --resume"):
         fit(data)
     assert [path.name for path in entries(tmp_path)[0].iterdir()] == ["measured.pt"]
 

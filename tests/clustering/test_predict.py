@@ -104,7 +104,7 @@ def test_what_predict_refuses(trained, args, words):
     (trained / "r" / "predicted").mkdir(exist_ok=True)
     (trained / "r" / "predicted" / "assign.csv").touch()
     refused = call(CLUSTER.command, "--predict", "r", *settings(*TWO), *args, cwd=trained, check=False)
-    assert refused.code != 0
+    assert refused.code == 2
     assert words in refused.err
     assert not (trained / "new").exists()
 

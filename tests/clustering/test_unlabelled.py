@@ -36,8 +36,8 @@ def test_nodes_without_a_label_are_clustered_but_not_scored(tmp_path, method):
 
     page = write_report(tmp_path, replace(data, label=label)).read_text()
     assert "Labels are known for 200 nodes" in page
-    for rank, size in enumerate(sorted(label[label >= 0].bincount().tolist(), reverse=True), start=1):
-        assert f"<title>classes, rank {rank}: {size}</title>" in page
+    for number, size in enumerate(label[label >= 0].bincount().tolist()):
+        assert f"<title>{data.class_names[number] if data.class_names else f'class {number}'}: {size}</title>" in page
 
 
 def test_a_fully_labelled_run_does_not_count_labels(tmp_path):

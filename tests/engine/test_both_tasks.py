@@ -158,7 +158,7 @@ def test_resume_refuses_changed_data(case, copy, part):
 
 def test_a_folder_that_holds_a_run(case, copy, tmp_path):
     outcome = call(case.command, *case.arguments(), "--seeds", "0,1", "--out", "r", cwd=tmp_path, check=False)
-    assert outcome.code != 0
+    assert outcome.code == 2
     assert "already holds a run" in outcome.err
     (copy / "finished.pt").write_bytes((copy / "finished.pt").read_bytes()[:1000])
     arguments = [*case.arguments(), "--seeds", "0,1", "--out", "r", "--resume"]
@@ -170,7 +170,7 @@ def test_a_folder_that_holds_a_run(case, copy, tmp_path):
 
 def test_resume_without_a_run(case, tmp_path):
     outcome = call(case.command, "--cfg", "file", "--resume", cwd=tmp_path, check=False)
-    assert outcome.code != 0
+    assert outcome.code == 2
     assert "there is no run of file" in outcome.err
     outcome = call(case.command, *case.arguments("train.epochs=1"), "--out", "new", "--resume", cwd=tmp_path)
     assert "new holds no run to continue: starting a new one" in outcome.out

@@ -85,7 +85,7 @@ def test_two_processes_do_what_one_does_even_if_one_dies(tmp_path):
     both = launch_ranks(KILLED, "classify", 1, 9, *TWO, "--out", "of2", cwd=tmp_path)
     alone = call(CLASSIFY.command, *TWO, "--out", "of1", cwd=tmp_path).out
     errors = [process.communicate(timeout=120)[1] for process in both]
-    assert [process.returncode for process in both] == [2, -signal.SIGKILL], errors
+    assert [process.returncode for process in both] == [1, -signal.SIGKILL], errors
     assert "another process of this run has died; --resume continues from the checkpoint." in errors[0]
     assert (tmp_path / "of2" / "checkpoint.pt").exists()
     both = launch_ranks(CLASSIFY.script, *TWO, "--out", "of2", "--resume", cwd=tmp_path)
@@ -115,6 +115,31 @@ def test_a_process_that_torchrun_stops_says_why(tmp_path):
     assert "Traceback" not in error
 
 
+def test_a_stop_that_python_drops_is_repeated(tmp_path):
+    """The signal may arrive in a destructor, where exceptions are dropped."""
+    script = tmp_path / "stopped.py"
+    script.write_text("""
+import time
+from jbpool import cli
+
+class Destroyed:
+    def __del__(self):
+        cli._stop_with_the_others()
+
+Destroyed()
+print("dropped", flush=True)
+time.sleep(30)
+print("not stopped")
+""")
+    process = launch(script, cwd=tmp_path)
+    told, error = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert told == "dropped\n"
+    assert error.splitlines() == [
+        "another process of this run has died, so this one stops; --resume continues from the checkpoint."
+    ]
+
+
 def test_torchrun(tmp_path):
     """Its agent, with processes that are forked; those of the command import everything anew."""
     process = launch(AGENT, KILLED, "classify", 1, 9, *TWO, "--out", "r", cwd=tmp_path)
@@ -128,16 +153,20 @@ def test_torchrun(tmp_path):
 
 
 def test_two_processes_follow_one_on_a_real_set(tmp_path):
-    """Batch normalisation in float32, or biases in front of it, would part the losses within the first epoch."""
+    """Batch normalisation in float32, or biases in front of it, would part the losses within the first epoch.
+
+    Later, single ReLUs switch at different steps: docs/graph_classify.md says how far runs part by then.
+    """
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
-    changes = settings(f"dataset.root={SHARED}", "train.epochs=3", "train.batch_size=64", "model.dropout=0")
-    arguments = ["--cfg", "mutag", *changes, "--folds", "0"]
+    changes = settings(f"dataset.root={SHARED}", "train.epochs=1", "train.batch_size=64", "model.dropout=0")
+    arguments = ["--cfg", "mutag", *changes, "--folds", "0", "--seeds", "0,1,2,3,4,5,6,7,8,9"]
     run_ranks(CLASSIFY.script, *arguments, "--out", "of2", cwd=tmp_path, processes=2)
     call(CLASSIFY.command, *arguments, "--out", "of1", cwd=tmp_path)
     one, two = (read_results(tmp_path / f"of{n}")[1] for n in (1, 2))
     losses = [[float(row[key]) for row in rows for key in ("loss", "pool_loss")] for rows in (one, two)]
-    np.testing.assert_allclose(*losses, rtol=0, atol=1e-4)
+    assert len(losses[0]) == 20
+    np.testing.assert_allclose(*losses, rtol=0, atol=1e-5)
 
 
 def test_too_few_graphs_for_the_processes(tmp_path, monkeypatch):

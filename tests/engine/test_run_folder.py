@@ -66,7 +66,7 @@ def assert_refused(command, folder, name, capsys, *more) -> None:
     assert run(command, "--out", folder, *more) == 2
     told = [line for line in capsys.readouterr().err.splitlines() if line.strip() and "|" not in line]
     assert len(told) == 1
-    assert f"{folder / name} is damaged or not a file of this run (" in told[0]
+    assert f"{folder / name} is damaged or not of this run or version (" in told[0]
 
 
 @pytest.mark.parametrize("name", ["finished.pt", "checkpoint.pt"])

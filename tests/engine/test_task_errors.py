@@ -75,7 +75,7 @@ def test_mistakes_are_reported_without_a_traceback(case, args, words, tmp_path, 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     (tmp_path / "afile").touch()
     outcome = call(case.command, *args, cwd=tmp_path, check=False)
-    assert outcome.code != 0
+    assert outcome.code == 2
     assert words in outcome.err
 
 
@@ -117,9 +117,15 @@ def test_a_bug_while_predictions_are_written_is_not_a_damaged_file(tmp_path, mon
 def test_errors_of_the_package_are_one_line(case, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(RunFolder, "start", broken(kind("do this instead.")))
     outcome = call(case.command, *case.arguments(), cwd=tmp_path, check=False)
-    stopped = kind is TrainingError
-    assert outcome.code == (1 if stopped else 2)
-    assert outcome.err == ("stopped: " if stopped else "") + "do this instead.\n"
+    assert outcome.code == (1 if kind in (ProcessError, TrainingError) else 2)
+    assert outcome.err == ("stopped: " if kind is TrainingError else "") + "do this instead.\n"
+
+
+def test_a_file_that_cannot_be_read(case, tmp_path, monkeypatch):
+    error = PermissionError(13, "Permission denied", "edges.csv")
+    monkeypatch.setattr("jbpool.data._call", lambda *_: broken(error)(None))
+    outcome = call(case.command, cwd=tmp_path, check=False)
+    assert (outcome.code, outcome.err) == (2, "edges.csv: Permission denied\n")
 
 
 # ---------------------------------------------------------------- --list

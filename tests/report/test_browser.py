@@ -216,6 +216,9 @@ def test_unusual_graphs(count, clusters, labels, confidence, edges, browser, tmp
 def test_a_phone_shows_the_page_without_scrolling_sideways(name, dark, browser, folders):
     browser.open(folders[name], width=360, height=740, dark=dark)
     assert browser.js("document.documentElement.scrollWidth") <= 360
+    parts = "[...document.querySelectorAll('section, .scroll')]"
+    wide = browser.js(f"{parts}.filter((part) => part.scrollWidth > part.clientWidth).map((part) => part.className)")
+    assert set(wide) == {"scroll"}                                      # tables scroll, the Runs at least
     ground = browser.js("getComputedStyle(document.body).backgroundColor")
     assert ground == ("rgb(17, 19, 23)" if dark else "rgb(246, 247, 249)")
 

@@ -65,7 +65,7 @@ def test_names_are_shown():
     name = "a & <b>"
     assert name in texts(parse(DRAWINGS["lines"](name)))
     assert f"{name}, rank 1: 3" in texts(parse(DRAWINGS["bars"](name)))
-    assert "third: 1" in texts(parse(charts.bars({name: [3, 2, 1]}, "", ["first", "second", "third"])))
+    assert "third: 1" in texts(parse(charts.bars({name: [3, 2, 1]}, "", {name: ["first", "second", "third"]})))
     assert texts(parse(DRAWINGS["heat map"](name))).count(name) == 2
 
 
@@ -219,10 +219,32 @@ def test_a_long_curve_has_a_short_table():
 
 
 def test_tables_of_values():
-    assert charts.bars({"clusters": [3, 1]}, "", ["cluster 4", "cluster 0"]).rows[1] == ["clusters", "cluster 0", "1"]
+    chart = charts.bars({"clusters": [3, 1]}, "", {"clusters": ["cluster 4", "cluster 0"]})
+    assert chart.rows[1] == ["clusters", "cluster 0", "1"]
     assert heat_map(np.array([[1, 2]]), ["a"], ["x", "y"], "").rows == [["a", "1", "2"]]
     weight = np.array([[0, 1, 3], [1, 0, 2], [3, 2, 0]])
     assert pictures.circle_graph(weight, np.ones(3), "", "abc").rows[0] == ["a", "c", "3.000"]
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 20, 40, 200])
+@pytest.mark.parametrize("classes", [True, False])
+def test_bars_have_names_where_there_is_room(count, classes):
+    """Inside the picture, below the axis, without overlap."""
+    names = {"clusters": [f"cluster {i}" for i in range(count)], "classes": ["Neural Networks and Evolution"] * count}
+    groups = {name: [1] * count for name in (names if classes else ["clusters"])}
+    root = parse(charts.bars(groups, "", names))
+    height, bars = float(root.attrib["height"]), [node for node in root.iter("rect") if len(node)]
+    axis = max(float(node.attrib["y"]) + float(node.attrib["height"]) for node in bars)
+    below = [node for node in root.iter("text") if node.text.startswith(("cluster ", "Neural"))]
+    wide = float(bars[0].attrib["width"])
+    assert len(bars) == count * len(groups)
+    assert len(below) == (len(bars) if wide >= charts.NAMED_BAR else 0)
+    assert (wide >= charts.NAMED_BAR) == (count * len(groups) <= 80)
+    assert {node.text for node in below if node.text.startswith("N")} <= {"Neural Networks a…"}
+    for node in below:
+        upright, length = "transform" in node.attrib, 6.2 * len(node.text)
+        assert upright or length <= 402 / count
+        assert axis < float(node.attrib["y"]) <= height - 8 - 11 - (5.6 * len(node.text) if upright else 0)
 
 
 # ---------------------------------------------------------------- many clusters

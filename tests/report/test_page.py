@@ -81,10 +81,18 @@ def test_scores_show_a_deviation_only_of_several_runs():
 
 
 def test_a_chart_has_a_table_of_its_values():
-    page = Page(section("sizes", charts.bars({"clusters": [2, 1]}, "", ["a", "b"]), "note"))
+    page = Page(section("sizes", charts.bars({"clusters": [2, 1]}, "", {"clusters": ["a", "b"]}), "note"))
     assert page.tags.count("details") == page.tags.count("table") == page.tags.count("svg") == 1
     assert page.tags.count("tr") == 3
     assert "note" in page.text
+
+
+def test_wide_tables_scroll_and_show_that_they_do():
+    """In an element of their own, with a shadow at the edge behind which there is more."""
+    assert table(["a"], [["b"]]).startswith('<div class="scroll"><table>')
+    style = asset("page.css")
+    assert re.search(r"\.scroll,figure{overflow-x:auto}", style)
+    assert re.search(r"\.scroll,\.values,figure{background:.*background-attachment:local,local,scroll,scroll}", style)
 
 
 @pytest.mark.parametrize("name", [path.name for path in ASSETS.iterdir()])
@@ -137,8 +145,8 @@ def test_hostile_names(case, tmp_path):
 def test_clusters_of_any_number(num_clusters, tmp_path):
     data = load(CLUSTER)
     page = report(CLUSTER, tmp_path / "r", data, f"method.num_clusters={num_clusters}")
-    assert page.tags.count("svg") == 4                              # one look at the scores makes no curve
-    assert "makes no curve" in page.text
+    assert page.tags.count("svg") == 4                              # no curve of one evaluation
+    assert "needs two evaluations" in page.text
 
 
 @pytest.mark.parametrize("num_clusters", [1, 200])
