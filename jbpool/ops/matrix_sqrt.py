@@ -82,20 +82,19 @@ def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
 
     It uses one core for small matrices and several from 64 x 64 on.
     """
-    threads = torch.get_num_threads()
-    shares = min(threads, len(gram) // 16) if gram.shape[-1] < 64 else 1
+    shares = min(torch.get_num_threads(), len(gram) // 16) if gram.shape[-1] < 64 else 1
     if shares < 2:
         return torch.linalg.eigh(gram)
     parts = gram.chunk(shares)
-    others = [_workers(os.getpid(), threads).submit(torch.linalg.eigh, part) for part in parts[1:]]
+    others = [_workers(os.getpid()).submit(torch.linalg.eigh, part) for part in parts[1:]]
     values, vectors = zip(torch.linalg.eigh(parts[0]), *(other.result() for other in others), strict=True)
     return torch.cat(values), torch.cat(vectors)
 
 
 @lru_cache(maxsize=1)
-def _workers(process: int, threads: int) -> ThreadPoolExecutor:
-    """A persistent thread pool; a forked process does not inherit threads and gets its own."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="jbpool-eigh")
+def _workers(process: int) -> ThreadPoolExecutor:
+    """A thread pool that grows on demand; a forked process does not inherit threads and gets its own."""
+    return ThreadPoolExecutor(thread_name_prefix="jbpool-eigh")
 
 
 def inverse_sqrt_by_products(gram: Tensor) -> Tensor:
