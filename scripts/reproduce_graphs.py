@@ -24,11 +24,11 @@ SETS = (
 SELECTED = ["model.members=3", "search.grid.model.dropout=[0.15, 0.4]"]
 MORE = {
     "mutag": SELECTED, "proteins": SELECTED, "gcb-hard-small": SELECTED, "gcb-easy-small": SELECTED,
-    "enzymes": SELECTED[1:],
+    "enzymes": SELECTED[1:], "dd": SELECTED[:1],
 }  # fmt: skip
 FORMS = {
     "flat": ["model.compare=[none]"],
-    "pools": ["model.pool=mincut", "model.compare=[jb-diagonal, dmon, diffpool]"],
+    "pools": ["model.pool=mincut", "model.compare=[dmon, diffpool]"],
 }
 
 
