@@ -59,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS, metavar="NAME")
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--cfg", help="a configuration with folds (default: generated graphs)")
+    parser.add_argument("--cfg", help="a configuration (default: generated graphs)")
     parser.add_argument("--folds", default="0", help="with --cfg: the folds, or official")
     parser.add_argument("--set", action="append", default=[], dest="changes", metavar="a.b=v")
     parser.add_argument("--out", type=Path, default=Path("runs/try_settings"))
@@ -81,6 +81,8 @@ def main() -> None:
     if args.cfg is None:
         splits = {"": Split(*torch.arange(len(data)).split([TRAIN, VALID, 3]))}
     else:
+        if "official" in args.folds and data.official_split is None:
+            parser.error(f"--folds official: {data.name} has no official split; give numbers of folds.")
         folds = replace(data, official_split=None)
         splits = {
             fold: data.split() if fold == "official" else folds.split(int(fold)) for fold in args.folds.split(",")

@@ -9,6 +9,7 @@ from networks import NETWORKS, WIDTH, example, moved, training_step
 from watch import Watch
 
 from jbpool import JBPool, value_checks
+from jbpool.objectives import balance_loss
 
 ON_META = [name for name in NETWORKS if "gat" not in name]               # whose kernels are all of DGL
 
@@ -74,8 +75,17 @@ def test_the_layer_starts_few_kernels(monkeypatch):
     assert 50 < watch.kernels <= 180
 
 
+@pytest.mark.parametrize("sqrt", ["matrix", "diagonal"])
+def test_the_loss_of_a_large_graph_starts_few_kernels(sqrt):
+    """On the CPU it is computed in blocks that fit the cache; on a GPU each block would cost launches."""
+    assign = torch.empty(10**6, 16, device="meta", requires_grad=True)
+    with Watch() as watch:
+        balance_loss(assign, sqrt=sqrt).sum().backward()
+    assert 5 < watch.kernels <= 120
+
+
 def test_the_layer_makes_few_calls(monkeypatch):
-    """All calls inside torch, with views and allocations, on the CPU; the number does not depend on the batch."""
+    """All calls inside torch, with views and allocations, on the CPU; as many for all batches of small graphs."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)                # the root is not divided among threads
     pool, (graph, feat, _) = JBPool(WIDTH, 14), example()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:

@@ -60,7 +60,7 @@ def problems(source: str) -> list[str]:
                 found.append(f"{node.name}: whether {name} has a default")
             elif told and value(ast.unparse(defaults[name])) not in (None, value(told[1])):
                 found.append(f"{node.name}: {name} is {ast.unparse(defaults[name])} by default, not {told[1]}")
-            elif described is not None and described != value(ast.unparse(defaults[name])):
+            elif described is not None and name in defaults and described != value(ast.unparse(defaults[name])):
                 found.append(f"{node.name}: {name} is {ast.unparse(defaults[name])} by default, not {described}")
     return found
 

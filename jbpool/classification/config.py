@@ -17,6 +17,7 @@ from jbpool.nn.pools import POOLS, PoolOptions
 from jbpool.ops.readout import READOUTS
 
 METHODS = (*POOLS, "none")
+MOST_LEVELS = 8         # with the default numbers of clusters: the first level has 4**8, as many as a layer may be wide
 
 
 @dataclass
@@ -114,6 +115,9 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
         yield "model.edges", "model.edges=messages needs model.backbone=gin"
     if config.method.temperature == "auto":
         yield "method.temperature", "method.temperature=auto is for node clustering: give a number"
+    if model.num_clusters is None and model.ratio is None and model.levels > MOST_LEVELS:
+        problem = f"model.levels={model.levels}: each level would have a quarter of the clusters of the one before; "
+        yield "model.levels", problem + f"with more than {MOST_LEVELS} levels, set model.num_clusters or model.ratio"
     if model.num_clusters is not None and model.ratio is not None:
         yield "model.ratio", "model.ratio and model.num_clusters both set the number of clusters: give only one of them"
     if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):
@@ -129,7 +133,7 @@ def fixed_clusters(model: ClassifyModelConfig) -> list[int]:
 
 
 def num_weights(config: ClassifyConfig) -> int:
-    """Number of weights of the layers whose size is independent of the data."""
+    """Number of weights of the layers whose size is independent of the data, without a search."""
     model = config.model
     weights = (model.levels + 1) * model.layers * model.hidden**2
     if model.pool != "none":

@@ -88,7 +88,8 @@ class ClassifyProblem(Problem):
         members = len(scores)
         # Sums over local graphs divided by the size of the whole batch; gradients are averaged over processes.
         share = world_size() / batch.of / members
-        task = sum((self._task_loss(one, label).sum() * share for one in scores), scores.new_zeros(()))
+        smoothing = self.config.train.label_smoothing
+        task = sum((self._task_loss(one, label, smoothing).sum() * share for one in scores), scores.new_zeros(()))
         pools = sum((value.sum() * share for pooled in made for value in pooled.losses.values()), scores.new_zeros(()))
         self.sums += torch.stack([task, pools]).detach().cpu() * batch.of
         return members * (task + self.config.model.aux_weight * pools)          # each member's gradient is its own
@@ -101,9 +102,8 @@ class ClassifyProblem(Problem):
         scores, made = self.model.on_batch(cut, self.device)
         return cut.label.to(self.device), scores, made
 
-    def _task_loss(self, scores: Tensor, label: Tensor) -> Tensor:
+    def _task_loss(self, scores: Tensor, label: Tensor, smoothing: float = 0.0) -> Tensor:
         """One value per graph, ``(B,)``; unknown labels of a task (NaN) are ignored."""
-        smoothing = self.config.train.label_smoothing
         if self.data.metric == "acc":
             return functional.cross_entropy(
                 scores, label, self.class_weight, reduction="none", label_smoothing=smoothing
@@ -127,6 +127,7 @@ class ClassifyProblem(Problem):
         scores = self.predict(self.split.valid)
         label = self.data.label[self.split.valid]
         valid = score(self.data, scores, label)
+        # Labels are not smoothed here, so that losses can be compared between settings.
         valid_loss = self._task_loss(scores.to(self.device), label.to(self.device)).mean().item()
         key = [-valid if self.data.metric in LOWER_IS_BETTER else valid, -valid_loss]
         last = self.config.train.select == "last"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from jbpool.checks import lookup
+from jbpool.classification import config as plain
 from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
-from jbpool.classification.config import problems as config_problems
 from jbpool.engine.forecast import count
 from jbpool.engine.schema import as_dict, build, out_of_range
 from jbpool.errors import JBPoolError
@@ -109,7 +109,7 @@ def budget(config: ClassifyConfig, methods: list[str], folds: int) -> str:
 
 def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     """Key and problem of every invalid setting, including those of the trials."""
-    yield from config_problems(config)
+    yield from plain.problems(config)
     wrong = dict(_grid_problems(config))                    # search.grid.section.key -> problem
     yield from wrong.items()
     if "search.grid" in wrong:
@@ -131,24 +131,33 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     yield from (("search.grid", problem) for problem in _trial_problems(config, grid))
 
 
+def num_weights(config: ClassifyConfig) -> int:
+    """Number of weights of the largest network of all trials, as far as it is independent of the data."""
+    methods = (config.model.pool, *config.model.compare)
+    return max(plain.num_weights(one) for one in _trial_configs(config, methods))
+
+
+def _trial_configs(config: ClassifyConfig, methods: Iterable[str]) -> list[ClassifyConfig]:
+    return [with_settings(config, trial) for method in dict.fromkeys(methods) for trial in trials(config, method)]
+
+
 def _trial_problems(config: ClassifyConfig, grid: dict[str, dict]) -> Iterator[str]:
     """The problems of the trials that the configuration without a search does not have, each once."""
     if not grid:
         return
     tried = replace(config, search=replace(config.search, grid=grid))
     methods = [name for name in (config.model.pool, *config.model.compare) if name == "none" or name in POOLS]
-    configs = [with_settings(tried, trial) for method in dict.fromkeys(methods) for trial in trials(tried, method)]
-    known, *found = [dict.fromkeys(_problems_of(one)) for one in (config, *configs)]
+    known, *found = [dict.fromkeys(_problems_of(one)) for one in (config, *_trial_configs(tried, methods))]
     yield from (problem for problem in dict.fromkeys(itertools.chain.from_iterable(found)) if problem not in known)
 
 
 def _problems_of(config: ClassifyConfig) -> Iterator[str]:
-    yield from (problem for _, problem in (*out_of_range(config), *config_problems(config)))
+    yield from (problem for _, problem in (*out_of_range(config), *plain.problems(config)))
     yield from (f"method.{problem}" for _, problem in option_problems(config.method))
 
 
 def _grid_problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
-    grid, plain = config.search.grid, as_dict(config)
+    grid, known = config.search.grid, as_dict(config)
     for section, keys in grid.items():
         for key, values in keys.items():
             name = f"{section}.{key}"
@@ -156,7 +165,7 @@ def _grid_problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
                 yield f"search.grid.{name}", f"{name} cannot be searched: it is the same for all trials of a run"
                 continue
             try:
-                lookup(plain[section], key, f"search.grid.{section}")
+                lookup(known[section], key, f"search.grid.{section}")
             except JBPoolError as error:
                 yield f"search.grid.{name}", str(error)
             if not isinstance(values, list) or not values:

@@ -13,6 +13,7 @@ NODE_CLUSTER = Task(
     methods=METHODS,
     problems=problems,
     num_weights=num_weights,
+    sized_by="model.hidden, model.layers or model.mlp",
     load_data=load_data,
     run=run,
     write_report=write_report,

@@ -79,7 +79,7 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
         # float32: the weights, their gradients, Adam's two moments
         too_large = memory_problem(4 * 4 * task.num_weights(config), "training the weights of the network")
         if too_large is not None:
-            problems.append(f"{where('model.hidden')}: {too_large}; lower model.hidden, model.layers or model.mlp")
+            problems.append(f"{path}: {too_large}; lower {task.sized_by}")
     if problems:
         raise ConfigError("\n".join(map(one_line, problems)))
     return config

@@ -147,9 +147,11 @@ class RunFolder:
         before, now = _settings(state["config"]), _settings(self.config)
         other = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         if other:
-            raise RunFolderError(
-                f"{self.path} was run with another configuration ({', '.join(other)}): resume with its config.yaml."
-            )
+            cure = "resume with its config.yaml"
+            unknown = before.keys() ^ now.keys()
+            if any(not key.startswith("dataset.") for key in unknown):      # datasets have options of their own
+                cure = "some of these settings do not exist in both versions of jbpool, so choose another --out"
+            raise RunFolderError(f"{self.path} was run with another configuration ({', '.join(other)}): {cure}.")
         if state["fingerprint"] != self.fingerprint:
             raise RunFolderError(f"the data have changed since {self.path} was started: choose another --out.")
         return state

@@ -54,6 +54,8 @@ def usable(path: Path) -> Iterator[None]:
 def _damaged(path: Path, reason: str) -> RunFolderError:
     reason = " ".join(reason.split())[:200] or "no reason given"
     cure = "run again with another --out"
+    if path.name == "model.pt":
+        cure = "train it again, with another --out"
     if path.name == "checkpoint.pt":
         cure = "delete it; --resume then repeats only the training that was interrupted"
     return RunFolderError(f"{path} is damaged or not of this run or version ({reason}): {cure}.")

@@ -121,7 +121,7 @@ def chunked(rows: Tensor, segments: Segments, zero_padding: bool = False) -> Ten
     """
     source, used = segments.source
     table = rows.index_select(0, source).view(len(segments.owner), segments.height, rows.shape[1])
-    return table.mul_(used) if zero_padding else table
+    return table.masked_fill_(~used, 0) if zero_padding else table
 
 
 def unchunked(table: Tensor, segments: Segments) -> Tensor:

@@ -21,7 +21,9 @@ __all__ = [
     "segment_products", "segment_sum",
 ]  # fmt: skip
 
-GRAM_BLOCK = 2**17      # entries of S converted to float64 at a time for a large graph: a block that fits the cache
+# Entries of S converted to float64 at a time for a large graph: a block that fits the cache of a CPU; on other devices
+# every block costs kernel launches, and only memory limits its size.
+CPU_BLOCK, OTHER_BLOCK = 2**17, 2**24
 
 
 def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
@@ -222,7 +224,8 @@ class _LargeProducts(Function):
 
 
 def _pieces(segments: Segments, left: Tensor) -> list[tuple[int, slice]] | None:
-    return segments.pieces(max(256, GRAM_BLOCK // left.shape[1]))
+    block = CPU_BLOCK if left.device.type == "cpu" else OTHER_BLOCK
+    return segments.pieces(max(256, block // left.shape[1]))
 
 
 def _products(segments: Segments, with_gram: bool, left: Tensor, *right: Tensor) -> tuple:

@@ -42,14 +42,28 @@ def test_unknown_labels_count_nothing():
 def test_smoothed_labels():
     """A fifth of every label is spread evenly: over three classes, or over yes and no."""
     scores = torch.tensor([[2.0, -1.0, 0.5]])
-    classes = problem_for("acc", torch.zeros(60).long(), "train.label_smoothing=0.2")
+    classes = problem_for("acc", torch.zeros(60).long())
     parts = -scores.log_softmax(1)[0]
     expected = 0.8 * parts[0] + 0.2 * parts.mean()
-    torch.testing.assert_close(classes._task_loss(scores, torch.tensor([0])), expected.view(1))
-    tasks = problem_for("rocauc", torch.zeros(60, 1), "train.label_smoothing=0.2")
+    torch.testing.assert_close(classes._task_loss(scores, torch.tensor([0]), 0.2), expected.view(1))
+    tasks = problem_for("rocauc", torch.zeros(60, 1))
     yes, no = np.log1p(np.exp(-2)), np.log1p(np.exp(2))
-    found = tasks._task_loss(torch.tensor([[2.0]]), torch.tensor([[1.0]]))
+    found = tasks._task_loss(torch.tensor([[2.0]]), torch.tensor([[1.0]]), 0.2)
     np.testing.assert_allclose(found, [0.9 * yes + 0.1 * no], rtol=1e-6)
+
+
+def test_labels_are_smoothed_in_training_only():
+    """So that validation losses of different settings can be compared."""
+    found = []
+    for smoothing in (0, 0.2):
+        torch.manual_seed(0)
+        problem = problem_for("acc", torch.zeros(60).long(), f"train.label_smoothing={smoothing}", "model.dropout=0")
+        batch = next(iter(problem.batches(0)))
+        loss = problem.loss(batch).item()
+        found.append((loss, problem.judge(evaluate=True)[1]["valid_loss"]))
+    (plain, valid), (smoothed, same) = found
+    assert valid == same
+    assert plain != pytest.approx(smoothed, rel=1e-3)
 
 
 def test_class_weights_are_those_of_the_training_graphs():

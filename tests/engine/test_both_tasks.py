@@ -6,6 +6,7 @@ import statistics
 from dataclasses import replace
 
 import pytest
+import torch
 from commands import CASES, CLASSIFY, CLUSTER, assert_same_weights, call, numbers, result_of, run_task
 
 from jbpool.engine.config import load_config
@@ -132,8 +133,18 @@ def test_resume_refuses_another_configuration(case, copy, tmp_path):
     arguments = [*case.arguments("train.lr=2e-3"), "--seeds", "0,1", "--out", "r", "--resume"]
     outcome = call(case.command, *arguments, cwd=tmp_path, check=False)
     assert outcome.code == 2
-    assert "another configuration (train.lr)" in outcome.err
+    assert "another configuration (train.lr): resume with its config.yaml" in outcome.err
     assert len(outcome.err.splitlines()) == 1
+
+
+def test_resume_of_an_earlier_version(case, copy, tmp_path):
+    state = torch.load(copy / "finished.pt", weights_only=True)
+    del state["config"]["train"]["eval_every"]                          # as if it had been added since
+    torch.save(state, copy / "finished.pt")
+    arguments = [*case.arguments(), "--seeds", "0,1", "--out", "r", "--resume"]
+    outcome = call(case.command, *arguments, cwd=tmp_path, check=False)
+    assert outcome.code == 2
+    assert "(train.eval_every): some of these settings do not exist in both versions of jbpool" in outcome.err
 
 
 @pytest.mark.parametrize("part", ["feat", "edges", "label"])

@@ -64,6 +64,7 @@ def test_every_seed_in_range_can_be_used(seed, tmp_path):
         (NODE_CLUSTER, ["model.backbone=delta", "model.layers=10", "model.hidden=20000", "model.mlp=[]"], 58),
         (NODE_CLUSTER, ["model.mlp=[60000, 60000]"], 58),
         (GRAPH_CLASSIFY, ["model.hidden=20000", "model.levels=2"], 38),
+        (GRAPH_CLASSIFY, ["model.hidden=2000", "search.grid.model.members=[1, 150]"], 38),
     ],
 )
 def test_networks_larger_than_the_memory_are_refused(task, changes, estimate, monkeypatch):

@@ -58,6 +58,7 @@ OWN = [
     (CLASSIFY, ["--set", "model.norm=bach"], "Did you mean 'batch'"),
     (CLASSIFY, ["--set", "model.ratio=1.5"], "model.ratio=1.5"),
     (CLASSIFY, ["--set", "model.levels=2", "--set", "model.num_clusters=[3, 2, 1]"], "one per level"),
+    (CLASSIFY, ["--cfg", "mutag", "--set", "model.levels=9"], "with more than 8 levels, set model.num_clusters"),
     (CLASSIFY, ["--cfg", "protein"], "Did you mean 'proteins.yaml'"),
     (CLASSIFY, ["--set", "train.lr=1e30"], "train.lr=1e+30 should be above 0 and at most 1000"),
     (CLASSIFY, ["--folds", "7", "--set", "dataset.num_graphs=30"], "numbered from 0"),

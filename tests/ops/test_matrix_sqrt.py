@@ -77,7 +77,7 @@ def test_fewer_nodes_than_clusters(inverse_sqrt, n, K, device):
     value, gradient = nuclear(S)
     root = inverse_sqrt((S.T @ S)[None])[0]
     assert torch.allclose((S.T @ S * root).sum(), value, rtol=1e-7)
-    noise = 1e-6 if inverse_sqrt is inverse_sqrt_by_eigh else 1e-3  # in the null space
+    noise = 1e-6 if inverse_sqrt is inverse_sqrt_by_eigh else 1e-3      # in the null space
     assert (S @ root - gradient).abs().max() < noise
 
 

@@ -69,13 +69,19 @@ def test_large_graphs_equal_a_loop_over_graphs(device):
 
 
 def test_a_large_graph_is_cut_into_blocks(monkeypatch, device):
-    monkeypatch.setattr(segment, "GRAM_BLOCK", 0)               # 256 rows each
+    for block in ("CPU_BLOCK", "OTHER_BLOCK"):
+        monkeypatch.setattr(segment, block, 0)                  # 256 rows each
     rows = torch.randn(1000, 3, dtype=torch.float64, device=device, requires_grad=True)
     gram = segment_gram(rows, make_segments(None, rows))[0]
     assert torch.allclose(gram, rows.T @ rows)
     weight = torch.randn(3, 3, dtype=torch.float64, device=device)
     (grad,) = torch.autograd.grad((gram * weight).sum(), rows)
     assert torch.allclose(grad, rows @ (weight + weight.T))
+
+
+def test_infinity_stays_in_its_graph(device):
+    rows = torch.tensor([[1.0], [torch.inf], [2.0]], device=device)
+    assert segment_sum(rows, make_segments([2, 1], rows)).flatten().tolist() == [torch.inf, 2]
 
 
 def test_the_norm_of_a_column_of_zeros_has_gradient_zero(device):
