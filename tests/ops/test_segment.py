@@ -1,5 +1,7 @@
 """Per-graph reductions against a loop over graphs."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -79,9 +81,12 @@ def test_a_large_graph_is_cut_into_blocks(monkeypatch, device):
     assert torch.allclose(grad, rows @ (weight + weight.T))
 
 
-def test_infinity_stays_in_its_graph(device):
-    rows = torch.tensor([[1.0], [torch.inf], [2.0]], device=device)
-    assert segment_sum(rows, make_segments([2, 1], rows)).flatten().tolist() == [torch.inf, 2]
+def test_what_is_not_finite_stays_in_its_graph(device):
+    for value in (torch.inf, torch.nan):
+        rows = torch.tensor([[1.0], [value], [2.0]], device=device)
+        first, second = segment_sum(rows, make_segments([2, 1], rows)).flatten().tolist()
+        assert not math.isfinite(first)
+        assert second == 2
 
 
 def test_the_norm_of_a_column_of_zeros_has_gradient_zero(device):
