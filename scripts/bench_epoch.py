@@ -82,7 +82,7 @@ def main() -> None:
         train = split.train[:4096]                                              # a part of molhiv is enough
         split = split._replace(train=train)
         changes = [f"train.batch_size={batch_size}", f"model.hidden={HIDDEN}", "model.num_clusters=[12]"]
-        changes += ["model.layers=2", "model.dropout=0", "model.edges=sum"]
+        changes += ["model.layers=2", "model.dropout=0", "model.edges=sum", "model.readout=mean+max"]
         contestants: dict[str, Callable[[], None]] = {}
         counts = set()
         for form in ("matrix", "diagonal"):

@@ -19,7 +19,9 @@ from torch import Tensor
 from jbpool.checks import check_sizes
 from jbpool.errors import JBPoolError
 
-LARGE = 128             # mean number of rows from which graphs are multiplied one by one
+# Mean number of rows from which graphs are multiplied one by one. Several threads wait for each other after every
+# product, so for them a product must be larger to be worth a call of its own.
+LARGE, LARGE_FOR_THREADS = 128, 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +39,8 @@ class Segments:
     def pieces(self, height: int) -> list[tuple[int, slice]] | None:
         """Graph and rows of every block of at most ``height`` rows, if the graphs are large and their sizes known."""
         counts = [self.num_rows] if self.single else self.counts
-        if counts is None or not (self.single or self.num_rows >= LARGE * len(counts)):
+        large = LARGE if torch.get_num_threads() == 1 else LARGE_FOR_THREADS
+        if counts is None or not (self.single or self.num_rows >= large * len(counts)):
             return None
         found, first = [], 0
         for graph, count in enumerate(counts):

@@ -45,6 +45,7 @@ def test_every_row_has_a_slot_of_its_own_in_a_chunk_of_its_graph(sizes, device):
 @pytest.mark.parametrize("sizes", [[3, 0, 40, 1], [44]])
 def test_gradients(sizes, large, device, monkeypatch):
     monkeypatch.setattr(layout, "LARGE", large)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     left, right = (
         torch.randn(44, width, dtype=torch.float64, device=device, requires_grad=True) for width in (3, 2)
     )
@@ -58,7 +59,15 @@ def test_gradients(sizes, large, device, monkeypatch):
     assert gradgradcheck(lambda a: segment_norm(a[:, :2] + 3, make_segments([len(a)], a)), (left,))
 
 
-def test_large_graphs_equal_a_loop_over_graphs(device):
+def test_several_threads_need_larger_graphs_to_take_them_one_by_one(monkeypatch):
+    for threads, size, one_by_one in [(1, 127, False), (1, 128, True), (2, 1023, False), (2, 1024, True)]:
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        pieces = make_segments([size, size], torch.zeros(2 * size, 1)).pieces(500)
+        assert (pieces is not None) == one_by_one
+
+
+def test_large_graphs_equal_a_loop_over_graphs(device, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     sizes = [400, 0, 3, 700]
     left, right = (torch.randn(sum(sizes), width, dtype=torch.float64, device=device) for width in (4, 3))
     segments = make_segments(sizes, left)
