@@ -56,10 +56,7 @@ CLUSTER = Case(
 )  # fmt: skip
 CLASSIFY = Case(
     GRAPH_CLASSIFY, cli.classify, score="test", predictions="predictions.npz", more=("--folds", "0"),
-    changes=(
-        "dataset.num_graphs=60", "train.epochs=3", "train.folds=2", "model.hidden=16", "model.members=2",
-        "train.batch_size=16",
-    ),
+    changes=("dataset.num_graphs=60", "train.epochs=3", "train.folds=2", "model.hidden=16", "train.batch_size=16"),
 )  # fmt: skip
 CASES = {case.task.name: case for case in (CLUSTER, CLASSIFY)}
 

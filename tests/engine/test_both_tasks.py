@@ -115,6 +115,17 @@ def test_a_run_interrupted_again_and_again_equals_an_unbroken_one(case, finished
     assert (tmp_path / "r" / "report.html").is_file()
 
 
+def test_an_interrupted_ensemble_continues(tmp_path, monkeypatch):
+    arguments = [*CLASSIFY.arguments("model.members=2", "model.compare=[]"), "--resume", "--out"]
+    call(CLASSIFY.command, *arguments, "whole", cwd=tmp_path)
+    with monkeypatch.context() as patch:
+        interrupt(patch, checkpoints=2)
+        assert call(CLASSIFY.command, *arguments, "broken", cwd=tmp_path, check=False).code == 130
+    call(CLASSIFY.command, *arguments, "broken", cwd=tmp_path)
+    assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
+    assert_same_weights(tmp_path / "broken", tmp_path / "whole")
+
+
 def test_what_is_finished_is_not_repeated(case, finished, copy, tmp_path, monkeypatch):
     monkeypatch.setattr("jbpool.engine.fit.Progress", None)             # training would fail
     call(case.command, *case.arguments(), "--seeds", "0,1", "--out", "r", "--resume", cwd=tmp_path)
