@@ -11,19 +11,13 @@ from zoo import POOLS, ZOO
 
 from jbpool.report import layout
 
-# Few but long tests. They come first, so that no worker begins one of these files when the other has nothing left.
-LONG_FILES = {
-    "test_new_processes", "test_several_processes", "test_wheel", "test_browser", "test_stops", "test_auto",
-    "test_documents", "test_environment", "test_scripts", "test_run", "test_both_tasks",
-}  # fmt: skip
-
 
 def pytest_addoption(parser):
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="tests on a GPU: make test-gpu")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Long files first, and only tests that can run on the device: on the CPU none that need a GPU, and vice versa."""
+    """Keep the tests that can run on the device: those that need a GPU, or cannot use one, are deselected."""
     on_cpu = config.getoption("--device") == "cpu"
 
     def fits(item):
@@ -31,7 +25,7 @@ def pytest_collection_modifyitems(config, items):
         return "gpu" not in fixtures if on_cpu else "device" in fixtures
 
     config.hook.pytest_deselected(items=[item for item in items if not fits(item)])
-    items[:] = sorted(filter(fits, items), key=lambda item: item.path.stem not in LONG_FILES)
+    items[:] = [item for item in items if fits(item)]
 
 
 def pytest_collection_finish():
