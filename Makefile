@@ -34,9 +34,10 @@ run: $(READY)
 	$(BIN)/python tasks/node_cluster.py
 
 # Two workers with one thread each: more threads than cores slow each other down. Each takes whole files, whose tests
-# share fixtures. Not loadgroup: xdist 3.8 does not pass the names of groups on with pytest 9.2.
+# share fixtures. Not loadgroup: xdist 3.8 does not pass the names of groups on with pytest 9.2. A worker that dies ends
+# the run: xdist would wait for ever for the tests of its file.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart 0
 
 # With the Python of the current environment: which wheels support the GPU depends on the machine.
 test-gpu:

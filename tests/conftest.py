@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 from pathlib import Path
 
 import dgl
@@ -10,6 +11,10 @@ import torch
 from zoo import POOLS, ZOO
 
 from jbpool.report import layout
+
+# Some virtual machines announce AMX without allowing it: a product in bfloat16 would end the process. oneDNN reads this
+# before its first product; child processes inherit it.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 
 def pytest_addoption(parser):
