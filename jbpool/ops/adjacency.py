@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary, ref
 
 import dgl
 import torch
-from dgl import DGLGraph
+from dgl import DGLError, DGLGraph
 from torch import Tensor
 
 from jbpool.ops.caches import named
@@ -170,10 +170,10 @@ def _arrays(graph: DGLGraph, layout: str) -> tuple[Tensor, Tensor, Tensor]:
 
     DGL returns no edge ids where they are 0, 1, 2, ...; see :func:`_edge_numbers`.
     """
-    formats = graph.formats()
-    if layout not in formats["created"] + formats["not created"]:
-        graph = graph.formats(["coo", "csr", "csc"])
-    return graph.adj_tensors(layout)
+    try:
+        return graph.adj_tensors(layout)
+    except DGLError:                            # not one of the allowed formats; asking for them takes as long as this
+        return graph.formats(["coo", "csr", "csc"]).adj_tensors(layout)
 
 
 def _edge_numbers(edges: Tensor, start: int, stop: int) -> Tensor:

@@ -7,6 +7,7 @@ The gradient needs the transpose, which is built once in advance; autograd would
 from __future__ import annotations
 
 import warnings
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -30,9 +31,17 @@ def csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int
     """A CSR tensor, with 32-bit indices if they suffice: vendor libraries convert 64-bit indices at every product."""
     if max(*shape, values.shape[0]) < 2**31:
         pointers, columns = pointers.int(), columns.int()
+    _silence_torch()
+    return torch.sparse_csr_tensor(pointers, columns, values, shape, check_invariants=False)
+
+
+@cache
+def _silence_torch() -> None:
+    """Torch says once per process that CSR tensors are in beta: let it say so here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(pointers, columns, values, shape, check_invariants=False)
+        none = torch.zeros(0, dtype=torch.int32)
+        torch.sparse_csr_tensor(torch.zeros(1, dtype=torch.int32), none, none, (0, 0), check_invariants=False)
 
 
 def version(tensor: Tensor) -> object:
