@@ -36,6 +36,7 @@ CLASSIFY = """Classify graphs with pooling.
   {command} --cfg nci1 --set model.pool=none the same network without pooling
 """
 
+PACKAGE = Path(__file__).parent
 MEMORY_CURE = {
     "node_cluster": "fewer clusters (method.num_clusters), a smaller model.hidden, or a smaller graph",
     "graph_classify": "a smaller train.batch_size, model.hidden, or fewer clusters (model.num_clusters, model.ratio)",
@@ -101,7 +102,7 @@ def _main(name: str, args: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None or Path(str(error.filename)).is_relative_to(PACKAGE):        # a bug
             raise
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)       # a file of the user that cannot be read
         return 2

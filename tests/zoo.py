@@ -1,9 +1,13 @@
 """Edge cases of graphs, all pools, and helpers to generate graphs."""
 
+from functools import partial
+
 import dgl
 import torch
 
-from jbpool import DiffPool, DMoNPool, JBPool, MinCutPool
+from jbpool import JBPool
+from jbpool.nn.pools import POOLS as NAMED_POOLS
+from jbpool.nn.pools import make_pool
 
 
 def random_graph(num_nodes, num_edges, seed=0):
@@ -48,14 +52,11 @@ ZOO = {
     "several chunks": lambda: random_graph(150, 400, seed=4),
 }
 
+# Every pool that has a name, and options of JBPool with paths of their own: a new pool is tested without a line here.
 POOLS = {
-    "jb": lambda *args: JBPool(*args),
-    "jb diagonal": lambda *args: JBPool(*args, sqrt="diagonal"),
+    **{name: partial(make_pool, name) for name in NAMED_POOLS},
     "jb sizes": lambda *args: JBPool(*args, cluster_sizes=torch.arange(1.0, args[1] + 1) / sum(range(1, args[1] + 1))),
     "jb cosine": lambda *args: JBPool(*args, head="cosine"),
-    "mincut": lambda *args: MinCutPool(*args),
-    "dmon": lambda *args: DMoNPool(*args),
-    "diffpool": lambda *args: DiffPool(*args),
 }
 
 

@@ -118,8 +118,11 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
         config = build(task.schema, stored["config"], "", lambda key: "model.pt", problems)
         if problems:
             raise ValueError(problems[0])
-        inputs = Inputs(**stored["inputs"])
-        net = build_model(config, inputs, stored["clusters"])
+        inputs, clusters = Inputs(**stored["inputs"]), stored["clusters"]
+        if min(inputs.num_classes, inputs.in_feats, *(inputs.categories or ()), *clusters, inputs.edge_feats + 1) < 1:
+            raise ValueError("sizes should be positive")
+    net = build_model(config, inputs, clusters)                 # outside: a bug in it is no damage of the file
+    with usable(run_dir / "model.pt"):
         net.load_state_dict(stored["state"])
     return TrainedClassifier(net, inputs, stored)
 

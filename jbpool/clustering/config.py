@@ -91,7 +91,7 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
         yield "method.objective", f"method.objective={method.objective}: weights should be finite numbers"
     terms = method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
     yield from _no_auto_temperature(config)
-    if method.cluster_sizes is not None and "balance" not in terms:
+    if method.cluster_sizes is not None and method.name in METHODS and "balance" not in terms:
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
         yield "method.cluster_sizes", problem
 

@@ -12,6 +12,7 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 
+from jbpool.checks import check_count
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.network import ClusterNet
@@ -157,12 +158,16 @@ def _load(run_dir: Path) -> dict[str, Any]:
 def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> TrainedClusters:
     in_feats, num_clusters = stored["in_feats"], stored["num_clusters"]
     net: ClusterNet | Consensus
-    with usable(run_dir / "model.pt"):
-        if config.method.name == "auto":
+    model = run_dir / "model.pt"
+    if config.method.name == "auto":
+        with usable(model):
             net = Consensus.of_members(num_clusters, stored["members"], in_feats)
-        else:
+    else:
+        with usable(model):
+            in_feats, num_clusters = check_count(in_feats, "in_feats"), check_count(num_clusters, "num_clusters")
             if config.method.temperature == "auto":
                 config = replace(config, method=replace(config.method, temperature=stored["temperature"]))
-            net = make_model(config, in_feats, num_clusters)
+        net = make_model(config, in_feats, num_clusters)        # outside: a bug in it is no damage of the file
+    with usable(model):
         net.load_state_dict(stored["state"])
     return TrainedClusters(net, in_feats, num_clusters)

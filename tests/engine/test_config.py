@@ -120,7 +120,7 @@ def test_problems_of_every_kind_are_told_together_with_the_place_of_each(tmp_pat
     for change, words in changes.items():
         assert any(line.startswith(f"--set {change}: ") and words in line for line in lines), (change, lines)
     assert any(line.startswith(f"{tmp_path / 'a.yaml'}, line 2: ") and "Did you mean 'gcn'" in line for line in lines)
-    assert len(lines) == len(changes) + 2           # mincutt has no balance term either
+    assert len(lines) == len(changes) + 1
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """Errors of both tasks: reported together, one line each, and a traceback only for bugs."""
 
+from pathlib import Path
+
 import pytest
 from commands import CASES, CLASSIFY, CLUSTER, call, settings
 
+import jbpool
 from jbpool.engine.run_folder import RunFolder
 from jbpool.errors import ConfigError, DataError, JBPoolError, ProcessError, RunFolderError, TrainingError
 
@@ -88,7 +91,7 @@ def test_a_configuration_of_the_other_task(case, tmp_path):
 
 
 def broken(error):
-    def start(self):
+    def start(*_):
         raise error
 
     return start
@@ -112,6 +115,21 @@ def test_a_bug_while_predictions_are_written_is_not_a_damaged_file(tmp_path, mon
     monkeypatch.setattr("jbpool.classification.job.Job.save_predictions", broken(ValueError("a bug")))
     with pytest.raises(ValueError, match="a bug"):
         call(CLASSIFY.command, *CLASSIFY.arguments(), cwd=tmp_path)
+
+
+def test_a_bug_in_a_network_is_not_a_damaged_model(case, tmp_path, monkeypatch):
+    call(case.command, *case.arguments(), "--out", "trained", cwd=tmp_path)
+    maker = {"node_cluster": "clustering.predict.make_model", "graph_classify": "classification.predict.build_model"}
+    monkeypatch.setattr(f"jbpool.{maker[case.task.name]}", broken(TypeError("a bug")))
+    with pytest.raises(TypeError, match="a bug"):
+        call(case.command, "--predict", "trained", "--set", "dataset.seed=1", cwd=tmp_path)
+
+
+def test_a_missing_file_of_the_package_is_a_bug(case, tmp_path, monkeypatch):
+    error = FileNotFoundError(2, "No such file or directory", str(Path(jbpool.__file__).parent / "report" / "page.css"))
+    monkeypatch.setattr(RunFolder, "start", broken(error))
+    with pytest.raises(FileNotFoundError):
+        call(case.command, *case.arguments(), cwd=tmp_path)
 
 
 @pytest.mark.parametrize("kind", [JBPoolError, ConfigError, DataError, RunFolderError, ProcessError, TrainingError])

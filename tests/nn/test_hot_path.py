@@ -6,7 +6,7 @@ import dgl
 import pytest
 import torch
 from watch import Watch
-from zoo import POOLS, random_graph
+from zoo import random_graph
 
 from jbpool import DeltaConv, JBPool, objectives, value_checks
 from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
@@ -119,7 +119,3 @@ def test_the_pooled_topology_is_built_once_per_shape():
     one, two = pool(batch, feat).graph, pool(batch, feat).graph
     assert one is not two
     assert one.edges()[0].data_ptr() == two.edges()[0].data_ptr()
-
-
-def test_every_pool_is_watched():
-    assert set(POOLS) == {"jb", "jb diagonal", "jb sizes", "jb cosine", "mincut", "dmon", "diffpool"}

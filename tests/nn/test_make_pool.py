@@ -29,9 +29,11 @@ def test_names(name, pool, sqrt):
     assert [tuple(parameter.shape) for parameter in made.parameters()] == [(5, 4), (5,), (3, 5), (3,)]
 
 
-def test_every_name_is_tested():
-    names = [mark.args[1] for mark in test_names.pytestmark]
-    assert {case[0] for case in names[0]} == set(POOLS)
+@pytest.mark.parametrize("name", POOLS)
+def test_a_name_fixes_class_and_options(name):
+    made, entry = make_pool(name, 4, 3), POOLS[name]
+    assert type(made) is entry.pool
+    assert {option: getattr(made, option) for option in entry.fixed} == entry.fixed
 
 
 def test_unknown_names_are_rejected_with_the_near_miss():

@@ -33,7 +33,7 @@ def test_the_contract(make_pool, batch):
 def test_the_names_of_the_losses():
     graph = grid(3)
     names = {name: set(make(5, 3)(graph, features(graph).float()).losses) for name, make in POOLS.items()}
-    assert names["jb"] == names["jb diagonal"] == names["jb sizes"] == names["jb cosine"] == {"balance"}
+    assert names["jb"] == names["jb-diagonal"] == names["jb sizes"] == names["jb cosine"] == {"balance"}
     assert names["mincut"] == {"cut", "ortho"}
     assert names["dmon"] == {"modularity", "collapse"}
     assert names["diffpool"] == {"link", "entropy"}
