@@ -40,7 +40,7 @@ def require_dgl() -> None:
 
 @functools.cache                                        # one line per process
 def check_torch(torch: str | None) -> None:
-    """Refuse a torch that is too old; one line about a torch that is newer than all that have been tested.
+    """Refuse a torch that is too old; warn about versions newer than those tested.
 
     Parameters
     ----------

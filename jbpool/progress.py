@@ -1,4 +1,4 @@
-"""Progress bars of long work, and how long each kind of it has taken."""
+"""Progress bars for long operations, and the time spent on each kind."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 
 By default on generated graphs of the pooling benchmark: 240 training graphs of about 60 nodes (as many as the small
 real sets have) and 1,200 validation graphs, so that a score is known to about one percentage point. With --cfg, on the
-training and validation graphs of the folds. Finished trainings are not repeated.
+training and validation graphs of the folds. Finished training runs are not repeated.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from zoo import POOLS, ZOO
 
 from jbpool.report import layout
 
-# Some virtual machines announce AMX without allowing it: a product in bfloat16 would end the process. oneDNN reads this
+# Some virtual machines advertise AMX but block it: a product in bfloat16 would crash the process. oneDNN reads this
 # before its first product; child processes inherit it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 

@@ -77,7 +77,8 @@ class Job:
             if (seed, fold) not in self.finished(method)
         ]
         trainings = sum(len(self.trials[method]) for method, _, _ in left) - self.leader.get("tried", 0)
-        what = f"{count(trainings, 'training')} (pools x seeds x folds{' x trials' if self.config.search.grid else ''})"
+        factors = "pools x seeds x folds" + " x trials" * bool(self.config.search.grid)
+        what = f"{count(trainings, 'training run')} ({factors})"
         shorter = "shorter: fewer train.epochs, --folds or --seeds"
         forecast = Forecast(trainings, what, shorter) if rank() == 0 else None
         for method, seed, fold in left:

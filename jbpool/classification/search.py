@@ -96,11 +96,11 @@ def _grid(config: ClassifyConfig) -> dict[str, list]:
 
 
 def budget(config: ClassifyConfig, methods: list[str], folds: int) -> str:
-    """The number of trainings of a search, to be printed before it starts."""
+    """The number of training runs of a search, to be printed before it starts."""
     counts = {method: len(trials(config, method)) for method in methods}
     each = ", ".join(f"{number} of {method}" for method, number in counts.items())
     runs = folds * len(config.train.seeds)
-    total = count(sum(counts.values()) * runs, "training")
+    total = count(sum(counts.values()) * runs, "training run")
     text = f"search: trials for each of {count(runs, 'run')} (seeds x folds): {each}; {total} in all"
     if len(set(counts.values())) > 1:
         text += "; budgets differ, since some settings do not concern every method: search.trials limits all alike"

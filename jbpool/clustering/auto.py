@@ -113,7 +113,7 @@ def find_clusters(
     edge_weight : Tensor, optional
         ``(E,)``.
     seed : int, default 0
-        Decides every random choice.
+        Seed of all random choices.
     starts : int, default 8
         Starts of every chosen setting.
     watch : callable, optional
@@ -144,7 +144,7 @@ def find_clusters(
             found.append((prototypes[start], cluster))
         progress.advance()
     if not trials:
-        raise DataError("neither the features nor the edges of the graph tell its nodes apart.")
+        raise DataError("the features and edges of the graph do not distinguish its nodes.")
     ranked = sorted(range(len(trials)), key=lambda i: -trials[i].score)
     least = (1 - TOLERANCE) * trials[ranked[0]].score
     best = [i for i in ranked[: max(1, len(trials) // SHARE)] if trials[i].score >= least]

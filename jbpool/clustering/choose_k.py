@@ -56,7 +56,7 @@ def choose_num_clusters(
     edge_weight : Tensor, optional
         ``(E,)``.
     seed : int, default 0
-        Decides every random choice.
+        Seed of all random choices.
     watch : callable, optional
         Called with the number of candidates tried so far and their total.
     """
@@ -73,7 +73,7 @@ def choose_num_clusters(
         if modes is not None:
             rows = modes.features(num_clusters)
         if not bool(rows.any()):
-            raise DataError("neither the features nor the edges of the graph tell its nodes apart.")
+            raise DataError("the features and edges of the graph do not distinguish its nodes.")
         heads, _ = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
         savings[num_clusters] = max(evidence.saving(cluster) for cluster in hard_clusters(heads, rows))
         watch(done, len(candidates))

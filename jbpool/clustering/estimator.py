@@ -30,7 +30,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
     n_init : int, default 8
         Starts of every setting that is chosen.
     random_state : int, RandomState or None, default None
-        Decides every random choice.
+        Seed of all random choices.
     verbose : int, default 0
         1 shows a progress bar.
 

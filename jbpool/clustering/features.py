@@ -84,7 +84,7 @@ class FixedFeatures(nn.Module):
         edge_weight : Tensor, optional
             ``(E,)``.
         seed : int, default 0
-            Of the randomised reduction.
+            Seed of the randomised reduction.
         shares : RowShares, optional
             Rows of each process of the run. Default: this process has all of them.
 

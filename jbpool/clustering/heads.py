@@ -197,9 +197,9 @@ def trained_heads(
     starts : int
         Starts of every temperature.
     temperatures : sequence of float
-        Of the heads.
+        Temperatures of the heads.
     generator : torch.Generator
-        Decides sample and starts.
+        Source of randomness for the sample and the starts.
 
     Returns
     -------

@@ -6,8 +6,8 @@ likely as it is large:
     log p(i in k) = sum_j A_ij log(B_(k, c_j) / (b_k b_(c_j))) + sum_w X_iw log(P_kw / p_w) + log(n_k / N) + const
 
 with the shares of edge weight B between clusters (b: their sums) and of words P_k in a cluster (p: in all). Features
-with negative values are no words but measurements: unit rows X that are normally distributed around a mean M_k, with
-one variance v_w per column inside all clusters. Then the second sum is
+with negative values are treated as measurements, not as words: unit rows X that are normally distributed around a mean
+M_k, with one variance v_w per column inside all clusters. Then the second sum is
 
     sum_w X_iw (M_kw - m_w) / v_w  -  (M_kw^2 - m_w^2) / 2 v_w          with the mean m of all rows.
 

@@ -54,5 +54,5 @@ def require_room(config: ClusterConfig, data: NodeData, num_clusters: int) -> No
     if not trains_heads(config):
         cure = "large.yaml needs far less (docs/scale.md)"
     graph = f"{data.graph.num_nodes():,} nodes and {data.graph.num_edges():,} directed edges"
-    room = f"about {size(needed)} of memory, {size(available)} are available"
+    room = f"about {size(needed)} of memory, but only {size(available)} is available"
     raise DataError(f"{data.name}: {config.method.name} on {graph} needs {room}: {cure}.")

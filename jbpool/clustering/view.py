@@ -50,7 +50,7 @@ def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
     shown : Clusters
         A cluster for every node.
     seed : int, default 0
-        Of the sample and the positions.
+        Seed of the sample and the positions.
     """
     cluster, num_nodes = shown.cluster.numpy(), data.graph.num_nodes()
     sizes = np.bincount(cluster, minlength=len(shown.names))

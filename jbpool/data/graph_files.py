@@ -113,7 +113,7 @@ def _read_split(parts: Mapping[str, str | Path | None], data: GraphData) -> Spli
         ids, table = _lines(path)
         index = known.get_indexer(pd.Index(ids))
         for bad, problem in (
-            (index < 0, "is no graph of the dataset"),
+            (index < 0, "is not in the dataset"),
             (pd.Series(ids).duplicated().to_numpy(), "is listed twice"),
             ((index >= 0) & (part_of[index] != ""), "is also in another part of the split"),
         ):

@@ -41,7 +41,8 @@ def require_memory(path: Path, needed: int, what: str) -> None:
     """
     available = available_memory()
     if needed > available:
-        raise DataError.at(path, f"{what} needs about {size(needed)} of memory, {size(available)} are available")
+        room = f"about {size(needed)} of memory, but only {size(available)} is available"
+        raise DataError.at(path, f"{what} needs {room}")
 
 
 def size(count: int) -> str:

@@ -149,7 +149,7 @@ def fit(
             loss.backward()
             mean_gradients(model.parameters())
             if not math.isfinite(problem.value(loss)):
-                raise TrainingError(f"the loss is not a number at epoch {progress.epoch + 1} {problem.diagnosis()}.")
+                raise TrainingError(f"the loss is NaN or infinite at epoch {progress.epoch + 1} {problem.diagnosis()}.")
             optimiser.step()
             progress.steps += 1
         progress.seconds += time.perf_counter() - began

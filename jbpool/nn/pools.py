@@ -165,7 +165,7 @@ class CombinedPool(JBPool):
 
 @dataclass
 class PoolOptions:
-    """Options of the pools by name. A pool ignores those that do not concern it."""
+    """Options of the pools by name. A pool ignores options that do not apply to it."""
 
     sqrt: str = "matrix"                            # balance term: matrix (the paper's) or diagonal (element-wise)
     cluster_sizes: list[float] | None = None        # balance term: known proportions of the clusters
@@ -229,7 +229,7 @@ def make_pool(
     hidden_feats : sequence of int, optional
         Sizes of the hidden layers of the MLP that computes the assignments. Default: none.
     options : PoolOptions, optional
-        Further options. A pool ignores those that do not concern it. Default: the defaults of ``PoolOptions``.
+        Further options. A pool ignores options that do not apply to it. Default: the defaults of ``PoolOptions``.
     objective : dict of str to float, optional
         Loss terms with weights instead of the terms of the pool. Default: the terms of the pool.
 

@@ -20,7 +20,7 @@ from jbpool.ops.precision import at_least_float32, full_precision
 from jbpool.ops.sparse import Sparse, csr, multiply, version
 
 # Pooled graph -> its topology and the number of nodes K of each complete graph. Known only where the graph is built, so
-# this is no cache: it could not be filled again.
+# this is not a cache: entries cannot be recomputed.
 _complete: WeakKeyDictionary[DGLGraph, tuple[object, int]] = WeakKeyDictionary()
 
 

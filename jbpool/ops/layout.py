@@ -88,7 +88,7 @@ class Segments:
 
     @cached_property
     def source(self) -> tuple[Tensor, Tensor]:
-        """Row at each position of the table, (C * height,), and where it is no padding, (C, height, 1)."""
+        """Row at each position of the table, (C * height,), and where it is not padding, (C, height, 1)."""
         place = torch.arange(len(self.owner) * self.height, device=self.sizes.device).view(-1, self.height)
         row = place.add_(self._shift.index_select(0, self.owner).unsqueeze(1))                      # (C, height)
         last = self.sizes.cumsum(0).sub_(1).index_select(0, self.owner).unsqueeze(1)                # (C, 1)

@@ -37,7 +37,7 @@ def csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int
 
 @cache
 def _silence_torch() -> None:
-    """Torch says once per process that CSR tensors are in beta: let it say so here."""
+    """Trigger and suppress the warning about CSR tensors that torch gives once per process."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         none = torch.zeros(0, dtype=torch.int32)

@@ -89,7 +89,7 @@ def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, 
     groups : mapping of str to sequence of float
         Name -> heights of its bars.
     label : str
-        What it is, for readers who do not see it.
+        Text alternative, for screen readers.
     names : mapping of str to sequence of str, optional
         Group -> names of its bars, below them if there is room, and under the pointer. By default their ranks.
     """

@@ -31,7 +31,7 @@ def heat_map(
     columns : sequence of str
         Names of the columns.
     label : str
-        What it is, for readers who do not see it.
+        Text alternative, for screen readers.
     groups : sequence of (str, int), optional
         Names and lengths of groups of adjacent columns, shown if there are many columns, on average at least three per
         group.

@@ -35,7 +35,7 @@ def positions(feat: np.ndarray, edges: np.ndarray, seed: int = 0) -> np.ndarray:
     edges : np.ndarray
         ``(E, 2)``, every edge once.
     seed : int, default 0
-        Of the small displacements that separate nodes with equal features.
+        Seed of the small displacements that separate nodes with equal features.
 
     Returns
     -------

@@ -59,7 +59,7 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
     size : np.ndarray
         ``(K,)``, nodes per cluster.
     label : str
-        What it is, for readers who do not see it.
+        Text alternative, for screen readers.
     names : sequence, optional
         Of the clusters; by default their numbers.
     """

@@ -31,7 +31,7 @@ def colour(number: int) -> str:
 
 
 def draw(width: float, height: float, body: Sequence[str], label: str, kind: str = "") -> str:
-    """The drawing: its elements, a label for readers who do not see it, and a CSS class."""
+    """The drawing: its elements, a label for screen readers, and a CSS class."""
     size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     more = f' class="{kind}"' if kind else ""
     return f'<svg {size}{more} role="img" aria-label="{escape(label)}">{"".join(body)}</svg>'

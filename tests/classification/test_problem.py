@@ -40,7 +40,7 @@ def test_unknown_labels_count_nothing():
 
 
 def test_smoothed_labels():
-    """A fifth of every label is spread evenly: over three classes, or over yes and no."""
+    """A fifth of every label is spread evenly: over three classes, or over positive and negative."""
     scores = torch.tensor([[2.0, -1.0, 0.5]])
     classes = problem_for("acc", torch.zeros(60).long())
     parts = -scores.log_softmax(1)[0]

@@ -39,7 +39,7 @@ def test_random_draws_give_every_method_the_same_number():
     assert all(len({repr(trial) for trial in some}) == 5 for some in drawn.values())
     assert drawn["jb"] == trials(config, "jb") == drawn["dmon"]
     assert drawn["jb"] != trials(load(*changes, "search.seed=1"), "jb")
-    assert "5 of jb, 5 of none; 20 trainings in all" in budget(config, ["jb", "none"], 2)
+    assert "5 of jb, 5 of none; 20 training runs in all" in budget(config, ["jb", "none"], 2)
     assert "budgets differ" in budget(load(*GRID), ["jb", "none"], 2)
 
 
@@ -104,7 +104,7 @@ def test_a_search_continues_after_the_last_finished_trial(searched, tmp_path, mo
 def test_the_command_prints_the_budget_and_lists_the_trials(tmp_path):
     changes = [*CLASSIFY.changes, *GRID, "train.epochs=1", "model.compare=[]"]
     told = call(CLASSIFY.command, *settings(*changes), "--folds", "0", "--out", "r", cwd=tmp_path).out
-    assert "4 of jb; 4 trainings in all" in told
+    assert "4 of jb; 4 training runs in all" in told
     assert "jb seed 0 fold 0 trial 3: valid" in told
     page = (tmp_path / "r" / "report.html").read_text()
     assert "model.dropout 0.5, model.aux_weight 0.1" in page

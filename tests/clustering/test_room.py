@@ -33,7 +33,7 @@ def test_a_run_that_does_not_fit_is_refused(tmp_path, monkeypatch, changes, word
     assert outcome.code == 2
     assert outcome.err.count("\n") == 1
     assert words in outcome.err
-    assert "0 MB are available" in outcome.err
+    assert "0 MB is available" in outcome.err
     assert not (tmp_path / "r").exists()
 
 

@@ -131,7 +131,7 @@ class TestArrays:
     def test_available_memory_is_a_limit(self, tmp_path, monkeypatch):
         np.savez_compressed(tmp_path / "x.npz", feat=np.zeros((4, 1_000_000)))
         monkeypatch.setattr(memory, "available_memory", lambda: 10_000_000)
-        with pytest.raises(DataError, match=r"x\.npz: the array needs about 64 MB of memory, 10 MB are available"):
+        with pytest.raises(DataError, match=r"x\.npz: the array needs about 64 MB of memory, but only 10 MB"):
             self.load(tmp_path, "x.npz")
 
     @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])

@@ -152,7 +152,7 @@ def test_ids_and_a_split_in_files(tu, lists):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("test", "j\nq\n", r"test\.txt, line 2: graph 'q' is no graph of the dataset"),
+        ("test", "j\nq\n", r"test\.txt, line 2: graph 'q' is not in the dataset"),
         ("test", "j\nj\n", r"test\.txt, line 2: graph 'j' is listed twice"),
         ("test", "j\na\n", r"test\.txt, line 2: graph 'a' is also in another part"),
         ("test", "j,a\n", r"test\.txt, line 1: 2 columns: expected one graph id per line"),

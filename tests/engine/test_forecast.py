@@ -72,7 +72,7 @@ def test_one_is_not_plural():
          "or train.patience to stop early"),
         # 2 pools x 1 seed x 2 folds of at most 10 epochs
         (GRAPH_CLASSIFY, ["dataset.num_graphs=30", "train.patience=9", "train.select=best"], {"folds": [0, 1]},
-         "up to 7 min for 4 trainings (pools x seeds x folds) x 10 epochs; shorter: fewer train.epochs, --folds or "
+         "up to 7 min for 4 training runs (pools x seeds x folds) x 10 epochs; shorter: fewer train.epochs, --folds or "
          "--seeds"),
     ],
 )  # fmt: skip
