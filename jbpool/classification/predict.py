@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
-from torch.nn import functional
 
 from jbpool.atomic import write_text
 from jbpool.classification.inputs import check_categories, check_columns, check_edge_feat, fitted
@@ -22,6 +21,7 @@ from jbpool.classification.network import Ensemble
 from jbpool.classification.scores import LOWER_IS_BETTER, averaged, score
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.containers import UNLABELLED
+from jbpool.data.edge_features import as_numbers, sum_per_node
 from jbpool.engine.apply import check_request, config_for, load_model
 from jbpool.engine.schema import build
 from jbpool.engine.state import usable
@@ -86,13 +86,9 @@ class TrainedClassifier(nn.Module):
                 rows = f"edge_feat with {graph.num_edges()} rows"
                 raise JBPoolError(f"the model was trained with edge features: give {rows}.")
             check_edge_feat(edge_feat, inputs, "edge_feat")
-            if inputs.edge_categories is not None:
-                columns = zip(edge_feat.unbind(1), inputs.edge_categories, strict=True)
-                edge_feat = torch.cat([functional.one_hot(column, count) for column, count in columns], dim=1)
-            edge_feat = edge_feat.float()
+            edge_feat = as_numbers(edge_feat, inputs.edge_categories)
             if not self.net.edge_messages:
-                sums = edge_feat.new_zeros(len(feat), inputs.edge_feats)
-                edge_feat = sums.index_add_(0, graph.edges()[1].long(), edge_feat)
+                edge_feat = sum_per_node(edge_feat, graph.edges()[1], len(feat))
         return self.probabilities(averaged(self.net(graph, feat, edge_weight, edge_feat)[0], inputs.metric))
 
     def probabilities(self, scores: Tensor) -> Tensor:

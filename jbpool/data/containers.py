@@ -16,8 +16,8 @@ import torch
 from dgl import DGLGraph
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
-from torch.nn import functional
 
+from jbpool.data.edge_features import as_numbers, sum_per_node
 from jbpool.errors import DataError
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr
@@ -211,16 +211,13 @@ class GraphData:
         """
         if self.edge_feat is None:
             return self
-        edge_feat = self.edge_feat
-        if edge_feat.is_floating_point():
+        if self.edge_feat.is_floating_point():
             categories = None
-        else:
-            categories = (edge_feat.amax(0) + 1).tolist() if categories is None else categories
-            columns = zip(edge_feat.unbind(1), categories, strict=True)
-            edge_feat = torch.cat([functional.one_hot(column, count) for column, count in columns], dim=1)
+        elif categories is None:
+            categories = (self.edge_feat.amax(0) + 1).tolist()
+        edge_feat = as_numbers(self.edge_feat, categories)
         target = self.target + self._first_node.repeat_interleave(self.num_edges)
-        edge_feat = edge_feat.float()
-        sums = torch.zeros(len(self.feat), edge_feat.shape[1]).index_add_(0, target, edge_feat)
+        sums = sum_per_node(edge_feat, target, len(self.feat))
         return replace(self, edge_feat=edge_feat if keep else None, edge_sum=sums, edge_categories=categories)
 
     def split(self, fold: int = 0, folds: int = 10, seed: int = 0) -> Split:
