@@ -227,5 +227,5 @@ def readable(kind: Any) -> str:
     if typing.get_origin(kind) in (list, Sequence):
         return f"a list of {readable(typing.get_args(kind)[0]).removeprefix('a ')}s"
     if typing.get_origin(kind) is dict:
-        return "a mapping of names to numbers"
+        return "a mapping of names to " + ("mappings" if typing.get_args(kind)[1] is dict else "numbers")
     return {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "text")

@@ -211,6 +211,8 @@ def _predict(task: Any, args: argparse.Namespace, device: Any) -> int:
         raise ConfigError("--cfg has no effect with --predict: name the new graph with --set dataset...=...")
     if getattr(args, "folds", None) is not None:
         raise ConfigError("--folds has no effect with --predict: the model of the best fold is applied.")
+    if args.resume:
+        raise ConfigError("--resume has no effect with --predict: a prediction has no unfinished part.")
     run_dir = Path(args.predict)
     if (run_dir / "config.yaml").is_file():
         load_config(task, str(run_dir / "config.yaml"))         # a run of the other task is refused as such

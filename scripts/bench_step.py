@@ -120,7 +120,7 @@ def main() -> None:
             optimiser = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
             contestants[f"ours, {form}"] = lambda model=model, optimiser=optimiser: ours_step(model, optimiser)
         for name_of_peer, peer in others.items():
-            optimiser = torch.optim.Adam(peer.parameters(), lr=1e-4)
+            optimiser = torch.optim.Adam(peer.parameters(), lr=1e-4, fused=True)
             contestants[name_of_peer] = lambda peer=peer, optimiser=optimiser: peer_step(peer, optimiser)
         times = take_turns(contestants, args.rounds)
         ours = times["ours, matrix"].median

@@ -28,20 +28,16 @@ def graph_statistics(data):
     """One row per graph, ``(G, 4 + 5 D)``; each category of a categorical feature is a column of zeros and ones."""
     import torch
 
+    from jbpool.data.columns import as_numbers
     from jbpool.ops.adjacency import propagate
     from jbpool.ops.readout import graph_mean
     from jbpool.ops.segment import make_segments
 
-    def columns(feat):
-        if feat.is_floating_point():
-            return feat
-        return torch.cat([torch.nn.functional.one_hot(*pair) for pair in zip(feat.T, kinds, strict=True)], 1).float()
-
-    kinds = None if data.feat.is_floating_point() else (data.feat.amax(0) + 1).tolist()
+    categories = None if data.feat.is_floating_point() else (data.feat.amax(0) + 1).tolist()
     found = []
     for part in torch.arange(len(data)).split(AT_ONCE):
         graph, raw, *_ = data.batch(part)
-        feat, degree = columns(raw), graph.in_degrees().float().unsqueeze(1)
+        feat, degree = as_numbers(raw, categories), graph.in_degrees().float().unsqueeze(1)
         around = propagate(graph, feat)
         segments = make_segments(graph.batch_num_nodes(), feat)
         rows = torch.cat([degree, feat, around, feat * around], dim=1)
@@ -69,7 +65,7 @@ def forest_scores(name: str, folds: list[int] | None) -> tuple[str, list[float]]
     found = []
     for run in config.train.seeds if official else (folds or range(config.train.folds)):
         split = data.split() if official else data.split(run, config.train.folds)
-        forest = RandomForestClassifier(TREES, random_state=run if official else 0, n_jobs=-1)
+        forest = RandomForestClassifier(TREES, random_state=run if official else 0, n_jobs=2)
         forest.fit(rows[split.train], label[split.train])
         if data.metric == "acc":
             found.append(100 * forest.score(rows[split.test], label[split.test]))

@@ -4,6 +4,7 @@ These tests need a GPU (``make test-gpu``); what can be shown without one is in 
 """
 
 import copy
+import warnings
 from contextlib import contextmanager
 
 import pytest
@@ -18,8 +19,10 @@ EACH = pytest.mark.parametrize("name", NETWORKS)
 @contextmanager
 def synchronisation_is_an_error():
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        with warnings.catch_warnings():                         # torch calls the mode a prototype
+            warnings.simplefilter("ignore")
+            torch.cuda.set_sync_debug_mode("error")
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")

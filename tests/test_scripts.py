@@ -4,11 +4,15 @@ import contextlib
 import importlib
 import io
 import json
+import re
 import runpy
 import sys
 
+import numpy as np
 import pytest
 from commands import ROOT, SHARED, call
+
+from jbpool.data import load_graphs
 
 
 @pytest.fixture
@@ -127,6 +131,32 @@ SCRIPTS = sorted(path.name for path in (ROOT / "scripts").glob("*.py") if '__nam
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_every_script_opens_with_its_command(name):
     assert f"    python scripts/{name}" in (ROOT / "scripts" / name).read_text().split('"""')[1]
+
+
+def test_statistics_of_the_forest(monkeypatch):
+    """Against a loop over graphs, on features that are numbers."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    forest = importlib.import_module("forest")
+    monkeypatch.setattr(forest, "AT_ONCE", 3)
+    data = load_graphs("motifs", num_graphs=7)
+    for row, number in zip(forest.graph_statistics(data), range(7), strict=True):
+        graph, feat, *_ = data.batch([number])
+        source, target = graph.edges()
+        adj = np.zeros((len(feat), len(feat)))
+        np.add.at(adj, (target.numpy(), source.numpy()), 1)
+        feat = feat.numpy()
+        columns = np.concatenate([adj.sum(1, keepdims=True), feat, adj @ feat, feat * (adj @ feat)], axis=1)
+        spread = columns.std(0)[: -feat.shape[1]]
+        size = np.log1p([len(feat), len(source)])
+        np.testing.assert_allclose(row, np.concatenate([size, columns.mean(0), spread]), rtol=1e-4, atol=1e-3)
+
+
+def test_the_forest_on_two_folds(script):
+    if not SHARED.is_dir():
+        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
+    lines = script("forest.py", "--sets", "mutag", "--folds", "0,1").out.splitlines()
+    mean = re.fullmatch(r"\| mutag \| acc \| (\d+\.\d) ± \d+\.\d \(2\) \|", lines[-1])[1]
+    assert float(mean) > 75                         # two thirds of the molecules are of one class
 
 
 def test_load_benchmark(monkeypatch, capsys):

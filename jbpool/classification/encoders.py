@@ -8,11 +8,19 @@ import torch
 from torch import Tensor, nn
 
 
-class FeatureEncoder(nn.Module):
-    """A linear layer on features standardised over the training graphs.
+def column_scale(values: Tensor) -> Tensor:
+    """Factors that give the columns of the training graphs unit deviation: ``(N, D)`` to ``(D,)``.
 
     Rare binary features must not be scaled up excessively: columns of zeros and ones are scaled by at most 10. Other
     columns that are constant in the training graphs are ignored.
+    """
+    deviation = values.std(0, correction=0)
+    is_label = ((values == 0) | (values == 1)).all(0)
+    return torch.where(is_label, 1 / deviation.clamp_min(0.1), deviation.pow(-1).nan_to_num(posinf=0.0))
+
+
+class FeatureEncoder(nn.Module):
+    """A linear layer on features standardised over the training graphs (:func:`column_scale`).
 
     Parameters
     ----------
@@ -27,12 +35,8 @@ class FeatureEncoder(nn.Module):
 
     def __init__(self, train_feat: Tensor, hidden: int):
         super().__init__()
-        deviation = train_feat.std(0, correction=0)
-        is_label = ((train_feat == 0) | (train_feat == 1)).all(0)
         self.register_buffer("centre", train_feat.mean(0))
-        self.register_buffer(
-            "scale", torch.where(is_label, 1 / deviation.clamp_min(0.1), deviation.pow(-1).nan_to_num(posinf=0.0))
-        )
+        self.register_buffer("scale", column_scale(train_feat))
         self.linear = nn.Linear(train_feat.shape[1], hidden)
 
     def forward(self, feat: Tensor) -> Tensor:

@@ -25,12 +25,31 @@ def fitted(data: GraphData, inputs: Inputs, edge_messages: bool = False) -> Grap
     check_categories(feat, inputs.categories, data.name, "node feature")
     data = replace(data, feat=feat, feat_names=inputs.feat_names, label=_labels(data, inputs))
     data = replace(data, num_classes=inputs.num_classes, class_names=inputs.class_names)
+    if inputs.weighted and data.edge_weight is None:
+        raise DataError(f"{data.name} has no edge weights, but the model was trained with them: give one per edge.")
+    if data.edge_weight is not None and not inputs.weighted:
+        raise DataError(f"{data.name} has edge weights, but the model was trained without: leave them out.")
     if not inputs.edge_feats:
         return replace(data, edge_feat=None)
     if data.edge_feat is None:
         raise DataError(f"{data.name} has no edge features, but the model was trained with them.")
-    check_edge_feat(data.edge_feat, inputs, data.name)
+    data = replace(data, edge_feat=_edge_features(data, data.edge_feat, inputs), edge_names=inputs.edge_names)
     return data.with_edge_sums(inputs.edge_categories, edge_messages)
+
+
+def _edge_features(data: GraphData, edge_feat: Tensor, inputs: Inputs) -> Tensor:
+    """Columns by name where both sets have names, else by position."""
+    trained, given = inputs.edge_names, data.edge_names
+    if trained is not None and given is not None:
+        for name in (*given, *trained):
+            if name not in trained:
+                known = f"which was trained on {_shown(trained)}"
+                raise DataError(f"{data.name}: edge feature {name!r} is unknown to the model, {known}.")
+            if name not in given:
+                raise DataError(f"{data.name} lacks the edge feature {name!r}: the model needs {_shown(trained)}.")
+        edge_feat = edge_feat[:, [list(given).index(name) for name in trained]]
+    check_edge_feat(edge_feat, inputs, data.name)
+    return edge_feat
 
 
 def check_edge_feat(edge_feat: Tensor, inputs: Inputs, name: str) -> None:
@@ -43,8 +62,8 @@ def check_edge_feat(edge_feat: Tensor, inputs: Inputs, name: str) -> None:
 def check_columns(values: Tensor, width: int, categories: Sequence[int] | None, name: str, what: str) -> None:
     """Refuse features of another number or kind than in training."""
     if values.dim() != 2 or values.shape[1] != width:
-        found = values.shape[1] if values.dim() == 2 else f"shape {tuple(values.shape)} of"
-        raise DataError(f"{name} has {found} {what}s, the model was trained on {width}: give the same {what}s.")
+        found = f"{values.shape[1]} {what}s" if values.dim() == 2 else f"{what}s of shape {tuple(values.shape)}"
+        raise DataError(f"{name} has {found}, the model was trained on {width}: give the same {what}s.")
     if values.is_floating_point() != (categories is None):
         found, trained = ("numbers", "categories") if categories is not None else ("categories", "numbers")
         raise DataError(f"the {what}s of {name} are {found}, but the model was trained on {trained}.")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from jbpool.classification.config import ClassifyConfig, fixed_clusters
-from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
+from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, column_scale
 from jbpool.classification.network import Ensemble, GraphClassifier
 from jbpool.data import GraphData
 from jbpool.nn.cluster_pool import ClusterPool
@@ -26,7 +26,9 @@ class Inputs:
     in_feats: int                           # node features
     feat_names: list[str] | None
     categories: list[int] | None            # of each node feature; None: features are numbers
+    weighted: bool                          # edges have weights
     edge_feats: int                         # width of the edge sums; 0: none
+    edge_names: list[str] | None            # of the columns of the edge features
     edge_categories: list[int] | None       # of each edge feature; None: they are numbers
 
     @classmethod
@@ -40,6 +42,8 @@ class Inputs:
             in_feats=data.feat.shape[1],
             feat_names=None if data.feat_names is None else list(data.feat_names),
             categories=None if data.feat.is_floating_point() else (data.feat.amax(0) + 1).tolist(),
+            weighted=data.edge_weight is not None,
+            edge_names=None if data.edge_names is None else list(data.edge_names),
             edge_feats=0 if data.edge_sum is None else data.edge_sum.shape[1],
             edge_categories=None if data.edge_categories is None else list(data.edge_categories),
         )
@@ -54,9 +58,10 @@ def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
 
 def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> Ensemble:
     """The networks of a configuration for these training graphs."""
-    mean_size = data.mean_size(train)
+    mean_size, batch = data.mean_size(train), data.batch(train)
     clusters = numbers_of_clusters(config, mean_size)
-    return build_model(config, Inputs.of(data), clusters, data.batch(train).feat, mean_size)
+    edges = batch.edge_feat if config.model.edges == "messages" else batch.edge_sum
+    return build_model(config, Inputs.of(data), clusters, batch.feat, edges, mean_size)
 
 
 def build_model(
@@ -64,6 +69,7 @@ def build_model(
     inputs: Inputs,
     clusters: list[int],
     train_feat: Tensor | None = None,
+    train_edges: Tensor | None = None,
     mean_size: float = 1.0,
 ) -> Ensemble:
     """The networks of a configuration.
@@ -78,6 +84,8 @@ def build_model(
         K of every level.
     train_feat : Tensor, optional
         Features of the training graphs, which numbers are scaled by. Default: a state will be loaded.
+    train_edges : Tensor, optional
+        Their edge features or edge sums, likewise.
     mean_size : float, default 1
         Mean number of nodes of the training graphs, unless a state will be loaded.
     """
@@ -88,6 +96,10 @@ def build_model(
             return CategoryEncoder(inputs.categories, model.hidden)
         return FeatureEncoder(torch.zeros(1, inputs.in_feats) if train_feat is None else train_feat, model.hidden)
 
+    edge_scale = None
+    if inputs.edge_feats and inputs.edge_categories is None:
+        edge_scale = torch.ones(inputs.edge_feats) if train_edges is None else column_scale(train_edges)
+
     def pool(num_clusters: int) -> ClusterPool | None:
         if model.pool == "none":
             return None
@@ -97,7 +109,8 @@ def build_model(
         return GraphClassifier(
             encoder(), [pool(num_clusters) for num_clusters in clusters], inputs.num_classes,
             backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
-            edge_feats=inputs.edge_feats, edge_messages=model.edges == "messages", readout=model.readout.split("+"),
+            edge_feats=inputs.edge_feats, edge_scale=edge_scale, edge_messages=model.edges == "messages",
+            readout=model.readout.split("+"),
             read_all=model.readout_of == "all", mean_size=mean_size, norm=model.norm, dropout=model.dropout,
         )  # fmt: skip
 

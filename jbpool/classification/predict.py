@@ -20,8 +20,8 @@ from jbpool.classification.model import Inputs, build_model
 from jbpool.classification.network import Ensemble
 from jbpool.classification.scores import LOWER_IS_BETTER, averaged, score
 from jbpool.data import GraphData, load_graphs, own_graph_options
+from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.data.containers import UNLABELLED
-from jbpool.data.edge_features import as_numbers, sum_per_node
 from jbpool.engine.apply import check_request, config_for, load_model
 from jbpool.engine.schema import build
 from jbpool.engine.state import usable
@@ -81,6 +81,8 @@ class TrainedClassifier(nn.Module):
         check_categories(feat, inputs.categories, "feat", "node feature")
         if len(feat) != graph.num_nodes():
             raise JBPoolError(f"feat has {len(feat)} rows for {graph.num_nodes()} nodes.")
+        if feat.is_floating_point():
+            feat = feat.float()
         if inputs.edge_feats:
             if edge_feat is None or len(edge_feat) != graph.num_edges():
                 rows = f"edge_feat with {graph.num_edges()} rows"

@@ -77,7 +77,7 @@ class ClassifyProblem(Problem):
         """Every training graph once, in batches of nearly equal size, shuffled by seed and epoch."""
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
         order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
-        self.sums = torch.zeros(2)                                  # of the losses of this epoch: task, pools
+        self.sums = torch.zeros(2, device=self.device)              # of the losses of this epoch: task, pools
         # Every process needs at least one graph of every batch.
         count = min(-(-len(order) // self.config.train.batch_size), len(order) // world_size())
         for part in order.tensor_split(max(1, count)):
@@ -91,7 +91,7 @@ class ClassifyProblem(Problem):
         smoothing = self.config.train.label_smoothing
         task = sum((self._task_loss(one, label, smoothing).sum() * share for one in scores), scores.new_zeros(()))
         pools = sum((value.sum() * share for pooled in made for value in pooled.losses.values()), scores.new_zeros(()))
-        self.sums += torch.stack([task, pools]).detach().cpu() * batch.of
+        self.sums += torch.stack([task, pools]).detach() * batch.of
         return members * (task + self.config.model.aux_weight * pools)          # each member's gradient is its own
 
     def value(self, loss: Tensor) -> float:
@@ -134,7 +134,7 @@ class ClassifyProblem(Problem):
         improved = last or self.best["key"] is None or key > self.best["key"]
         if improved:
             self.best = {"key": key, "state": copy.deepcopy(self.model.state_dict()), "valid": valid}
-        task, pools = (sum(gather(self.sums)) / world_size() / len(self.split.train)).tolist()
+        task, pools = (sum(gather(self.sums.cpu())) / world_size() / len(self.split.train)).tolist()
         return improved, {"loss": task, "pool_loss": pools, "valid": valid, "valid_loss": valid_loss}
 
     @torch.no_grad()

@@ -62,10 +62,17 @@ def trials(config: ClassifyConfig, method: str) -> list[Trial]:
 
 def _identity(config: ClassifyConfig, trial: Trial) -> Hashable:
     """A key that is equal for trials with identical training."""
-    cosine = trial.get("method.head", config.method.head) == "cosine"
-    used = {key: value for key, value in trial.items() if key != "method.temperature" or cosine}
-    # A single number may stand for a list of one.
-    return tuple((key, tuple(value) if isinstance(value, list) else (value,)) for key, value in used.items())
+    unused = set()
+    if trial.get("method.head", config.method.head) != "cosine":
+        unused.add("method.temperature")
+    if trial.get("model.backbone", config.model.backbone) != "delta":
+        unused.add("model.delta")
+
+    def plain(value: Any) -> Hashable:
+        values = tuple(value) if isinstance(value, list) else (value,)
+        return values[0] if len(set(map(str, values))) == 1 else values      # one number may stand for one per level
+
+    return tuple((key, plain(value)) for key, value in trial.items() if key not in unused)
 
 
 def with_settings(config: ClassifyConfig, trial: Trial, wrong: list[str] | None = None) -> ClassifyConfig:
@@ -121,8 +128,8 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
             before = len(told)
             with_settings(config, {key: value}, told)
             if len(told) > before:
-                wrong[key] = told[-1]
-    yield from (("search.grid", problem.removeprefix("search.grid: ")) for problem in told)
+                wrong[key] = told[-1].removeprefix("search.grid: ")
+                yield f"search.grid.{key}", wrong[key]
     grid: dict[str, dict] = {}
     for key, values in valid.items():
         if key not in wrong:
@@ -161,15 +168,21 @@ def _grid_problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     for section, keys in grid.items():
         for key, values in keys.items():
             name = f"{section}.{key}"
-            if section not in SECTIONS or name in FIXED:
+            if name in FIXED or (section in known and section not in SECTIONS):
                 yield f"search.grid.{name}", f"{name} cannot be searched: it is the same for all trials of a run"
                 continue
             try:
+                lookup(dict.fromkeys(SECTIONS), section, "search.grid")
                 lookup(known[section], key, f"search.grid.{section}")
             except JBPoolError as error:
                 yield f"search.grid.{name}", str(error)
             if not isinstance(values, list) or not values:
-                yield f"search.grid.{name}", f"search.grid.{name}={values!r} should be a list of values to try"
+                yield f"search.grid.{name}", f"search.grid.{name}={values!r} should be a list of one or more values"
+    for one, other in EXCLUSIVE.items():
+        if one < other and {one, other} <= _grid(config).keys():
+            yield f"search.grid.{other}", f"{one} and {other} both set the number of clusters: search only one of them"
+    if config.search.trials is not None and not grid:
+        yield "search.trials", "search.trials draws from search.grid, which is empty: add the settings to try"
     if all(isinstance(values, list) for keys in grid.values() for values in keys.values()):
         combinations = math.prod(len(values) for values in _grid(config).values())
         if combinations > MAX_COMBINATIONS:

@@ -17,7 +17,7 @@ from dgl import DGLGraph
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
 
-from jbpool.data.edge_features import as_numbers, sum_per_node
+from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.errors import DataError
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr
@@ -149,6 +149,7 @@ class GraphData:
     class_names: Sequence[str] | None = None
     ids: np.ndarray | None = None           # (G,) the user's own graph ids; None: 0 .. G-1
     feat_names: Sequence[str] | None = None             # of the columns of feat, if they have names
+    edge_names: Sequence[str] | None = None             # of the columns of edge_feat, if they have names
     edge_categories: Sequence[int] | None = None        # categories of each edge feature that edge_sum counts
 
     def __len__(self) -> int:

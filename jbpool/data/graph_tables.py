@@ -63,14 +63,14 @@ def load_graph_tables(folder: Path) -> GraphData:
             raise DataError.at(folder, f"{name} is missing beside {GRAPHS}")
     graphs = _read_graphs(folder / GRAPHS)
     nodes = _read_nodes(folder / NODES, graphs.ids)
-    source, target, weight, edge_feat = _read_edges(folder / EDGES, graphs.ids, nodes)
+    source, target, weight, edge_feat, edge_names = _read_edges(folder / EDGES, graphs.ids, nodes)
     has_features = nodes.feat.shape[1] > 0
     data = graph_data(
         folder.resolve().name, nodes.sizes, source, target, torch.from_numpy(graphs.label), weight=weight,
         edge_feat=edge_feat, feat=torch.from_numpy(nodes.feat) if has_features else None,
         feat_names=nodes.feat_names, class_names=graphs.class_names, ids=graphs.ids.to_numpy(),
     )  # fmt: skip
-    return replace(data, official_split=graphs.split)
+    return replace(data, official_split=graphs.split, edge_names=edge_names)
 
 
 def _tables(path: Path) -> Iterator[Table]:
@@ -201,10 +201,10 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
 
 def _read_edges(
     path: Path, ids: pd.Index, nodes: _Nodes
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Source and target, numbered over all graphs, weights and features of the edges."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None, list[str] | None]:
+    """Source and target, numbered over all graphs, weights and features of the edges, and the names of the features."""
     ends: tuple[list[np.ndarray], list[np.ndarray]] = [], []
-    weights, feats = [], []
+    weights, feats, names = [], [], None
     for table in _tables(path):
         graph = _column(table, GRAPH_WORDS, "graph")
         pair = _column(table, SOURCE_WORDS, "source"), _column(table, TARGET_WORDS, "target")
@@ -220,8 +220,10 @@ def _read_edges(
             weights.append(_float32(table, arrays, (weight,))[:, 0])
         if places:
             feats.append(_float32(table, arrays, places))
+            names = [(table.header or [])[place] for place in places]
     source, target = (np.concatenate(blocks) for blocks in ends)
-    return source, target, np.concatenate(weights) if weights else None, np.concatenate(feats) if feats else None
+    edge_weight, edge_feat = (np.concatenate(blocks) if blocks else None for blocks in (weights, feats))
+    return source, target, edge_weight, edge_feat, names
 
 
 def _nodes_of(table: Table, graph_of: np.ndarray, values: np.ndarray, nodes: _Nodes) -> np.ndarray:

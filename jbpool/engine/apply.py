@@ -27,6 +27,8 @@ def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dic
     """
     if not (run_dir / "model.pt").is_file():
         folder = "" if run_dir.is_dir() else " (no such folder)"
+        if run_dir.is_file():
+            folder = f" (it is a file: did you mean its folder, {run_dir.parent}?)"
         raise ConfigError(f"{run_dir} has no model.pt{folder}: give a finished run {finished}.")
     return load_state(run_dir / "model.pt", expected)
 

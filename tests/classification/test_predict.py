@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from commands import CLASSIFY, call, run_task, settings
+from own_graphs import SMALL, write_graphs
 
 from jbpool import load_run
 from jbpool.classification.inputs import fitted
@@ -14,27 +15,6 @@ from jbpool.classification.predict import _print_score, _scores, load_trained
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import DataError, load_graphs
 from jbpool.errors import JBPoolError
-
-SMALL = ("train.epochs=4", "train.batch_size=16", "model.hidden=8", "model.num_clusters=3")
-
-
-def write_graphs(folder, seed=0, count=24, head="graph,label,split", names=("ring", "path"), nodes="x,y", edges="bond"):
-    """Rings and paths as CSV files; the second feature and the edge features have other scales."""
-    rng = np.random.default_rng(seed)
-    folder.mkdir(parents=True)
-    tables = {"graphs": [head], "nodes": [f"graph,node,{nodes}"], "edges": [f"graph,source,target,{edges}".strip(",")]}
-    for graph in range(count):
-        kind, size = graph % 2, int(rng.integers(5, 9))
-        part = ("train", "train", "valid", "test")[graph // 2 % 4]
-        columns = {"graph": f"g{graph}", "label": names[kind], "split": part}
-        tables["graphs"].append(",".join(columns[name] for name in head.split(",")))
-        values = {"x": rng.normal(kind, 1, size), "y": 100 * rng.normal(size=size) + 7, "z": np.ones(size)}
-        rows = zip(*(values[name] for name in nodes.split(",")), strict=True)
-        tables["nodes"] += [f"g{graph},{node}," + ",".join(f"{x:.3f}" for x in row) for node, row in enumerate(rows)]
-        bonds = [f"{rng.random():.2f}" for _ in edges.split(",") if edges]
-        tables["edges"] += [",".join([f"g{graph},{i},{(i + 1) % size}", *bonds]) for i in range(size - kind)]
-    for name, lines in tables.items():
-        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +61,7 @@ def test_the_model_from_python(trained):
     batch = data.batch(range(24))
     found = model(batch.graph, batch.feat, edge_feat=batch.edge_feat)
     assert (found.shape, model.classes, model.training) == ((24, 2), ["path", "ring"], False)
+    torch.testing.assert_close(model(batch.graph, batch.feat.double(), edge_feat=batch.edge_feat.double()), found)
     # One by one, and against the network itself.
     single = [data.batch([graph]) for graph in range(24)]
     alone = torch.cat([model(one.graph, one.feat, edge_feat=one.edge_feat) for one in single])
@@ -115,7 +96,7 @@ def test_test_scores_are_those_of_the_run(tmp_path):
         ({"nodes": "x"}, "lacks 'y': the model was trained on 'x', 'y'"),
         ({"nodes": "x,y,z"}, "'z' is unknown to the model, which was trained on 'x', 'y'"),
         ({"edges": ""}, "has no edge features"),
-        ({"edges": "a,b"}, "has 2 edge features, the model was trained on 1"),
+        ({"edges": "a,b"}, "edge feature 'a' is unknown to the model, which was trained on 'bond'"),
         ({"names": ("ring", "line")}, "class 'line' is none of the model's classes 'path', 'ring'"),
     ],
 )
@@ -136,6 +117,9 @@ def test_other_graphs_are_refused(trained, tmp_path, options, words):
         (["--predict", "r"], "specify the new graphs, such as --set dataset.folder=new"),
         (["--predict", "r", "--set", "dataset.root=."], "specify the new graphs"),
         (["--predict", "r", "--folds", "0"], "--folds has no effect"),
+        (["--predict", "r", "--resume"], "--resume has no effect"),
+        (["--predict", "r/model.pt"], "it is a file: did you mean its folder, r?"),
+        (["--predict", "r", "--set", "dataset.graphs=new"], "new: it is a folder: use dataset.folder"),
         (["--predict", "r", "--seeds", "0"], "only dataset... can be set"),
         (["--predict", "r", "--cfg", "file"], "--cfg has no effect"),
         (["--predict", "r", "--set", "dataset.folder=nothing"], "nothing: no such folder"),
@@ -148,6 +132,13 @@ def test_what_predict_refuses(trained, tmp_path, args, words):
     assert refused.code == 2
     assert words in refused.err
     assert not (tmp_path / "p").exists()
+
+
+def test_weights_unknown_to_the_model_are_refused(trained, tmp_path):
+    write_graphs(tmp_path / "new", edges="bond,weight")
+    arguments = ["--predict", "r", *settings(f"dataset.folder={tmp_path / 'new'}"), "--out", tmp_path]
+    outcome = call(CLASSIFY.command, *arguments, cwd=trained, check=False)
+    assert "has edge weights, but the model was trained without" in outcome.err
 
 
 def test_an_existing_file_is_kept(trained, tmp_path):

@@ -83,7 +83,7 @@ def test_a_run_stopped_while_it_writes(tmp_path, monkeypatch):
     assert len(result_of(tmp_path / "r")["runs"]) == 1
 
 
-def test_folds_of_a_dataset_with_an_official_split(tmp_path):
+def test_folds_of_a_dataset_with_an_official_split(tmp_path, capsys):
     config = load_config(GRAPH_CLASSIFY, None, [*SMALL, "model.compare=[]", "train.epochs=1"])
     data = GRAPH_CLASSIFY.load_data(config)
     data = replace(data, official_split=Split(*torch.arange(60).split([40, 10, 10])))
@@ -91,7 +91,9 @@ def test_folds_of_a_dataset_with_an_official_split(tmp_path):
     assert [entry["fold"] for entry in official.runs] == [0]
     entries = torch.load(tmp_path / "official" / "finished.pt", weights_only=True)["predictions"]
     assert entries[0]["graph"].tolist() == list(range(50, 60))
+    assert "split" not in capsys.readouterr().out
     run(config, tmp_path / "folds", data, folds=[0, 1])
+    assert "the split of motifs is not used" in capsys.readouterr().out
     entries = torch.load(tmp_path / "folds" / "finished.pt", weights_only=True)["predictions"]
     assert set(entries[0]["graph"].tolist()) | set(entries[1]["graph"].tolist()) == set(range(60))
     assert result_of(tmp_path / "folds")["config"]["train"]["official_split"] is False

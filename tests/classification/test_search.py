@@ -29,6 +29,10 @@ def test_settings_that_do_not_concern_a_method_are_tried_once():
     heads = load("search.grid.method.temperature=[0.2, 0.5]", "search.grid.method.head=[linear, cosine]")
     assert len(trials(heads, "jb")) == 3
     assert len(trials(load("search.grid.model.num_clusters=[4, [4], 5, 4]"), "jb")) == 2
+    assert len(trials(load("model.levels=2", "search.grid.model.num_clusters=[4, [4, 4], [8, 4]]"), "jb")) == 2
+    assert len(trials(load("model.backbone=gin", "search.grid.model.delta=[0.5, 0.85]"), "jb")) == 1
+    deltas = load("search.grid.model.delta=[0.5, 0.85]", "search.grid.model.backbone=[gin, delta]")
+    assert len(trials(deltas, "jb")) == 3
     assert trials(load(), "jb") == [{}]
 
 
@@ -114,7 +118,12 @@ def test_the_command_prints_the_budget_and_lists_the_trials(tmp_path):
     ("change", "words"),
     [
         ("search.grid.model.drop=[0]", "'dropout'"),
-        ("search.grid.model.dropout=0.3", "should be a list of values"),
+        ("search.grid.model.dropout=0.3", "should be a list of one or more values"),
+        ("search.grid.model.dropout=[]", "should be a list of one or more values"),
+        ("search.grid.modle.dropout=[0]", "Did you mean 'model'"),
+        ("search.grid.dropout=[0, 0.3]", "a mapping of names to mappings"),
+        ("search.trials=4", "search.grid, which is empty"),
+        ("search.grid.model={ratio: [0.1], num_clusters: [4]}", "search only one of them"),
         ("search.grid.model.dropout=[0, 2]", "model.dropout=2"),
         ("search.grid.model.dropout=[0, many]", "should be a number"),
         ("search.grid.method.head=[linear, round]", "round"),

@@ -1,4 +1,4 @@
-"""Edge features as the networks take them: numbers, per edge or summed per node."""
+"""Features as numbers: categories become columns, edge features are summed per node."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def as_numbers(edge_feat: Tensor, categories: Sequence[int] | None) -> Tensor:
-    """Edge features as float32 columns, ``(E, D)`` to ``(E, D_s)``.
+def as_numbers(feat: Tensor, categories: Sequence[int] | None) -> Tensor:
+    """Features of nodes or edges as float32 columns, ``(N, D)`` to ``(N, D_s)``.
 
     Parameters
     ----------
-    edge_feat : Tensor
-        ``(E, D)``, numbers or categories.
+    feat : Tensor
+        ``(N, D)``, numbers or categories.
     categories : sequence of int or None
         Number of categories of each column, which become as many columns of zeros and ones. ``None``: numbers.
     """
     if categories is not None:
-        columns = zip(edge_feat.unbind(1), categories, strict=True)
-        edge_feat = torch.cat([functional.one_hot(column, count) for column, count in columns], dim=1)
-    return edge_feat.float()
+        columns = zip(feat.unbind(1), categories, strict=True)
+        feat = torch.cat([functional.one_hot(column, count) for column, count in columns], dim=1)
+    return feat.float()
 
 
 def sum_per_node(edge_feat: Tensor, target: Tensor, num_nodes: int) -> Tensor:
