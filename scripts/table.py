@@ -122,7 +122,10 @@ def classification_table(results: list[dict]) -> str:
     lines.append("|---|" + "---|" * (len(columns) + 1))
     for dataset, cells in found.items():
         known = CLASSIFICATION.get(dataset, {}).items()
-        published = ", ".join(f"{name} {100 * mean:.1f} ± {100 * deviation:.1f}" for name, (mean, deviation) in known)
+        published = ", ".join(
+            f"{name} {100 * mean:.1f}" + (f" ± {100 * deviation:.1f}" if deviation else "")
+            for name, (mean, deviation) in known
+        )
         row = [dataset, *(cells.get(column, "-") for column in columns), published or "-"]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)

@@ -39,13 +39,19 @@ SECONDS_PER_STEP = {
     "jb": dict(zip(DATASETS, (0.003, 0.021, 0.017, 0.048), strict=True)),
 }
 
-# Graph classification: dataset -> source -> (mean, deviation). TU: Errica et al., "A Fair Comparison of Graph Neural
-# Networks for Graph Classification" (ICLR 2020), accuracy; ogbg-molhiv: the OGB leaderboard's baselines, ROC-AUC.
-CLASSIFICATION: dict[str, dict[str, tuple[float, float]]] = {
-    "PROTEINS": {"GIN": (0.733, 0.040), "DiffPool": (0.737, 0.035)},
-    "NCI1": {"GIN": (0.800, 0.014), "DiffPool": (0.769, 0.019)},
-    "DD": {"GIN": (0.753, 0.029), "DiffPool": (0.750, 0.035)},
-    "ENZYMES": {"GIN": (0.596, 0.045), "DiffPool": (0.595, 0.056)},
-    "REDDIT-BINARY": {"GIN": (0.899, 0.019), "DiffPool": (0.891, 0.016)},
-    "ogbg-molhiv": {"GIN": (0.7558, 0.0140), "GCN": (0.7606, 0.0097)},
+# Graph classification: dataset -> source -> (mean, deviation if published). TU: GIN and DiffPool from Errica et al., "A
+# Fair Comparison of Graph Neural Networks for Graph Classification" (ICLR 2020), accuracy; BN-Pool from Castellana and
+# Bianchi, "BN-Pool: Bayesian Nonparametric Graph Pooling"; ogbg-molhiv: the OGB leaderboard's baselines, ROC-AUC; gcb:
+# the page of the benchmark (github.com/FilippoMB/Benchmark_dataset_for_graph_classification).
+CLASSIFICATION: dict[str, dict[str, tuple[float, float | None]]] = {
+    "MUTAG": {"BN-Pool": (0.88, None)},
+    "PROTEINS": {"GIN": (0.733, 0.040), "DiffPool": (0.737, 0.035), "BN-Pool": (0.75, None)},
+    "NCI1": {"GIN": (0.800, 0.014), "DiffPool": (0.769, 0.019), "BN-Pool": (0.80, None)},
+    "DD": {"GIN": (0.753, 0.029), "DiffPool": (0.750, 0.035), "BN-Pool": (0.80, None)},
+    "ENZYMES": {"GIN": (0.596, 0.045), "DiffPool": (0.595, 0.056), "BN-Pool": (0.54, None)},
+    "REDDIT-BINARY": {"GIN": (0.899, 0.019), "DiffPool": (0.891, 0.016), "BN-Pool": (0.91, None)},
+    "ogbg-molhiv": {"GIN": (0.7558, 0.0140), "GCN": (0.7606, 0.0097), "BN-Pool": (0.77, None)},
+    "gcb-hard-small": {"WL kernel": (0.731, None)},
+    "gcb-easy-small": {"WL kernel": (1.0, None)},
+    "gcb-hard": {"MinCutPool": (0.738, 0.019), "NDP": (0.726, None), "DiffPool": (0.699, None)},
 }
