@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from jbpool.checks import lookup
 from jbpool.clustering.features import FixedFeatures
 from jbpool.nn.cluster_pool import ClusterPool
-from jbpool.nn.conv import BACKBONES, TAKE_SPARSE
+from jbpool.nn.conv import BACKBONES
 
 NETWORKS = {**BACKBONES, "sgc": None}           # sgc has no layers to train
 
@@ -56,7 +56,6 @@ class ClusterNet(nn.Module):
     ):
         super().__init__()
         make_layer = lookup(NETWORKS, backbone, "model.backbone")
-        self.takes_sparse = backbone in TAKE_SPARSE and layers > 0
         self.features: FixedFeatures | None = None
         self.convs = nn.ModuleList()
         if make_layer is None:
@@ -66,6 +65,7 @@ class ClusterNet(nn.Module):
             for _ in range(layers):
                 self.convs.append(make_layer(in_feats, hidden, delta))
                 in_feats = hidden
+        self.takes_sparse = bool(self.convs) and getattr(self.convs[0], "takes_sparse", False)
         self.pool = make_pool(in_feats)
 
     def prepare(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:

@@ -42,6 +42,8 @@ class DeltaConv(nn.Module):
     torch.Size([100, 64])
     """
 
+    takes_sparse = True             # features as a CSR matrix; for layers without it they are converted to dense
+
     def __init__(
         self,
         in_feats: int,
@@ -118,6 +120,8 @@ class GraphConv(dgl.nn.GraphConv):
     Unlike DGL's own forward pass, it reads no degrees from the device.
     """
 
+    takes_sparse = True
+
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         mixed = propagate_normalized(graph, _times(feat, self.weight), edge_weight).to(feat.dtype)
         return self._activation(mixed if self.bias is None else mixed + self.bias)
@@ -150,6 +154,8 @@ class GINEConv(GINConv):
 
 class SAGEConv(dgl.nn.SAGEConv):
     """DGL's ``SAGEConv`` with the mean over neighbours, weighted if there are edge weights. Accepts sparse features."""
+
+    takes_sparse = True
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         share = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).square().unsqueeze(-1)    # (N, 1)  one over degree
@@ -200,6 +206,3 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "sage": lambda i, o, _, bias=True: SAGEConv(i, o, "mean", bias=bias, activation=torch.relu),
     "gat": lambda i, o, _, bias=True: GATConv(i, o, bias=bias),
 }
-
-# Backbones that accept sparse features; for the others they are converted to dense.
-TAKE_SPARSE = {"delta", "gcn", "sage"}

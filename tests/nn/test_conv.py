@@ -8,7 +8,7 @@ from dense_reference import array
 from zoo import random_graph, symmetric_weights
 
 from jbpool import DeltaConv
-from jbpool.nn.conv import BACKBONES, TAKE_SPARSE, gine
+from jbpool.nn.conv import BACKBONES, gine
 
 
 @pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
@@ -88,13 +88,14 @@ def test_edge_messages_against_a_dense_oracle(weighted, device):
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 @pytest.mark.parametrize(("in_feats", "out_feats"), [(6, 2), (2, 6)])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("backbone", sorted(TAKE_SPARSE))
+@pytest.mark.parametrize("backbone", ["delta", "gcn", "sage"])
 def test_sparse_features_give_the_same(backbone, weighted, in_feats, out_feats, device):
     graph = random_graph(20, 50).to(device)
     weight = symmetric_weights(graph).double() if weighted else None
     feat = torch.randn(20, in_feats, dtype=torch.float64, device=device)
     feat[torch.rand(20, in_feats, device=device) > 0.3] = 0
     conv = BACKBONES[backbone](in_feats, out_feats, 0.85).double().to(device)
+    assert conv.takes_sparse
     results = []
     for x in (feat, feat.to_sparse_csr()):
         out = conv(graph, x, edge_weight=weight)
