@@ -71,6 +71,8 @@ def _clusters(folder: Path, name: str, result: dict[str, Any]) -> Run:
     stored = read_arrays(folder / "assign.npz")
     place = stored["seeds"].tolist().index(best_run(result["runs"])["seed"])
     cluster = stored["cluster"][place]
+    if cluster.dtype.kind not in "iu":
+        raise ValueError(f"clusters of type {cluster.dtype}")
     names = [str(number) for number in range(int(cluster.max(initial=-1)) + 1)]
     return Run(name, result, stored["ids"].astype(str), cluster, stored["confidence"][place], names)
 

@@ -130,7 +130,7 @@ def call(command: Callable[[list[str]], Any], arguments: Sequence[object]) -> No
     assert "Traceback" not in err.getvalue(), err.getvalue()
     if code:
         told = err.getvalue().replace("\x1b[A", "\n").splitlines()             # progress bars move the cursor
-        lines = [line for line in told if line.strip() and "|" not in line]
+        lines = [line for line in told if line.strip() and "%|" not in line]
         assert code in (1, 2), f"exit code {code}"
         assert lines, "nothing says what is wrong"
         raise JBPoolError("\n".join(lines))

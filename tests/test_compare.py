@@ -207,5 +207,12 @@ def test_arrays_of_different_lengths(pair, monkeypatch, capsys):
     assert "2 ids, but (3,) results" in refusal(monkeypatch, capsys, *pair)
 
 
+def test_clusters_that_are_not_whole_numbers(pair, monkeypatch, capsys):
+    with np.load(pair[0] / "assign.npz") as stored:
+        np.savez(pair[0] / "changed", **{**stored, "cluster": stored["cluster"].astype(np.float16)})
+    (pair[0] / "changed.npz").replace(pair[0] / "assign.npz")
+    assert "clusters of type float16" in refusal(monkeypatch, capsys, *pair)
+
+
 def test_one_run_is_not_enough(runs, monkeypatch, capsys):
     assert "at least two" in refusal(monkeypatch, capsys, runs / "a")

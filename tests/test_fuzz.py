@@ -8,9 +8,10 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse
-from commands import CLUSTER, ROOT, call
+from commands import CLASSIFY, CLUSTER, ROOT, call
 
 from jbpool.atomic import held
+from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import DataError, load_nodes
 from jbpool.data.citation import _parse_planetoid, _whole_numbers
@@ -189,6 +190,16 @@ def test_a_report_of_damaged_files(finished, name, content, words):
         path.write_bytes(before)
     assert str(finished) in str(caught.value)
     assert words in str(caught.value)
+
+
+def test_labels_that_would_need_a_huge_table(tmp_path):
+    call(CLASSIFY.command, *CLASSIFY.arguments("train.epochs=1"), "--out", "run", cwd=tmp_path)
+    path = tmp_path / "run" / "predictions.npz"
+    with np.load(path) as stored:
+        changed = {**stored, "label": stored["label"] + 10**15}
+    np.savez(path, **changed)
+    with pytest.raises(RunFolderError, match="labels that the dataset does not have"):
+        GRAPH_CLASSIFY.write_report(path.parent, GRAPH_CLASSIFY.load_data(CLASSIFY.config()))
 
 
 # ---------------------------------------------------------------- found: two runs in one folder

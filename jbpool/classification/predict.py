@@ -22,7 +22,7 @@ from jbpool.classification.scores import LOWER_IS_BETTER, averaged, score
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.data.containers import UNLABELLED
-from jbpool.engine.apply import check_request, config_for, load_model
+from jbpool.engine.apply import check_request, check_sizes, config_for, load_model
 from jbpool.engine.schema import build
 from jbpool.engine.state import usable
 from jbpool.engine.task import Task
@@ -117,8 +117,8 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
         if problems:
             raise ValueError(problems[0])
         inputs, clusters = Inputs(**stored["inputs"]), stored["clusters"]
-        if min(inputs.num_classes, inputs.in_feats, *(inputs.categories or ()), *clusters, inputs.edge_feats + 1) < 1:
-            raise ValueError("sizes should be positive")
+        sizes = (inputs.num_classes, inputs.in_feats, *(inputs.categories or ()), *clusters)
+        check_sizes((*sizes, config.model.hidden, inputs.edge_feats or 1), stored["state"])
     net = build_model(config, inputs, clusters)                 # outside: a bug in it is no damage of the file
     with usable(run_dir / "model.pt"):
         net.load_state_dict(stored["state"])

@@ -60,6 +60,8 @@ def write_report(folder: Path, data: GraphData) -> Path:
     with fitting(folder):
         stored = read_arrays(folder / "predictions.npz")
         predictions = {key: torch.from_numpy(array) for key, array in stored.items()}
+        if data.metric == "acc" and stored["label"].max(initial=-1) >= data.num_classes:
+            raise ValueError("predictions.npz has labels that the dataset does not have")
         pictures = load_state(folder / "pictures.pt", PICTURES)["pictures"]
     path = folder / "report.html"
     write_text(path, page(Shown(result, history, data, predictions, pictures)))

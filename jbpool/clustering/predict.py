@@ -12,14 +12,13 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 
-from jbpool.checks import check_count
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.run import load_data
 from jbpool.clustering.training import make_model
 from jbpool.data import node_files
-from jbpool.engine.apply import check_request, config_for, load_model
+from jbpool.engine.apply import check_request, check_sizes, config_for, load_model
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import write_assign_csv
 from jbpool.engine.state import usable
@@ -164,7 +163,7 @@ def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> Tr
             net = Consensus.of_members(num_clusters, stored["members"], in_feats)
     else:
         with usable(model):
-            in_feats, num_clusters = check_count(in_feats, "in_feats"), check_count(num_clusters, "num_clusters")
+            check_sizes((in_feats, num_clusters, *config.model.mlp), stored["state"])
             if config.method.temperature == "auto":
                 config = replace(config, method=replace(config.method, temperature=stored["temperature"]))
         net = make_model(config, in_feats, num_clusters)        # outside: a bug in it is no damage of the file

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from jbpool.atomic import check_writable
 from jbpool.engine.config import load_config
 from jbpool.engine.state import load_state
@@ -31,6 +33,14 @@ def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dic
             folder = f" (it is a file: did you mean its folder, {run_dir.parent}?)"
         raise ConfigError(f"{run_dir} has no model.pt{folder}: give a finished run {finished}.")
     return load_state(run_dir / "model.pt", expected)
+
+
+def check_sizes(sizes: Iterable[int], state: Mapping[str, Tensor]) -> None:
+    """Refuse sizes of a network that its weights cannot have, before it is built."""
+    most = sum(weight.numel() for weight in state.values())
+    for size in sizes:
+        if not 1 <= size <= most:
+            raise ValueError(f"a size of {size} does not fit {most} weights")
 
 
 def check_request(run_dir: Path, changes: Sequence[str], path: Path) -> None:

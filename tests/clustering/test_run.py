@@ -10,7 +10,7 @@ from commands import CLUSTER, SHARED, call, result_of, run_task
 from zoo import symmetric_weights
 
 from jbpool.clustering.config import METHODS
-from jbpool.clustering.network import ClusterNet
+from jbpool.clustering.network import NETWORKS, ClusterNet
 from jbpool.clustering.problem import ClusterProblem, collapse_warning
 from jbpool.clustering.starts import Starts
 from jbpool.clustering.task import NODE_CLUSTER
@@ -48,7 +48,7 @@ def test_every_method_beats_chance(method, tmp_path, monkeypatch):
     assert out.method == method
 
 
-@pytest.mark.parametrize("backbone", ["delta", "gcn", "gin", "sage", "gat", "sgc"])
+@pytest.mark.parametrize("backbone", NETWORKS)
 def test_every_backbone_trains(backbone, tmp_path):
     changes = [*SMALL, f"model.backbone={backbone}", "model.layers=2", "model.hidden=16"]
     changes += ["train.epochs=20", "train.eval_every=5"]
