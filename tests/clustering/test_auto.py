@@ -85,7 +85,7 @@ def test_a_graph_without_features(data):
     assert result.moved == 0
     assert torch.equal(again.cluster, result.cluster)
     assert again.trials == result.trials
-    with pytest.raises(DataError, match="neither the features nor the edges"):
+    with pytest.raises(DataError, match="do not distinguish its nodes"):
         find_clusters(load_nodes("sbm", num_nodes=50, avg_degree=0.0).graph, None, 4)
 
 
