@@ -87,7 +87,7 @@ def main() -> None:
         splits = {
             fold: data.split() if fold == "official" else folds.split(int(fold)) for fold in args.folds.split(",")
         }
-    print("| settings | validation accuracy | loss of training, validation | trainings |\n|---|---|---|---|")
+    print("| settings | validation accuracy | loss of training, validation | training runs |\n|---|---|---|---|")
     for name in args.variants:
         config = load_config(GRAPH_CLASSIFY, args.cfg or "gcb-sim", [*common, *VARIANTS[name]])
         runs, last = [], []
