@@ -123,7 +123,7 @@ def classification_table(results: list[dict]) -> str:
     for dataset, cells in found.items():
         known = CLASSIFICATION.get(dataset, {}).items()
         published = ", ".join(
-            f"{name} {100 * mean:.1f}" + (f" ± {100 * deviation:.1f}" if deviation else "")
+            f"{name} {100 * mean:.1f}" + (f" ± {100 * deviation:.1f}" if deviation is not None else "")
             for name, (mean, deviation) in known
         )
         row = [dataset, *(cells.get(column, "-") for column in columns), published or "-"]

@@ -18,7 +18,9 @@ def write_graphs(folder, seed=0, count=24, head="graph,label,split", names=("rin
         values = {"x": rng.normal(kind, 1, size), "y": 100 * rng.normal(size=size) + 7, "z": np.ones(size)}
         rows = zip(*(values[name] for name in nodes.split(",")), strict=True)
         tables["nodes"] += [f"g{graph},{node}," + ",".join(f"{x:.3f}" for x in row) for node, row in enumerate(rows)]
-        bonds = [f"{rng.random():.2f}" for _ in edges.split(",") if edges]
-        tables["edges"] += [",".join([f"g{graph},{i},{(i + 1) % size}", *bonds]) for i in range(size - kind)]
+        scales = [(1, 1000)[place % 2] for place, name in enumerate(edges.split(",")) if name]
+        for i in range(size - kind):
+            bonds = [f"{scale * rng.random():.2f}" for scale in scales]
+            tables["edges"].append(",".join([f"g{graph},{i},{(i + 1) % size}", *bonds]))
     for name, lines in tables.items():
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")

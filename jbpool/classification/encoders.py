@@ -8,19 +8,23 @@ import torch
 from torch import Tensor, nn
 
 
-def column_scale(values: Tensor) -> Tensor:
-    """Factors that give the columns of the training graphs unit deviation: ``(N, D)`` to ``(D,)``.
+def centre_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
+    """What standardises the columns of the training graphs: ``(N, D)`` to mean ``(D,)`` and factor ``(D,)``.
 
     Rare binary features must not be scaled up excessively: columns of zeros and ones are scaled by at most 10. Other
-    columns that are constant in the training graphs are ignored.
+    columns that are constant in the training graphs up to rounding are ignored.
     """
-    deviation = values.std(0, correction=0)
+    if not len(values):
+        return torch.zeros(values.shape[1]), torch.ones(values.shape[1])
+    wide = values.double()
+    deviation, largest = wide.std(0, correction=0), wide.abs().amax(0)
     is_label = ((values == 0) | (values == 1)).all(0)
-    return torch.where(is_label, 1 / deviation.clamp_min(0.1), deviation.pow(-1).nan_to_num(posinf=0.0))
+    factor = torch.where(deviation > 1e-6 * largest, 1 / deviation, 0.0)
+    return wide.mean(0).float(), torch.where(is_label, 1 / deviation.clamp_min(0.1), factor).float()
 
 
 class FeatureEncoder(nn.Module):
-    """A linear layer on features standardised over the training graphs (:func:`column_scale`).
+    """A linear layer on features standardised over the training graphs (:func:`centre_and_scale`).
 
     Parameters
     ----------
@@ -35,8 +39,9 @@ class FeatureEncoder(nn.Module):
 
     def __init__(self, train_feat: Tensor, hidden: int):
         super().__init__()
-        self.register_buffer("centre", train_feat.mean(0))
-        self.register_buffer("scale", column_scale(train_feat))
+        centre, scale = centre_and_scale(train_feat)
+        self.register_buffer("centre", centre)
+        self.register_buffer("scale", scale)
         self.linear = nn.Linear(train_feat.shape[1], hidden)
 
     def forward(self, feat: Tensor) -> Tensor:

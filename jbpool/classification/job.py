@@ -1,4 +1,4 @@
-"""The trainings of a run in sequence: methods, seeds, folds and, in a search, trials."""
+"""The training runs in sequence: methods, seeds, folds and, in a search, trials."""
 
 from __future__ import annotations
 

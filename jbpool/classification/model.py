@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from jbpool.classification.config import ClassifyConfig, fixed_clusters
-from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, column_scale
+from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, centre_and_scale
 from jbpool.classification.network import Ensemble, GraphClassifier
 from jbpool.data import GraphData
 from jbpool.nn.cluster_pool import ClusterPool
@@ -96,9 +96,9 @@ def build_model(
             return CategoryEncoder(inputs.categories, model.hidden)
         return FeatureEncoder(torch.zeros(1, inputs.in_feats) if train_feat is None else train_feat, model.hidden)
 
-    edge_scale = None
+    edge_scaling = None
     if inputs.edge_feats and inputs.edge_categories is None:
-        edge_scale = torch.ones(inputs.edge_feats) if train_edges is None else column_scale(train_edges)
+        edge_scaling = centre_and_scale(torch.zeros(0, inputs.edge_feats) if train_edges is None else train_edges)
 
     def pool(num_clusters: int) -> ClusterPool | None:
         if model.pool == "none":
@@ -109,7 +109,7 @@ def build_model(
         return GraphClassifier(
             encoder(), [pool(num_clusters) for num_clusters in clusters], inputs.num_classes,
             backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
-            edge_feats=inputs.edge_feats, edge_scale=edge_scale, edge_messages=model.edges == "messages",
+            edge_feats=inputs.edge_feats, edge_scaling=edge_scaling, edge_messages=model.edges == "messages",
             readout=model.readout.split("+"),
             read_all=model.readout_of == "all", mean_size=mean_size, norm=model.norm, dropout=model.dropout,
         )  # fmt: skip

@@ -73,8 +73,8 @@ class GraphClassifier(nn.Module):
         Step size of the backbone ``delta``.
     edge_feats : int, default 0
         Width of ``edge_feat``, for the layers before the first pool.
-    edge_scale : Tensor, optional
-        ``(edge_feats,)``, factors of the columns of ``edge_feat``. Default: none.
+    edge_scaling : pair of Tensor, optional
+        Mean and factor of each column of ``edge_feat``, which standardise it. Default: it is used as it is.
     edge_messages : bool, default False
         ``edge_feat`` has a row per edge and is part of the messages; otherwise its sums per node are added.
     readout : sequence of str, default ("mean", "max")
@@ -90,6 +90,7 @@ class GraphClassifier(nn.Module):
     """
 
     mean_size: Tensor
+    edge_centre: Tensor | None
     edge_scale: Tensor | None
 
     def __init__(
@@ -103,7 +104,7 @@ class GraphClassifier(nn.Module):
         hidden: int = 64,
         delta: float = 0.85,
         edge_feats: int = 0,
-        edge_scale: Tensor | None = None,
+        edge_scaling: tuple[Tensor, Tensor] | None = None,
         edge_messages: bool = False,
         readout: Sequence[str] = ("mean", "max"),
         read_all: bool = True,
@@ -124,7 +125,8 @@ class GraphClassifier(nn.Module):
             make = gine if edge_messages and width else make_conv
             convs = [make(hidden, hidden, delta, bias=norm != "batch") for _ in range(layers)]
             self.blocks.append(nn.ModuleList(_Layer(conv, hidden, width, norm, dropout) for conv in convs))
-        self.register_buffer("edge_scale", edge_scale)
+        self.register_buffer("edge_centre", None if edge_scaling is None else edge_scaling[0])
+        self.register_buffer("edge_scale", None if edge_scaling is None else edge_scaling[1])
         self.register_buffer("mean_size", torch.tensor(float(mean_size)))
         read = hidden * len(readout) * (1 + len(self.blocks)) + 1 if read_all else hidden * len(readout)
         self.head = nn.Sequential(
@@ -154,8 +156,8 @@ class GraphClassifier(nn.Module):
             Scores ``(B, out_feats)``, and the output of each pool.
         """
         feat = self.encoder(feat)
-        if edge_feat is not None and self.edge_scale is not None:
-            edge_feat = edge_feat * self.edge_scale
+        if edge_feat is not None and self.edge_centre is not None and self.edge_scale is not None:
+            edge_feat = (edge_feat - self.edge_centre) * self.edge_scale
         made: list[Pooled] = []
         read = [log_size(graph, self.mean_size), read_out(graph, feat, self.readout)] if self.read_all else []
         for level, block in enumerate(self.blocks):

@@ -15,18 +15,21 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 
 from jbpool.atomic import write_text
+from jbpool.checks import lookup
 from jbpool.classification.inputs import check_categories, check_columns, check_edge_feat, fitted
 from jbpool.classification.model import Inputs, build_model
 from jbpool.classification.network import Ensemble
+from jbpool.classification.norm import NORMS
 from jbpool.classification.scores import LOWER_IS_BETTER, averaged, score
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.data.containers import UNLABELLED
 from jbpool.engine.apply import check_request, check_sizes, config_for, load_model
-from jbpool.engine.schema import build
+from jbpool.engine.schema import build, out_of_range
 from jbpool.engine.state import usable
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
+from jbpool.ops.readout import READOUTS
 
 MODEL = {
     "state": dict[str, Tensor], "seed": int, "fold": int, "valid": float, "config": dict, "clusters": [int],
@@ -83,6 +86,9 @@ class TrainedClassifier(nn.Module):
             raise JBPoolError(f"feat has {len(feat)} rows for {graph.num_nodes()} nodes.")
         if feat.is_floating_point():
             feat = feat.float()
+        if (edge_weight is not None) != inputs.weighted:
+            fix = "give edge_weight" if inputs.weighted else "leave edge_weight out"
+            raise JBPoolError(f"the model was trained {'with' if inputs.weighted else 'without'} edge weights: {fix}.")
         if inputs.edge_feats:
             if edge_feat is None or len(edge_feat) != graph.num_edges():
                 rows = f"edge_feat with {graph.num_edges()} rows"
@@ -117,9 +123,15 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
         if problems:
             raise ValueError(problems[0])
         inputs, clusters = Inputs(**stored["inputs"]), stored["clusters"]
-        sizes = (inputs.num_classes, inputs.in_feats, *(inputs.categories or ()), *clusters)
-        check_sizes((*sizes, config.model.hidden, inputs.edge_feats or 1), stored["state"])
-    net = build_model(config, inputs, clusters)                 # outside: a bug in it is no damage of the file
+        for _, problem in out_of_range(config):
+            raise ValueError(problem)
+        lookup(NORMS, config.model.norm, "model.norm")
+        for kind in config.model.readout.split("+"):
+            lookup(READOUTS, kind, "model.readout")
+        sizes = [inputs.num_classes, inputs.in_feats, *(inputs.categories or ()), inputs.edge_feats or 1]
+        pool = [] if config.model.pool == "none" else [*clusters, *config.model.mlp]
+        check_sizes([*sizes, config.model.hidden, *pool], stored["state"])
+    net = build_model(config, inputs, clusters)                 # outside: a bug in it is not damage to the file
     with usable(run_dir / "model.pt"):
         net.load_state_dict(stored["state"])
     return TrainedClassifier(net, inputs, stored)

@@ -20,6 +20,7 @@ from jbpool.classification.report_graphs import SCRIPTS, graphs_section
 from jbpool.classification.scores import CLASS_SCORES
 from jbpool.data import GraphData
 from jbpool.data.arrays import read_arrays
+from jbpool.data.containers import UNLABELLED
 from jbpool.engine.run_folder import by_method, fitting, read_results
 from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
@@ -60,7 +61,8 @@ def write_report(folder: Path, data: GraphData) -> Path:
     with fitting(folder):
         stored = read_arrays(folder / "predictions.npz")
         predictions = {key: torch.from_numpy(array) for key, array in stored.items()}
-        if data.metric == "acc" and stored["label"].max(initial=-1) >= data.num_classes:
+        known = torch.arange(UNLABELLED, data.num_classes)
+        if data.metric == "acc" and not bool(torch.isin(predictions["label"], known).all()):
             raise ValueError("predictions.npz has labels that the dataset does not have")
         pictures = load_state(folder / "pictures.pt", PICTURES)["pictures"]
     path = folder / "report.html"

@@ -68,11 +68,12 @@ def _identity(config: ClassifyConfig, trial: Trial) -> Hashable:
     if trial.get("model.backbone", config.model.backbone) != "delta":
         unused.add("model.delta")
 
-    def plain(value: Any) -> Hashable:
+    def comparable(key: str, value: Any) -> Hashable:
         values = tuple(value) if isinstance(value, list) else (value,)
-        return values[0] if len(set(map(str, values))) == 1 else values      # one number may stand for one per level
+        # One number may stand for one per level.
+        return values[:1] if key == "model.num_clusters" and len(set(values)) == 1 else values
 
-    return tuple((key, plain(value)) for key, value in trial.items() if key not in unused)
+    return tuple((key, comparable(key, value)) for key, value in trial.items() if key not in unused)
 
 
 def with_settings(config: ClassifyConfig, trial: Trial, wrong: list[str] | None = None) -> ClassifyConfig:
@@ -128,11 +129,11 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
             before = len(told)
             with_settings(config, {key: value}, told)
             if len(told) > before:
-                wrong[key] = told[-1].removeprefix("search.grid: ")
-                yield f"search.grid.{key}", wrong[key]
+                wrong[f"search.grid.{key}"] = problem = told[-1].removeprefix("search.grid: ")
+                yield f"search.grid.{key}", problem
     grid: dict[str, dict] = {}
     for key, values in valid.items():
-        if key not in wrong:
+        if f"search.grid.{key}" not in wrong:
             section, _, option = key.partition(".")
             grid.setdefault(section, {})[option] = values
     yield from (("search.grid", problem) for problem in _trial_problems(config, grid))
@@ -176,6 +177,7 @@ def _grid_problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
                 lookup(known[section], key, f"search.grid.{section}")
             except JBPoolError as error:
                 yield f"search.grid.{name}", str(error)
+                continue
             if not isinstance(values, list) or not values:
                 yield f"search.grid.{name}", f"search.grid.{name}={values!r} should be a list of one or more values"
     for one, other in EXCLUSIVE.items():

@@ -166,7 +166,7 @@ def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> Tr
             check_sizes((in_feats, num_clusters, *config.model.mlp), stored["state"])
             if config.method.temperature == "auto":
                 config = replace(config, method=replace(config.method, temperature=stored["temperature"]))
-        net = make_model(config, in_feats, num_clusters)        # outside: a bug in it is no damage of the file
+        net = make_model(config, in_feats, num_clusters)        # outside: a bug in it is not damage to the file
     with usable(model):
         net.load_state_dict(stored["state"])
     return TrainedClusters(net, in_feats, num_clusters)

@@ -60,7 +60,7 @@ def _head(net: ClusterNet) -> CosineHead:
 
 
 class Training:
-    """The trainings of a run.
+    """The training runs of all seeds.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class Training:
         )
 
     def forecast_for(self, seeds: Sequence[int]) -> None:
-        """Prepare to estimate how long the trainings of these seeds will take."""
+        """Prepare to estimate how long the training runs of these seeds will take."""
         restarts, together = num_starts(self.config), self._starts_at_once()
         per_seed = -(-restarts // together)
         done = self.unfinished.get("first", 0) // together

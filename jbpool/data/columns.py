@@ -21,7 +21,7 @@ def as_numbers(feat: Tensor, categories: Sequence[int] | None) -> Tensor:
     """
     if categories is not None:
         columns = zip(feat.unbind(1), categories, strict=True)
-        feat = torch.cat([functional.one_hot(column, count) for column, count in columns], dim=1)
+        feat = torch.cat([functional.one_hot(column.long(), count) for column, count in columns], dim=1)
     return feat.float()
 
 

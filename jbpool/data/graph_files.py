@@ -69,7 +69,6 @@ def load_graph_files(
     if ids is not None:
         data = replace(data, ids=_read_ids(Path(ids), len(data)))
     if class_names is not None:
-        class_names = _names_of(class_names, data)
         if len(class_names) != data.num_classes or len(set(class_names)) < len(class_names):
             known = ", ".join(data.class_names or ()) or "none"
             expected = f"{data.num_classes} different names, for the classes {known}"
@@ -79,13 +78,6 @@ def load_graph_files(
     if any(part is not None for part in parts.values()):
         data = replace(data, official_split=_read_split(parts, data))
     return data
-
-
-def _names_of(class_names: list[str], data: GraphData) -> list[str]:
-    """The names of the classes that occur, if the list also has others and the classes are numbered from 0."""
-    numbers = [int(name) for name in data.class_names or () if name.isdecimal()]
-    complete = len(numbers) == data.num_classes > 0 and max(numbers) < len(class_names)
-    return [class_names[number] for number in numbers] if complete else class_names
 
 
 def _lines(path: Path) -> tuple[np.ndarray, Table]:

@@ -19,7 +19,7 @@ class Forecast:
     Parameters
     ----------
     trainings : int
-        Number of trainings left, of about the same length.
+        Number of training runs left, of about the same length.
     what : str
         Their description, such as ``"3 seeds x 5 starts"``.
     shorter : str

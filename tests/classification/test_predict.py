@@ -74,6 +74,7 @@ def test_the_model_from_python(trained):
         ((batch.graph, batch.feat.long()), "are categories, but the model was trained on numbers"),
         ((batch.graph, batch.feat[:5]), "feat has 5 rows"),
         ((batch.graph, batch.feat, None, batch.edge_feat.repeat(1, 2)), "edge_feat has 2 edge features"),
+        ((batch.graph, batch.feat, torch.ones(batch.graph.num_edges()), batch.edge_feat), "leave edge_weight out"),
     ]:
         with pytest.raises(JBPoolError, match=words):
             model(*inputs)

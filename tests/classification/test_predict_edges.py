@@ -2,12 +2,14 @@
 
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from commands import CLASSIFY, call, settings
 from own_graphs import SMALL, write_graphs
 
 from jbpool import load_run
+from jbpool.classification.encoders import centre_and_scale
 from jbpool.data import load_graphs
 
 
@@ -53,9 +55,32 @@ def test_other_edges_are_refused(with_edges, tmp_path, change, words):
     assert (outcome.code, words in outcome.err) == (2, True), outcome.err
 
 
-def test_edge_features_are_scaled(with_edges):
-    """By the deviation of each column in the training graphs."""
-    data = load_graphs("file", folder=with_edges / "old")
-    edges = data.batch(data.split().train).edge_feat
-    (network,) = load_run(with_edges / "r").net.members
-    torch.testing.assert_close(network.edge_scale, 1 / edges.std(0, correction=0))
+def in_other_units(row):
+    return [*row, "constant"] if row[0] == "graph" else [*row[:4], f"{float(row[4]) / 1000:.5f}", "0.1"]
+
+
+@pytest.mark.parametrize("edges", ["sum", "messages"])
+def test_the_unit_of_an_edge_feature_does_not_matter(edges, tmp_path):
+    """The same graphs with lengths in another unit; another feature is constant, which is ignored."""
+    write_graphs(tmp_path / "old", edges="bond,length")
+    changed_edges(tmp_path, "one", lambda row: [*row, "0.1" if row[0] != "graph" else "constant"])
+    changed_edges(tmp_path, "other", in_other_units)
+    found = []
+    for name in ("one", "other"):
+        changes = settings("dataset.graphs=null", f"dataset.folder={name}", f"model.edges={edges}", *SMALL)
+        call(CLASSIFY.command, "--cfg", "file", *changes, "--out", f"run-{name}", cwd=tmp_path)
+        data = load_graphs("file", folder=tmp_path / name)
+        batch = data.batch(range(len(data)))
+        found.append(load_run(tmp_path / f"run-{name}")(batch.graph, batch.feat, edge_feat=batch.edge_feat))
+    torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)
+    assert found[0].std(0).min() > 0
+
+
+def test_the_scale_of_constant_and_missing_values():
+    constant = torch.full((1001, 1), 0.1)
+    centre, scale = centre_and_scale(torch.cat([constant, torch.arange(1001.0)[:, None], constant * 0 + 1], 1))
+    assert scale[0] == 0
+    assert scale[1].item() == pytest.approx(1 / np.arange(1001).std())
+    assert scale[2] == 10                           # a label that all have
+    assert centre.tolist() == pytest.approx([0.1, 500, 1])
+    assert [part.tolist() for part in centre_and_scale(torch.zeros(0, 2))] == [[0, 0], [1, 1]]

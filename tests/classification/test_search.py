@@ -33,6 +33,7 @@ def test_settings_that_do_not_concern_a_method_are_tried_once():
     assert len(trials(load("model.backbone=gin", "search.grid.model.delta=[0.5, 0.85]"), "jb")) == 1
     deltas = load("search.grid.model.delta=[0.5, 0.85]", "search.grid.model.backbone=[gin, delta]")
     assert len(trials(deltas, "jb")) == 3
+    assert len(trials(load("search.grid.model.mlp=[[16], [16, 16]]"), "jb")) == 2          # different networks
     assert trials(load(), "jb") == [{}]
 
 
@@ -121,6 +122,7 @@ def test_the_command_prints_the_budget_and_lists_the_trials(tmp_path):
         ("search.grid.model.dropout=0.3", "should be a list of one or more values"),
         ("search.grid.model.dropout=[]", "should be a list of one or more values"),
         ("search.grid.modle.dropout=[0]", "Did you mean 'model'"),
+        ("search.grid.modle.dropout=0", "Did you mean 'model'"),
         ("search.grid.dropout=[0, 0.3]", "a mapping of names to mappings"),
         ("search.trials=4", "search.grid, which is empty"),
         ("search.grid.model={ratio: [0.1], num_clusters: [4]}", "search only one of them"),
