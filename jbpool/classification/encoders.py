@@ -16,11 +16,10 @@ def centre_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
     """
     if not len(values):
         return torch.zeros(values.shape[1]), torch.ones(values.shape[1])
-    wide = values.double()
-    deviation, largest = wide.std(0, correction=0), wide.abs().amax(0)
+    deviation, largest = values.std(0, correction=0), values.abs().amax(0)
     is_label = ((values == 0) | (values == 1)).all(0)
-    factor = torch.where(deviation > 1e-6 * largest, 1 / deviation, 0.0)
-    return wide.mean(0).float(), torch.where(is_label, 1 / deviation.clamp_min(0.1), factor).float()
+    factor = torch.where(deviation > 1e-6 * largest, deviation.pow(-1), 0.0)
+    return values.mean(0), torch.where(is_label, 1 / deviation.clamp_min(0.1), factor)
 
 
 class FeatureEncoder(nn.Module):
