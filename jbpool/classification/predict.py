@@ -123,8 +123,9 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
         if problems:
             raise ValueError(problems[0])
         inputs, clusters = Inputs(**stored["inputs"]), stored["clusters"]
-        for _, problem in out_of_range(config):
-            raise ValueError(problem)
+        problems = [problem for _, problem in out_of_range(config)]
+        if problems:
+            raise ValueError(problems[0])
         lookup(NORMS, config.model.norm, "model.norm")
         for kind in config.model.readout.split("+"):
             lookup(READOUTS, kind, "model.readout")

@@ -60,7 +60,7 @@ def run(
         config = replace(config, train=replace(config.train, official_split=False))     # of all graphs together
         data = replace(data, official_split=None)
         if rank() == 0:
-            print(f"the split of {data.name} is not used: --folds or train.official_split=false divide all its graphs")
+            print(f"the split of {data.name} is not used: folds of all graphs (--folds, or train.official_split=false)")
     if data.official_split is not None:
         if folds not in (None, [0]) or not config.train.official_split:
             raise ConfigError(f"--folds: {data.name} has an official split and no folds; use --seeds instead.")

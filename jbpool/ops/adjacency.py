@@ -172,7 +172,7 @@ def _arrays(graph: DGLGraph, layout: str) -> tuple[Tensor, Tensor, Tensor]:
     """
     try:
         return graph.adj_tensors(layout)
-    except DGLError:                            # not one of the allowed formats; asking for them takes as long as this
+    except DGLError:        # not an allowed format of this graph; asking first would double the cost for all others
         return graph.formats(["coo", "csr", "csc"]).adj_tensors(layout)
 
 
