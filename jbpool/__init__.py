@@ -27,7 +27,7 @@ _MODULES = {                                        # public name -> module, if 
     "load_run": "jbpool.trained",
     "value_checks": "jbpool.checks",
 }
-_SUBMODULES = ("data", "nn", "objectives", "ops")
+_SUBMODULES = ("data", "errors", "nn", "objectives", "ops")
 
 
 def __getattr__(name: str) -> Any:
@@ -36,3 +36,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'jbpool' has no attribute {name!r}")
     return getattr(import_module(_MODULES.get(name, "jbpool.nn")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})         # names that are not imported yet, too

@@ -119,7 +119,7 @@ def check_fraction(value: float, what: str) -> float:
 
 def check_real(value: float, what: str) -> float:
     """A finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise JBPoolError(f"{what}={value!r}: give a finite number.")
     return float(value)
 

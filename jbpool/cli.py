@@ -25,7 +25,7 @@ CLUSTER = """Cluster the nodes of a graph.
   {command}                                    a generated graph, in under a minute
   {command} --cfg dblp.yaml                    the paper's network on DBLP
   {command} --cfg cora --set method.name=dmon  another method
-  {command} --cfg file.yaml                    your own graph: edit the file first
+  {command} --cfg file --set dataset.edges=edges.csv   your own graph
 """
 
 CLASSIFY = """Classify graphs with pooling.
@@ -91,10 +91,10 @@ def _main(name: str, args: argparse.Namespace) -> int:
     try:
         return _start(name, args)
     except KeyboardInterrupt:
-        print(f"\ninterrupted{_what_is_left(args.folder)}.", file=sys.stderr)
+        print(f"\ninterrupted{_what_is_left(args)}.", file=sys.stderr)
         return 130
     except WriteError as error:
-        print(f"{error} with --out{_what_is_left(args.folder)}.", file=sys.stderr)
+        print(f"{error} with --out{_what_is_left(args)}.", file=sys.stderr)
         return error.exit_code
     except JBPoolError as error:
         print(f"stopped: {error}" if isinstance(error, TrainingError) else error, file=sys.stderr)
@@ -117,12 +117,14 @@ def _main(name: str, args: argparse.Namespace) -> int:
             signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
-def _what_is_left(folder: Path | None) -> str:
+def _what_is_left(args: argparse.Namespace) -> str:
     """The end of a message about a stopped run: how to resume it, if it has started."""
+    folder = args.folder
     if folder is None or not os.path.exists(folder / "config.yaml"):
         return ""
     finished = f"; finished work is in {folder}" if os.path.exists(folder / "finished.pt") else ""
-    return f"{finished}; continue with --resume --out {folder}"
+    folds = f" --folds {args.folds}" if getattr(args, "folds", None) else ""
+    return f"{finished}; continue with --resume --out {folder}{folds}"
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -134,15 +136,15 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _start(name: str, args: argparse.Namespace) -> int:
     from jbpool.engine.config import load_config
-    from jbpool.engine.processes import local_device
+    from jbpool.engine.processes import choose_device
 
     task = _load_task(name)
     if args.list:
         return _show_list(task)
-    device = local_device(_choose_device(args.device))
+    device = choose_device(args.device)
     if args.predict is not None:
         return _predict(task, args, device)
-    config = load_config(task, args.cfg, args.changes)
+    config = load_config(task, args.cfg or _kept_config(args, name), args.changes)
     more = {}
     if getattr(args, "folds", None) is not None:
         more["folds"] = _whole_numbers("--folds", args.folds)
@@ -238,35 +240,41 @@ def _show_list(task: Any) -> int:
     return 0
 
 
-def _choose_device(name: str) -> Any:
-    """The torch device of ``--device``."""
-    import torch
-
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("--device cuda: torch sees no GPU here; use --device cpu, or see scripts/check_env.py.")
-    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
-
-
 def _run_folder(args: argparse.Namespace, task: str) -> Path:
     """The folder of the run; never one that already contains another run."""
-    name = Path(args.cfg).stem if args.cfg else "default"
-    base = Path("runs", task)
-    if args.out is not None:
+    if args.resume:
+        folder = _resumed_folder(args, task)
+    elif args.out is not None:
         folder = Path(args.out)
-    elif args.resume:
-        pattern = f"{name}-" + "[0-9]" * 8 + "-" + "[0-9]" * 6
-        earlier = sorted(path.parent for path in base.glob(f"{pattern}/config.yaml"))
-        if not earlier:
-            raise RunFolderError(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
-        folder = earlier[-1]
     else:
-        folder = base / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        folder = Path("runs", task, f"{_config_name(args)}-{time.strftime('%Y%m%d-%H%M%S')}")
     _refuse_second_run(args, folder)
     if args.resume and not (folder / "config.yaml").exists():
         print(f"{folder} holds no run to continue: starting a new one.")
     if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
         raise RunFolderError(f"--out {folder}: a file of that name exists; choose another folder.")
     return folder
+
+
+def _config_name(args: argparse.Namespace) -> str:
+    return Path(args.cfg).stem if args.cfg else "default"
+
+
+def _resumed_folder(args: argparse.Namespace, task: str) -> Path:
+    """The folder of ``--resume``: ``--out``, or the latest run of this ``--cfg``."""
+    if args.out is not None:
+        return Path(args.out)
+    name, base = _config_name(args), Path("runs", task)
+    earlier = sorted(path.parent for path in base.glob(f"{name}-{'[0-9]' * 8}-{'[0-9]' * 6}/config.yaml"))
+    if not earlier:
+        raise RunFolderError(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
+    return earlier[-1]
+
+
+def _kept_config(args: argparse.Namespace, task: str) -> str | None:
+    """The configuration of the run that ``--resume`` continues, so that ``--cfg`` need not be repeated."""
+    kept = _resumed_folder(args, task) / "config.yaml" if args.resume else None
+    return str(kept) if kept is not None and kept.exists() else None
 
 
 def _refuse_second_run(args: argparse.Namespace, folder: Path) -> None:

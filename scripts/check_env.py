@@ -29,21 +29,12 @@ def main() -> int:
         return 1
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    print(f"import dgl works; jbpool {jbpool.__version__} is ready on {device}.")
-    if device == "cuda":
-        return check_cuda()
-    return 0
+    from jbpool.engine.processes import dgl_has_cuda
 
-
-def check_cuda() -> int:
-    """Check that dgl supports the GPU; the one from PyPI is built for the CPU only."""
-    import dgl
-    import torch
-
-    try:
-        dgl.graph(([0], [0])).to("cuda")
-    except Exception:
+    sees_gpu = torch.cuda.is_available()
+    ready = sees_gpu and dgl_has_cuda()
+    print(f"import dgl works; jbpool {jbpool.__version__} is ready on {'cuda' if ready else 'cpu'}.")
+    if sees_gpu and not ready:
         torch_minor, cuda = ".".join(torch.__version__.split(".")[:2]), (torch.version.cuda or "").replace(".", "")
         print(
             "torch sees a GPU but this dgl was built without CUDA: run `pip install --force-reinstall --no-deps dgl -f "

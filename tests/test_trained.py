@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from commands import CLUSTER, CPU
+from dgl import DGLError
 
 from jbpool import load_run
 from jbpool.errors import JBPoolError
@@ -18,6 +19,18 @@ def test_runs_of_node_clustering_are_loaded_too(tmp_path):
     with np.load(tmp_path / "r" / "assign.npz") as stored:
         assert cluster.tolist() == stored["cluster"][0].tolist()
         np.testing.assert_allclose(confidence, stored["confidence"][0], rtol=1e-5)
+    weight = torch.ones(data.graph.num_edges())
+    torch.nn.Sequential(model).train()                                  # part of a network that is trained
+    for same in ((data.feat.to_dense().double(),), (data.feat, weight), (data.feat, weight.double())):
+        assert torch.equal(model(data.graph, *same)[0], cluster)
+    for inputs, words in [
+        ((data.graph, data.feat, weight[1:]), "edge_weight has"),
+        ((data.graph, data.feat, -weight), "non-negative"),
+        ((data.graph, data.feat.to_dense() * float("nan")), "NaN or infinity"),
+        ((None, data.feat), "pass a DGLGraph"),
+    ]:
+        with pytest.raises((JBPoolError, DGLError), match=words):
+            model(*inputs)
     with pytest.raises(JBPoolError, match=r"feat has shape \(300, 3\), expected \(300, 128\)"):
         model(data.graph, torch.rand(300, 3))
     with pytest.raises(JBPoolError, match=r"is not a run folder"):

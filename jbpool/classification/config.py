@@ -13,7 +13,7 @@ from jbpool.engine.fit import SCHEDULES
 from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.nn.conv import BACKBONES
-from jbpool.nn.pools import POOLS, PoolOptions
+from jbpool.nn.pools import POOLS, PoolOptions, wrong_number_of_sizes
 from jbpool.ops.readout import READOUTS
 
 METHODS = (*POOLS, "none")
@@ -123,6 +123,8 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):
         problem = f"model.num_clusters={model.num_clusters} should have one number, or one per level"
         yield "model.num_clusters", problem
+    elif model.ratio is None and model.levels <= MOST_LEVELS:
+        yield from wrong_number_of_sizes(config.method.cluster_sizes, fixed_clusters(model))
 
 
 def fixed_clusters(model: ClassifyModelConfig) -> list[int]:

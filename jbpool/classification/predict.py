@@ -24,11 +24,12 @@ from jbpool.classification.scores import LOWER_IS_BETTER, averaged, score
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.data.containers import UNLABELLED
-from jbpool.engine.apply import check_request, check_sizes, config_for, load_model
+from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.schema import build, out_of_range
 from jbpool.engine.state import usable
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
+from jbpool.ops.inputs import check_edge_weight, check_graph
 from jbpool.ops.readout import READOUTS
 
 MODEL = {
@@ -57,6 +58,10 @@ class TrainedClassifier(nn.Module):
         self.classes = inputs.class_names or [str(number) for number in range(inputs.num_classes)]
         self.eval()
 
+    def train(self, mode: bool = True) -> TrainedClassifier:
+        """Stay in evaluation mode, also as part of a network that is trained: nothing here is learned further."""
+        return super().train(False)
+
     @torch.no_grad()
     def forward(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
@@ -70,7 +75,7 @@ class TrainedClassifier(nn.Module):
         feat : Tensor
             ``(N, D)``, the features of the training set, in their order and not scaled.
         edge_weight : Tensor, optional
-            ``(E,)``.
+            Finite, non-negative weights ``(E,)``, required if the network was trained with weights.
         edge_feat : Tensor, optional
             ``(E, D_e)``, required if the network was trained with edge features.
 
@@ -80,10 +85,13 @@ class TrainedClassifier(nn.Module):
             ``(B, C)``: rows sum to one; for tasks of OGB, the probability of each task, or its value in regression.
         """
         inputs = self.inputs
+        check_graph(graph)
+        check_edge_weight(graph, edge_weight)
         check_columns(feat, inputs.in_feats, inputs.categories, "feat", "node feature")
         check_categories(feat, inputs.categories, "feat", "node feature")
         if len(feat) != graph.num_nodes():
             raise JBPoolError(f"feat has {len(feat)} rows for {graph.num_nodes()} nodes.")
+        check_finite(feat)
         if feat.is_floating_point():
             feat = feat.float()
         if (edge_weight is not None) != inputs.weighted:
@@ -98,6 +106,26 @@ class TrainedClassifier(nn.Module):
             if not self.net.edge_messages:
                 edge_feat = sum_per_node(edge_feat, graph.edges()[1], len(feat))
         return self.probabilities(averaged(self.net(graph, feat, edge_weight, edge_feat)[0], inputs.metric))
+
+    def predict(self, data: GraphData, batch_size: int = 256) -> Tensor:
+        """Probabilities for every graph of a dataset, ``(G, C)``, on the CPU; columns are matched by name.
+
+        Parameters
+        ----------
+        data : GraphData
+            New graphs, as ``jbpool.data.load_graphs`` returns them.
+        batch_size : int, default 256
+            Graphs per batch.
+        """
+        return self.probabilities(self.scores(fitted(data, self.inputs, self.net.edge_messages), batch_size))
+
+    @torch.no_grad()
+    def scores(self, data: GraphData, batch_size: int) -> Tensor:
+        """The averaged output of the networks for graphs that fit them, ``(G, C)``, on the CPU."""
+        device = next(self.parameters()).device
+        batches = (data.batch(index) for index in torch.arange(len(data)).split(batch_size))
+        found = (self.net.on_batch(batch, device)[0] for batch in batches)
+        return torch.cat([averaged(scores, self.inputs.metric).cpu() for scores in found])
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """The output of the network, ``(B, C)``, as probabilities."""
@@ -131,7 +159,7 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
             lookup(READOUTS, kind, "model.readout")
         sizes = [inputs.num_classes, inputs.in_feats, *(inputs.categories or ()), inputs.edge_feats or 1]
         pool = [] if config.model.pool == "none" else [*clusters, *config.model.mlp]
-        check_sizes([*sizes, config.model.hidden, *pool], stored["state"])
+        check_fits_weights([*sizes, config.model.hidden, *pool], stored["state"])
     net = build_model(config, inputs, clusters)                 # outside: a bug in it is not damage to the file
     with usable(run_dir / "model.pt"):
         net.load_state_dict(stored["state"])
@@ -169,18 +197,10 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
     data = fitted(data, model.inputs, model.net.edge_messages)
     chosen = f"seed {model.seed}, fold {model.fold}, validation {model.valid:.3f}"
     print(f"{data!r}\nthe model of {chosen}: the best one of {run_dir}")
-    scores = _scores(model, data, config.train.batch_size, device)
+    scores = model.scores(data, config.train.batch_size)
     _print_score(model, data, scores)
     _write(path, model, data, model.probabilities(scores))
     return path
-
-
-@torch.no_grad()
-def _scores(model: TrainedClassifier, data: GraphData, batch_size: int, device: torch.device) -> Tensor:
-    """The averaged output of the networks for every graph, ``(G, C)``, on the CPU."""
-    batches = (data.batch(index) for index in torch.arange(len(data)).split(batch_size))
-    found = (model.net.on_batch(batch, device)[0] for batch in batches)
-    return torch.cat([averaged(scores, model.inputs.metric).cpu() for scores in found])
 
 
 def _print_score(model: TrainedClassifier, data: GraphData, scores: Tensor) -> None:

@@ -67,6 +67,8 @@ def run(
         folds = [0]
     elif folds is None:
         folds = range(config.train.folds)
+    if len(set(folds)) < len(folds):
+        raise ConfigError(f"--folds {','.join(map(str, folds))}: a fold is named twice.")
     for fold in folds:
         if not 0 <= fold < config.train.folds:
             raise ConfigError(f"--folds {fold}: train.folds={config.train.folds}, and folds are numbered from 0.")

@@ -16,7 +16,7 @@ from jbpool.clustering.weighting import WEIGHTINGS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, as_dict, number
 from jbpool.engine.task import DatasetConfig, TrainConfig
-from jbpool.nn.pools import POOLS, PoolOptions
+from jbpool.nn.pools import POOLS, PoolOptions, wrong_number_of_sizes
 from jbpool.nn.terms import TERMS
 
 METHODS = ("auto", *POOLS, *EMBEDDINGS)      # auto: everything chosen without labels
@@ -55,7 +55,7 @@ class ClusterMethodConfig(PoolOptions):
 class ClusterTrainConfig(TrainConfig):
     """Training."""
 
-    restarts: int | None = number(None, 1, 10**6)      # starts per seed, without labels the best is kept; 1, auto: 8
+    restarts: int | None = number(None, 1, 10**6)      # starts per seed; the lowest loss is kept (1; auto: 8)
 
 
 @dataclass
@@ -91,6 +91,7 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
         yield "method.objective", f"method.objective={method.objective}: weights should be finite numbers"
     terms = method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
     yield from _no_auto_temperature(config)
+    yield from wrong_number_of_sizes(method.cluster_sizes, [method.num_clusters])
     if method.cluster_sizes is not None and method.name in METHODS and "balance" not in terms:
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
         yield "method.cluster_sizes", problem

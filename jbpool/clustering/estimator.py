@@ -5,9 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
@@ -42,6 +44,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
         How far the partitions behind the consensus agree on the node, from 0 to 1.
     loss_ : float
         Balance loss of the last head, between -1 and -1/K.
+    feature_names_in_ : ndarray of str
+        Columns of the features, where :meth:`fit` was given a DataFrame with names.
     n_clusters_ : int
         Number of clusters that was asked for, or chosen from the range; some may be empty.
     node_ids_ : ndarray of shape (N,)
@@ -61,6 +65,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
     >>> int(max((labels == club).sum(), (labels != club).sum()))
     33
     """
+
+    feature_names_in_: np.ndarray
 
     def __init__(
         self,
@@ -117,6 +123,10 @@ class JBClustering(ClusterMixin, BaseEstimator):
         self.settings_, self.trials_ = found.settings, found.trials
         self.node_ids_ = np.arange(num_nodes) if data.ids is None else data.ids
         self.n_features_in_ = 0 if data.feat is None else data.feat.shape[1]
+        if hasattr(self, "feature_names_in_"):                          # of an earlier fit
+            del self.feature_names_in_
+        if (names := _column_names(features)) is not None:
+            self.feature_names_in_ = names
         return self
 
     def fit_predict(self, adjacency: Any, features: Any = None) -> np.ndarray:
@@ -136,7 +146,15 @@ class JBClustering(ClusterMixin, BaseEstimator):
         if not hasattr(self, "labels_"):
             raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
         if self.model_ is None:
-            raise DataError("the clusters were found in the edges, not in features, so they apply to that graph alone.")
+            raise DataError(
+                "there is no model for other graphs: the clusters were found without features, or there is only one."
+            )
+        trained, given = getattr(self, "feature_names_in_", None), _column_names(features)
+        if trained is not None and given is not None and not np.array_equal(trained, given):
+            raise DataError(
+                "the columns of features differ from those given to fit, or from their order: pass "
+                "features[model.feature_names_in_]."
+            )
         data = as_node_data(adjacency, features)
         if data.feat is None or data.feat.shape[1] != self.n_features_in_:
             got = "no" if data.feat is None else data.feat.shape[1]
@@ -156,9 +174,9 @@ class JBClustering(ClusterMixin, BaseEstimator):
             yield watch
 
     def _range(self) -> tuple[int, int]:
-        if isinstance(self.n_clusters, (tuple, list)):
-            if len(self.n_clusters) != 2:
-                raise JBPoolError(f"n_clusters={self.n_clusters!r}: give a number, or a range as (2, 12).")
+        if not isinstance(self.n_clusters, Integral):
+            if not isinstance(self.n_clusters, (tuple, list)) or len(self.n_clusters) != 2:
+                raise JBPoolError(f"n_clusters={self.n_clusters!r}: give a whole number, or a range as (2, 12).")
             low, high = (check_count(value, "n_clusters") for value in self.n_clusters)
             if low > high:
                 raise JBPoolError(f"n_clusters={self.n_clusters!r}: the range is empty.")
@@ -173,3 +191,10 @@ class JBClustering(ClusterMixin, BaseEstimator):
         if isinstance(state, bool) or not isinstance(state, (int, np.integer)) or not 0 <= state < 2**63:
             raise JBPoolError(f"random_state={state!r}: give a whole number of at least 0, a RandomState or None.")
         return int(state)
+
+
+def _column_names(features: Any) -> np.ndarray | None:
+    """The columns of a DataFrame if all of them are text, as scikit-learn has it."""
+    if not isinstance(features, pd.DataFrame) or not all(isinstance(name, str) for name in features.columns):
+        return None
+    return np.asarray(features.columns, dtype=object)

@@ -60,7 +60,8 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
         elif adjacency.shape[1] in (2, 3):
             matrix, weighted, ids = _from_edges(pd.DataFrame(adjacency), features)
         else:
-            raise DataError(f"adjacency has shape {adjacency.shape}: give {FORMS}.")
+            cure = "the transpose, edge_index.T" if adjacency.shape[0] == 2 else FORMS
+            raise DataError(f"adjacency has shape {adjacency.shape}: give {cure}.")
     if matrix.shape[0] < 1:
         raise DataError("the graph has no nodes: there is nothing to cluster.")
     weight_name = "their weights" if weighted else None

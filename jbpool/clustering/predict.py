@@ -18,13 +18,14 @@ from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.run import load_data
 from jbpool.clustering.training import make_model
 from jbpool.data import node_files
-from jbpool.engine.apply import check_request, check_sizes, config_for, load_model
+from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import write_assign_csv
 from jbpool.engine.state import usable
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, JBPoolError
 from jbpool.nn.pools import POOLS
+from jbpool.ops.inputs import check_edge_weight, check_graph
 
 MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int, "made_feat": bool}    # in model.pt
 DESCRIBING = {"dataset.separator", "dataset.header", "dataset.root"}        # these do not select another graph
@@ -102,6 +103,10 @@ class TrainedClusters(nn.Module):
         self.net, self.in_feats, self.num_clusters = net, in_feats, num_clusters
         self.eval()
 
+    def train(self, mode: bool = True) -> TrainedClusters:
+        """Stay in evaluation mode, also as part of a network that is trained: nothing here is learned further."""
+        return super().train(False)
+
     @torch.no_grad()
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The cluster of every node, and how sure it is.
@@ -113,16 +118,20 @@ class TrainedClusters(nn.Module):
         feat : Tensor
             ``(N, D)``, dense or sparse CSR: the features of the training graph, in their order.
         edge_weight : Tensor, optional
-            ``(E,)``.
+            Finite, non-negative weights ``(E,)``. Default: all ones.
 
         Returns
         -------
         (Tensor, Tensor)
             Clusters ``(N,)`` and their confidence ``(N,)``.
         """
+        check_graph(graph)
+        check_edge_weight(graph, edge_weight)
         if feat.dim() != 2 or feat.shape != (graph.num_nodes(), self.in_feats):
             expected = f"({graph.num_nodes()}, {self.in_feats})"
             raise JBPoolError(f"feat has shape {tuple(feat.shape)}, expected {expected}: the features of training.")
+        check_finite(feat)
+        feat, edge_weight = feat.float(), None if edge_weight is None else edge_weight.float()
         if isinstance(self.net, Consensus):
             return self.net(graph, feat, edge_weight)
         assign, _ = self.net(graph, self.net.prepare(graph, feat, edge_weight), edge_weight)
@@ -163,7 +172,7 @@ def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> Tr
             net = Consensus.of_members(num_clusters, stored["members"], in_feats)
     else:
         with usable(model):
-            check_sizes((in_feats, num_clusters, *config.model.mlp), stored["state"])
+            check_fits_weights((in_feats, num_clusters, *config.model.mlp), stored["state"])
             if config.method.temperature == "auto":
                 config = replace(config, method=replace(config.method, temperature=stored["temperature"]))
         net = make_model(config, in_feats, num_clusters)        # outside: a bug in it is not damage to the file

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from jbpool.atomic import check_writable
 from jbpool.engine.config import load_config
 from jbpool.engine.state import load_state
 from jbpool.engine.task import Task
-from jbpool.errors import ConfigError
+from jbpool.errors import ConfigError, DataError
 
 
 def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dict[str, Any]:
@@ -35,12 +36,19 @@ def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dic
     return load_state(run_dir / "model.pt", expected)
 
 
-def check_sizes(sizes: Iterable[int], state: Mapping[str, Tensor]) -> None:
+def check_fits_weights(sizes: Iterable[int], state: Mapping[str, Tensor]) -> None:
     """Refuse sizes of a network that its weights cannot have, before it is built."""
     most = sum(weight.numel() for weight in state.values())
     for size in sizes:
         if not 1 <= size <= most:
             raise ValueError(f"a size of {size} does not fit {most} weights")
+
+
+def check_finite(feat: Tensor) -> None:
+    """Refuse NaN and infinity, which would give a class or cluster like any other."""
+    values = feat.values() if feat.layout == torch.sparse_csr else feat
+    if not bool(values.isfinite().all()):
+        raise DataError("feat holds NaN or infinity: fill the gaps first, e.g. with torch.nan_to_num(feat).")
 
 
 def check_request(run_dir: Path, changes: Sequence[str], path: Path) -> None:

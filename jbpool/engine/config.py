@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -56,7 +56,7 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
     for change in sorted(changes, key=lambda change: not change.startswith("dataset.name=")):
         given[change.partition("=")[0]] = f"--set {change}"
         try:
-            _apply(change, values, task)
+            _apply(change, values, task, given)
         except ConfigError as error:
             problems.append(f"--set {change}: {error}")
 
@@ -105,8 +105,8 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     return values, lines
 
 
-def _apply(change: str, values: dict[str, Any], task: Task) -> None:
-    """Apply ``section.key=value`` to ``values``."""
+def _apply(change: str, values: dict[str, Any], task: Task, given: Container[str]) -> None:
+    """Apply ``section.key=value`` to ``values``; ``given`` are the keys that ``--set`` has set so far."""
     key, equals, text = change.partition("=")
     if not equals or not key:
         raise ConfigError("write it as section.key=value")
@@ -123,8 +123,9 @@ def _apply(change: str, values: dict[str, Any], task: Task) -> None:
         for option in inner.keys() - declared:
             del inner[option]                                   # options of the previous dataset
     inner[last] = value
-    if key in task.exclusive and value is not None:
-        inner.pop(task.exclusive[key].rpartition(".")[2], None)
+    other = task.exclusive.get(key)
+    if other is not None and other not in given and value is not None:      # two --set options stay a contradiction
+        inner.pop(other.rpartition(".")[2], None)
 
 
 def _general_problems(config: Any) -> Iterator[tuple[str, str]]:

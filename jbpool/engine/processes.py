@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
+import dgl
 import torch
+from dgl import DGLError
 from torch import Tensor, distributed, nn
 
-from jbpool.errors import ProcessError
+from jbpool.errors import ConfigError, ProcessError
 
 
 @contextmanager
@@ -24,12 +27,30 @@ def collective() -> Iterator[None]:
         raise ProcessError("another process of this run has died; --resume continues from the checkpoint.") from error
 
 
-def local_device(device: torch.device) -> torch.device:
-    """The GPU of this process, selected as the current device."""
-    if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.cuda.set_device(device)
+def choose_device(name: str) -> torch.device:
+    """The device of ``--device``: auto, cpu or cuda. A GPU is selected as the current device of this process."""
+    available = torch.cuda.is_available()
+    problem = None if available else "torch sees no GPU here"
+    if name != "cpu" and available and not dgl_has_cuda():
+        problem = "torch sees a GPU, but this dgl was built without CUDA"
+    if name == "cuda" and problem:
+        raise ConfigError(f"--device cuda: {problem}; use --device cpu, or see scripts/check_env.py.")
+    if name == "cpu" or problem:
+        if name == "auto" and available:
+            print(f"{problem}: the CPU is used (scripts/check_env.py).", file=sys.stderr)
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    torch.cuda.set_device(device)
     return device
+
+
+def dgl_has_cuda() -> bool:
+    """Whether dgl can put a graph on the GPU; the one from PyPI is built for the CPU only."""
+    try:
+        dgl.graph(([0], [0])).to("cuda")
+    except DGLError:
+        return False
+    return True
 
 
 @contextmanager

@@ -195,16 +195,21 @@ class ClusterPool(nn.Module):
         return Pooled(
             graph=complete_graphs(adj.shape[0], self.num_clusters, graph.idtype, graph.device),
             feat=pooled_feat.flatten(0, 1).to(feat.dtype),
-            edge_weight=normalized_off_diagonal(adj.mT).flatten(),
+            edge_weight=normalized_off_diagonal(adj.mT).flatten().to(self._dtype),
             assign=part.assign,
             losses=losses,
         )
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """The type of the parameters."""
+        return next(self.mlp.parameters()).dtype
 
     def _checked_partition(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, coarsen: bool = False
     ) -> Partition:
         check_graph(graph)
-        check_feat(graph, feat, next(self.mlp.parameters()), self.in_feats)
+        check_feat(graph, feat, self._dtype, self.in_feats)
         check_edge_weight(graph, edge_weight)
         return self.partition(graph, self.mlp(feat), edge_weight, feat if coarsen else None)
 

@@ -86,7 +86,7 @@ class DeltaConv(nn.Module):
             ``(N, out_feats)``.
         """
         check_graph(graph)
-        check_feat(graph, feat, self.weight, self.in_feats)
+        check_feat(graph, feat, self.weight.dtype, self.in_feats, sparse=True)
         check_edge_weight(graph, edge_weight)
         # Smoothing and the dense product commute: smooth the narrower side. Sparse features are multiplied first.
         if _is_sparse(feat) or self.in_feats > self.out_feats:

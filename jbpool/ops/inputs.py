@@ -21,11 +21,27 @@ def check_graph(graph: DGLGraph) -> None:
         )
 
 
-def check_feat(graph: DGLGraph, feat: Tensor, weight: Tensor, in_feats: int) -> None:
-    """Require floating-point features ``(N, in_feats)`` on the device of the graph, of the type of ``weight``."""
+def check_feat(graph: DGLGraph, feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool = False) -> None:
+    """Require floating-point features ``(N, in_feats)`` on the device of the graph, of type ``dtype``.
+
+    Parameters
+    ----------
+    graph : DGLGraph
+        The graph or batch.
+    feat : Tensor
+        What was passed as features.
+    dtype : torch.dtype
+        The type of the layer's parameters.
+    in_feats : int
+        Number of features the layer was built for.
+    sparse : bool, default False
+        Whether the layer takes CSR features too.
+    """
     if not isinstance(feat, Tensor) or feat.dim() != 2 or not feat.is_floating_point():
         got = f"{feat.dtype} {tuple(feat.shape)}" if isinstance(feat, Tensor) else type(feat).__name__
         raise DGLError(f"feat is {got}: pass a floating-point matrix of shape (N, in_feats), e.g. feat.float().")
+    if feat.layout != torch.strided and not (sparse and feat.layout == torch.sparse_csr):
+        raise DGLError(f"feat has the layout {feat.layout}: use feat.to_{'sparse_csr' if sparse else 'dense'}().")
     if feat.shape[0] != graph.num_nodes():
         raise DGLError(
             f"feat has {feat.shape[0]} rows but the graph has {graph.num_nodes()} nodes: "
@@ -36,12 +52,13 @@ def check_feat(graph: DGLGraph, feat: Tensor, weight: Tensor, in_feats: int) -> 
             f"feat has {feat.shape[1]} columns but the layer was built with in_feats={in_feats}: "
             f"build it with in_feats={feat.shape[1]}."
         )
-    if feat.dtype != weight.dtype and not torch.is_autocast_enabled(feat.device.type):
-        raise DGLError(f"feat is {feat.dtype} but the layer is {weight.dtype}: convert one with .to(dtype).")
+    if feat.dtype != dtype and not torch.is_autocast_enabled(feat.device.type):
+        raise DGLError(f"feat is {feat.dtype} but the layer is {dtype}: convert one with .to(dtype).")
     if feat.device != graph.device:
         raise DGLError(f"feat is on {feat.device} but the graph is on {graph.device}: move one with .to(device).")
-    if may_read(feat, only_if_asked=True) and not bool(feat.isfinite().all()):
-        row = int((~feat.isfinite()).any(dim=1).nonzero()[0, 0])
+    values = feat if feat.layout == torch.strided else feat.values()
+    if may_read(feat, only_if_asked=True) and not bool(values.isfinite().all()):
+        row = int((~feat.to_dense().isfinite()).any(dim=1).nonzero()[0, 0])
         raise DGLError(f"feat contains NaN or infinity (first in row {row}): use torch.nan_to_num(feat).")
 
 

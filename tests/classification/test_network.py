@@ -290,7 +290,7 @@ def test_numbers_of_clusters():
     by_ratio = load_config(GRAPH_CLASSIFY, "proteins", ["model.ratio=0.5", "model.levels=2"])
     assert numbers_of_clusters(by_ratio, 40.0) == [20, 10]
     assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5]"), 40.0) == [5, 5]
-    assert numbers_of_clusters(small("model.num_clusters=[5]", "model.ratio=0.25"), 40.0) == [10]
+    assert numbers_of_clusters(small("model.ratio=0.25"), 40.0) == [10]                  # the file has a number
     by_number = load_config(GRAPH_CLASSIFY, "proteins", ["model.num_clusters=[7]"])       # the file has a ratio
     assert numbers_of_clusters(by_number, 40.0) == [7]
     assert numbers_of_clusters(small("model.num_clusters=null"), 40.0) == [4]

@@ -11,7 +11,7 @@ from own_graphs import SMALL, write_graphs
 from jbpool import load_run
 from jbpool.classification.inputs import fitted
 from jbpool.classification.model import Inputs
-from jbpool.classification.predict import _print_score, _scores, load_trained
+from jbpool.classification.predict import _print_score, load_trained
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import DataError, load_graphs
 from jbpool.errors import JBPoolError
@@ -62,6 +62,8 @@ def test_the_model_from_python(trained):
     found = model(batch.graph, batch.feat, edge_feat=batch.edge_feat)
     assert (found.shape, model.classes, model.training) == ((24, 2), ["path", "ring"], False)
     torch.testing.assert_close(model(batch.graph, batch.feat.double(), edge_feat=batch.edge_feat.double()), found)
+    torch.nn.Sequential(model).train()                                  # part of a network that is trained
+    torch.testing.assert_close(model(batch.graph, batch.feat, edge_feat=batch.edge_feat), found)
     # One by one, and against the network itself.
     single = [data.batch([graph]) for graph in range(24)]
     alone = torch.cat([model(one.graph, one.feat, edge_feat=one.edge_feat) for one in single])
@@ -73,11 +75,22 @@ def test_the_model_from_python(trained):
         ((batch.graph, batch.feat[:, :1]), "feat has 1 node features, the model was trained on 2"),
         ((batch.graph, batch.feat.long()), "are categories, but the model was trained on numbers"),
         ((batch.graph, batch.feat[:5]), "feat has 5 rows"),
+        ((batch.graph, batch.feat * float("nan"), None, batch.edge_feat), "feat holds NaN or infinity"),
         ((batch.graph, batch.feat, None, batch.edge_feat.repeat(1, 2)), "edge_feat has 2 edge features"),
         ((batch.graph, batch.feat, torch.ones(batch.graph.num_edges()), batch.edge_feat), "leave edge_weight out"),
     ]:
         with pytest.raises(JBPoolError, match=words):
             model(*inputs)
+
+
+def test_a_dataset_from_python(trained, tmp_path):
+    """Columns by name, as --predict has it."""
+    call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=labelled"), "--out", tmp_path, cwd=trained)
+    written = [[float(number) for number in row[2:]] for row in read_rows(tmp_path / "predictions.csv")]
+    data = load_graphs("file", folder=trained / "labelled")
+    assert list(data.feat_names) == ["y", "x"]                          # in training: x, y
+    found = load_run(trained / "r").predict(data, batch_size=7)
+    torch.testing.assert_close(found, torch.tensor(written), rtol=1e-4, atol=1e-6)
 
 
 def test_test_scores_are_those_of_the_run(tmp_path):
@@ -242,7 +255,7 @@ def test_a_model_of_tasks(edges, tmp_path, capsys):
     model = load_run(tmp_path / "r")
     batch = data.batch(range(60))
     found = model(batch.graph, batch.feat, edge_feat=batch.edge_feat)
-    read = _scores(model, fitted(data, model.inputs, edges == "messages"), 16, torch.device("cpu"))
+    read = model.scores(fitted(data, model.inputs, edges == "messages"), 16)
     torch.testing.assert_close(model.probabilities(read), found)
     assert not torch.allclose(model(batch.graph, batch.feat, edge_feat=1 - batch.edge_feat), found)
     assert bool(((found > 0) & (found < 1)).all())

@@ -3,6 +3,7 @@
 
 import networkx
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import torch
@@ -70,8 +71,19 @@ def test_predict_assigns_another_graph(data, matrices, fitted):
     with pytest.raises(DataError, match="no features, but the model was fitted on 128"):
         model.predict(matrices[0])
     bare = JBClustering(3, random_state=0, n_init=2).fit(matrices[0])
-    with pytest.raises(DataError, match="apply to that graph alone"):
+    with pytest.raises(DataError, match="no model for other graphs"):
         bare.predict(*matrices)
+
+
+def test_columns_have_names(matrices):
+    table = pd.DataFrame(matrices[1].toarray()).add_prefix("word ")
+    model = JBClustering(3, random_state=0, n_init=2).fit(matrices[0], table)
+    assert model.feature_names_in_.tolist() == list(table)
+    there = model.predict(matrices[0], table)
+    with pytest.raises(DataError, match=r"pass features\[model.feature_names_in_\]"):
+        model.predict(matrices[0], table[reversed(table.columns)])
+    assert np.array_equal(model.predict(matrices[0], table.to_numpy()), there)
+    assert not hasattr(model.fit(*matrices), "feature_names_in_")
 
 
 def test_a_range_of_numbers_of_clusters(matrices, capsys):
@@ -95,7 +107,8 @@ def test_the_karate_club_in_four_lines():
     [
         ({"n_clusters": 0}, "n_clusters=0"),
         ({"n_clusters": 2.5}, "n_clusters=2.5"),
-        ({"n_clusters": (2, 3, 4)}, r"give a number, or a range as \(2, 12\)"),
+        ({"n_clusters": (2, 3, 4)}, r"give a whole number, or a range as \(2, 12\)"),
+        ({"n_clusters": "2-12"}, r"give a whole number, or a range as \(2, 12\)"),
         ({"n_clusters": (5, 2)}, "the range is empty"),
         ({"n_clusters": 9}, "only 5 nodes"),
         ({"n_clusters": 2, "n_init": 0}, "n_init=0"),
@@ -111,3 +124,4 @@ def test_bad_options_are_refused(options, words):
 def test_the_name_is_public():
     assert jbpool.JBClustering is JBClustering
     assert "JBClustering" in jbpool.__all__
+    assert "JBClustering" in dir(jbpool)            # for completion, before it is imported

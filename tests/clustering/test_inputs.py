@@ -162,6 +162,7 @@ PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
         (-np.ones((3, 3)), None, "holds -1: weights must not be negative"),
         (np.full((3, 3), np.nan), None, "NaN or infinity"),
         (np.ones((3, 5)), None, "adjacency has shape \\(3, 5\\): give a symmetric"),
+        (np.ones((2, 5)), None, r"adjacency has shape \(2, 5\): give the transpose, edge_index\.T"),
         (np.ones(3), None, "of shape \\(3,\\): give"),
         ([[1, 2], [3]], None, "rows of different lengths"),
         (np.array([["a", "b"], ["c", "d"]]), None, "give a DataFrame if nodes have names"),

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+import yaml
 from commands import CASES, CLASSIFY, CLUSTER, assert_same_weights, call, numbers, result_of, run_task
 
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import RunFolder
+from jbpool.engine.schema import as_dict
 from jbpool.errors import RunFolderError
 
 
@@ -202,7 +204,7 @@ def test_resume_takes_the_latest_run_of_this_configuration(case, tmp_path):
     runs = tmp_path / "runs" / case.task.name
     for name in ("default-20240101-000000", "default-20250101-000000", "default-big-20260101-000000"):
         (runs / name).mkdir(parents=True)
-        (runs / name / "config.yaml").touch()
+        (runs / name / "config.yaml").write_text(f"task: {case.task.name}")
     (runs / "default-20260101-000000").mkdir()          # of a run that failed before it began
     outcome = call(case.command, *case.arguments("train.epochs=1"), "--resume", cwd=tmp_path)
     assert "default-20250101-000000" in outcome.out
@@ -215,10 +217,21 @@ def test_ctrl_c_in_the_first_seed(case, tmp_path, monkeypatch):
     interrupt(monkeypatch, checkpoints=2)
     outcome = call(case.command, *case.arguments(), "--out", "r", cwd=tmp_path, check=False)
     assert outcome.code == 130
-    assert "interrupted; continue with --resume --out r." in outcome.err
+    told = re.search(r"interrupted; continue with (--resume --out r.*)\.", outcome.err)
     assert result_of(tmp_path / "r")["runs"] == []
     assert len((tmp_path / "r" / "history.csv").read_text().splitlines()) == 3      # header, two evaluations
     assert not (tmp_path / "r" / "report.html").exists()
+    monkeypatch.undo()
+    call(case.command, *told[1].split(), cwd=tmp_path)                              # as told, without the settings
+    assert len(result_of(tmp_path / "r")["runs"]) == 1
+    assert load_config(case.task, str(tmp_path / "r" / "config.yaml")) == case.config()
+
+
+def test_a_run_that_was_stopped_before_its_first_checkpoint_keeps_its_settings(case, tmp_path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "config.yaml").write_text(yaml.safe_dump(as_dict(case.config())))
+    call(case.command, "--resume", "--out", "r", *case.more, cwd=tmp_path)
+    assert load_config(case.task, str(tmp_path / "r" / "config.yaml")) == case.config()
 
 
 @pytest.mark.parametrize(

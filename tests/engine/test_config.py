@@ -192,6 +192,8 @@ def test_two_ways_to_say_k_in_one_file_are_an_error(tmp_path):
     with pytest.raises(ConfigError, match="give only one of them"):
         load_config(GRAPH_CLASSIFY, str(path))
     assert load_config(GRAPH_CLASSIFY, str(path), ["model.ratio=0.25"]).model.num_clusters is None
+    with pytest.raises(ConfigError, match="give only one of them"):
+        load_config(GRAPH_CLASSIFY, str(path), ["model.ratio=0.25", "model.num_clusters=[3]"])
     path.write_text("task: graph_classify\nmodel: {ratio: 0.25}\n")
     assert load_config(GRAPH_CLASSIFY, str(path), ["model.num_clusters=null"]).model.ratio == 0.25
 

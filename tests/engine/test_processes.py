@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from jbpool.engine.processes import (
+    choose_device,
     gather,
-    local_device,
     mean_gradients,
     mean_over_processes,
     process_group,
@@ -14,6 +14,7 @@ from jbpool.engine.processes import (
     total_over_processes,
     world_size,
 )  # fmt: skip
+from jbpool.errors import ConfigError
 
 
 @pytest.mark.parametrize("mine", [0, 1])
@@ -74,7 +75,21 @@ def test_every_process_of_a_machine_has_its_own_gpu(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv("RANK", "5")
     monkeypatch.setattr("torch.cuda.set_device", selected.append)
-    assert local_device(torch.device("cuda")) == torch.device("cuda", 1)
-    assert selected == [torch.device("cuda", 1)]
-    assert local_device(torch.device("cpu")) == torch.device("cpu")
-    assert len(selected) == 1
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("jbpool.engine.processes.dgl_has_cuda", lambda: True)
+    assert choose_device("cuda") == choose_device("auto") == torch.device("cuda", 1)
+    assert selected == [torch.device("cuda", 1)] * 2
+    assert choose_device("cpu") == torch.device("cpu")
+    assert len(selected) == 2
+
+
+def test_a_dgl_without_cuda_on_a_machine_with_a_gpu(monkeypatch, capsys):
+    """The one from PyPI."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("jbpool.engine.processes.dgl_has_cuda", lambda: False)
+    assert choose_device("auto") == torch.device("cpu")
+    assert "this dgl was built without CUDA: the CPU is used" in capsys.readouterr().err
+    assert choose_device("cpu") == torch.device("cpu")
+    assert capsys.readouterr().err == ""
+    with pytest.raises(ConfigError, match="built without CUDA; use --device cpu"):
+        choose_device("cuda")

@@ -56,6 +56,7 @@ OWN = [
     (CLUSTER, ["--set", "dataset.mixin=0.3"], "Did you mean 'mixing'"),
     (CLUSTER, ["--cfg", "file"], "edges.csv: no such file"),
     (CLUSTER, ["--predict", "nowhere"], "no model.pt"),
+    (CLUSTER, ["--set", "method.cluster_sizes=[0.5, 0.5]", "--set", "method.num_clusters=3"], "2 entries for 3"),
     (CLUSTER, ["--set", "method.num_clusters=2000"], "2000 clusters of 1000 nodes"),
     (CLASSIFY, ["--set", "model.backbone=ginn", "--set", "model.readout=mean+maxx"], "Did you mean 'max'"),
     (CLASSIFY, ["--set", "model.norm=bach"], "Did you mean 'batch'"),
@@ -66,6 +67,8 @@ OWN = [
     (CLASSIFY, ["--set", "train.lr=1e30"], "train.lr=1e+30 should be above 0 and at most 1000"),
     (CLASSIFY, ["--folds", "7", "--set", "dataset.num_graphs=30"], "numbered from 0"),
     (CLASSIFY, ["--folds", "a"], "--folds a"),
+    (CLASSIFY, ["--folds", "0,1,0"], "--folds 0,1,0: a fold is named twice"),
+    (CLASSIFY, ["--set", "method.cluster_sizes=[0.5, 0.5]"], "2 entries for 6 clusters"),
     (CLASSIFY, ["--cfg", str(CLUSTER.task.default)], "no such file"),
 ]
 

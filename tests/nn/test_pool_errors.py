@@ -40,6 +40,21 @@ def test_invalid_calls_are_rejected_with_a_fix(layer, call, words):
         call(layer)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_sparse_features():
+    sparse = torch.rand(5, 4).to_sparse_csr()
+    with pytest.raises(DGLError, match=r"torch\.sparse_csr: use feat\.to_dense\(\)"):
+        JBPool(4, 2)(GRAPH, sparse)
+    with pytest.raises(DGLError, match=r"torch\.sparse_coo: use feat\.to_sparse_csr\(\)"):
+        DeltaConv(4, 2)(GRAPH, sparse.to_sparse_coo())
+    conv = DeltaConv(4, 2)
+    with value_checks("all"):
+        torch.testing.assert_close(conv(GRAPH, sparse), conv(GRAPH, sparse.to_dense()))
+        sparse.values()[3] = float("nan")
+        with pytest.raises(DGLError, match="first in row 0"):
+            conv(GRAPH, sparse)
+
+
 def test_stale_batch_counts_are_rejected():
     graph = grid(3)
     graph.set_batch_num_nodes(torch.tensor([4, 4]))

@@ -24,6 +24,12 @@ def test_types_of_ids_and_features(make_pool, batch, idtype, dtype):
     pooled.loss.backward()
 
 
+def test_a_layer_of_dgl_takes_the_pooled_graph_in_half_precision(make_pool, batch):
+    pooled = make_pool(5, 3).bfloat16()(batch, features(batch, dtype=torch.bfloat16))
+    conv = dgl.nn.GraphConv(5, 2).to(batch.device).bfloat16()
+    assert conv(pooled.graph, pooled.feat, edge_weight=pooled.edge_weight).dtype == torch.bfloat16
+
+
 def test_under_autocast_losses_stay_float32_and_exact(make_pool, batch):
     pool = make_pool(5, 3)
     feat = features(batch, dtype=torch.float32).requires_grad_()
