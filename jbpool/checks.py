@@ -47,7 +47,7 @@ def value_checks(mode: str = "all") -> Iterator[None]:
     >>> with jbpool.value_checks("all"):
     ...     pooled = pool(graph, torch.tensor([[0.0, 1.0, 2.0], [0.0, torch.nan, 2.0]]))
     Traceback (most recent call last):
-    dgl...DGLError: feat contains NaN or infinity (first in row 1)...
+    jbpool...InputError: feat contains NaN or infinity (first in row 1)...
     """
     if mode not in ("auto", "all", "none"):
         raise JBPoolError(f"value_checks: mode={mode!r} is unknown; choose 'auto', 'all' or 'none'.")

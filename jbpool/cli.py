@@ -97,6 +97,8 @@ def _main(name: str, args: argparse.Namespace) -> int:
         print(f"{error} with --out{_what_is_left(args)}.", file=sys.stderr)
         return error.exit_code
     except JBPoolError as error:
+        if _is_wrong_call(error):
+            raise
         print(f"stopped: {error}" if isinstance(error, TrainingError) else error, file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
@@ -125,6 +127,13 @@ def _what_is_left(args: argparse.Namespace) -> str:
     finished = f"; finished work is in {folder}" if os.path.exists(folder / "finished.pt") else ""
     folds = f" --folds {args.folds}" if getattr(args, "folds", None) else ""
     return f"{finished}; continue with --resume --out {folder}{folds}"
+
+
+def _is_wrong_call(error: Exception) -> bool:
+    """Whether a layer was called with the wrong input: by this package, so it is a bug."""
+    from jbpool.ops.inputs import InputError
+
+    return isinstance(error, InputError)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

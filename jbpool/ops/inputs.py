@@ -7,15 +7,20 @@ from dgl import DGLError, DGLGraph
 from torch import Tensor
 
 from jbpool.checks import may_read
+from jbpool.errors import JBPoolError
 from jbpool.ops.adjacency import complete_size
+
+
+class InputError(JBPoolError, DGLError):
+    """A graph, features or edge weights that a layer cannot use; a ``DGLError`` too, as of DGL's own layers."""
 
 
 def check_graph(graph: DGLGraph) -> None:
     """Require a homogeneous graph."""
     if not isinstance(graph, DGLGraph):
-        raise DGLError(f"graph is a {type(graph).__name__}: pass a DGLGraph (for several graphs, dgl.batch([...])).")
+        raise InputError(f"graph is a {type(graph).__name__}: pass a DGLGraph (for several graphs, dgl.batch([...])).")
     if graph.is_block or not graph.is_homogeneous:
-        raise DGLError(
+        raise InputError(
             f"graph has node types {graph.ntypes} and edge types {graph.etypes}: a homogeneous graph that is not "
             "a block is required; use dgl.to_homogeneous(graph)."
         )
@@ -39,27 +44,27 @@ def check_feat(graph: DGLGraph, feat: Tensor, dtype: torch.dtype, in_feats: int,
     """
     if not isinstance(feat, Tensor) or feat.dim() != 2 or not feat.is_floating_point():
         got = f"{feat.dtype} {tuple(feat.shape)}" if isinstance(feat, Tensor) else type(feat).__name__
-        raise DGLError(f"feat is {got}: pass a floating-point matrix of shape (N, in_feats), e.g. feat.float().")
+        raise InputError(f"feat is {got}: pass a floating-point matrix of shape (N, in_feats), e.g. feat.float().")
     if feat.layout != torch.strided and not (sparse and feat.layout == torch.sparse_csr):
-        raise DGLError(f"feat has the layout {feat.layout}: use feat.to_{'sparse_csr' if sparse else 'dense'}().")
+        raise InputError(f"feat has the layout {feat.layout}: use feat.to_{'sparse_csr' if sparse else 'dense'}().")
     if feat.shape[0] != graph.num_nodes():
-        raise DGLError(
+        raise InputError(
             f"feat has {feat.shape[0]} rows but the graph has {graph.num_nodes()} nodes: "
             "pass one row per node of the batched graph, in node order."
         )
     if feat.shape[1] != in_feats:
-        raise DGLError(
+        raise InputError(
             f"feat has {feat.shape[1]} columns but the layer was built with in_feats={in_feats}: "
             f"build it with in_feats={feat.shape[1]}."
         )
     if feat.dtype != dtype and not torch.is_autocast_enabled(feat.device.type):
-        raise DGLError(f"feat is {feat.dtype} but the layer is {dtype}: convert one with .to(dtype).")
+        raise InputError(f"feat is {feat.dtype} but the layer is {dtype}: convert one with .to(dtype).")
     if feat.device != graph.device:
-        raise DGLError(f"feat is on {feat.device} but the graph is on {graph.device}: move one with .to(device).")
+        raise InputError(f"feat is on {feat.device} but the graph is on {graph.device}: move one with .to(device).")
     values = feat if feat.layout == torch.strided else feat.values()
     if may_read(feat, only_if_asked=True) and not bool(values.isfinite().all()):
         row = int((~feat.to_dense().isfinite()).any(dim=1).nonzero()[0, 0])
-        raise DGLError(f"feat contains NaN or infinity (first in row {row}): use torch.nan_to_num(feat).")
+        raise InputError(f"feat contains NaN or infinity (first in row {row}): use torch.nan_to_num(feat).")
 
 
 def check_edge_weight(graph: DGLGraph, edge_weight: Tensor | None) -> None:
@@ -68,24 +73,24 @@ def check_edge_weight(graph: DGLGraph, edge_weight: Tensor | None) -> None:
         return
     if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
         got = edge_weight.dtype if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
-        raise DGLError(f"edge_weight is {got}: pass a floating-point tensor, e.g. edge_weight.float().")
+        raise InputError(f"edge_weight is {got}: pass a floating-point tensor, e.g. edge_weight.float().")
     if edge_weight.dim() != 1:
         fix = "use edge_weight.squeeze(-1)" if edge_weight.numel() == graph.num_edges() else "pass one number per edge"
-        raise DGLError(f"edge_weight has shape {tuple(edge_weight.shape)}: it must be 1-D; {fix}.")
+        raise InputError(f"edge_weight has shape {tuple(edge_weight.shape)}: it must be 1-D; {fix}.")
     if edge_weight.shape[0] != graph.num_edges():
-        raise DGLError(
+        raise InputError(
             f"edge_weight has {edge_weight.shape[0]} entries but the graph has {graph.num_edges()} edges: "
             "pass one per edge, in edge order (the two directions of an edge count as two edges)."
         )
     if edge_weight.device != graph.device:
-        raise DGLError(
+        raise InputError(
             f"edge_weight is on {edge_weight.device} but the graph is on {graph.device}: move one with .to(device)."
         )
     # The output of a pool needs no check: if it is not finite, neither is the loss of that pool.
     if edge_weight.numel() and may_read(edge_weight) and complete_size(graph) is None:
         low, high = edge_weight.detach().aminmax()               # a NaN anywhere makes both NaN
         if not (bool(low >= 0) and bool(high < float("inf"))):
-            raise DGLError(
+            raise InputError(
                 f"edge_weight ranges over [{low.item():g}, {high.item():g}]: weights must be finite and non-negative; "
                 "use edge_weight.clamp(min=0) or remove those edges."
             )
