@@ -145,11 +145,7 @@ def find_clusters(
         progress.advance()
     if not trials:
         raise DataError("the features and edges of the graph do not distinguish its nodes.")
-    ranked = sorted(range(len(trials)), key=lambda i: -trials[i].score)
-    least = (1 - TOLERANCE) * trials[ranked[0]].score
-    best = [i for i in ranked[: max(1, len(trials) // SHARE)] if trials[i].score >= least]
-    for i in best:
-        trials[i].kept = True
+    best = _keep_best(trials)
     in_feats = 0 if feat is None else feat.shape[1]
     model = Consensus(num_clusters, [(trials[i].weighting, trials[i].steps) for i in best], views, in_feats)
     # What was learned on the eigenvectors of edges applies to no other graph and is not kept.
@@ -180,6 +176,16 @@ def find_clusters(
         [asdict(trial) for trial in trials], evidence.use_edges, evidence.use_features, moved,
         model if len(model.views) else None,
     )  # fmt: skip
+
+
+def _keep_best(trials: list[Trial]) -> list[int]:
+    """Mark the partitions that the consensus is made of, and return their numbers, the best first."""
+    ranked = sorted(range(len(trials)), key=lambda i: -trials[i].score)
+    least = (1 - TOLERANCE) * trials[ranked[0]].score
+    best = [i for i in ranked[: max(1, len(trials) // SHARE)] if trials[i].score >= least]
+    for i in best:
+        trials[i].kept = True
+    return best
 
 
 def _grid(feat: Tensor | None) -> list[Setting]:

@@ -67,7 +67,7 @@ def test_ctrl_c_leaves_a_readable_folder(tmp_path):
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "finished work is in r; continue with --resume --out r." in error
+    assert "finished work is in r; continue with --resume --out r --folds 0." in error
     assert "Traceback" not in error
     assert 1 <= len(result_of(tmp_path / "r")["runs"]) < 20
     assert len((tmp_path / "r" / "history.csv").read_text().splitlines()) > 1

@@ -102,7 +102,7 @@ def test_a_checkpoint_of_another_network_is_refused(stopped, tmp_path, capsys):
     assert run(command, "--out", folder, "--resume") == 0
 
 
-def test_resume_writes_damaged_readable_files_anew(stopped, tmp_path):
+def test_resume_writes_damaged_readable_files_anew(stopped, tmp_path, capsys):
     command, original = stopped
     folder = tmp_path / "run"
     shutil.copytree(original, folder)
@@ -112,7 +112,10 @@ def test_resume_writes_damaged_readable_files_anew(stopped, tmp_path):
     before = [(folder / name).read_bytes() for name in names]
     for name in names:
         (folder / name).write_bytes(b"\xff{")
-    assert run(command, "--out", folder, "--resume") == 0           # there is nothing left to train
+    assert run(command, "--out", folder, "--resume") == 2
+    assert "config.yaml, line 1" in capsys.readouterr().err
+    name = {cli.cluster: "sbm", cli.classify: "motifs"}[command]
+    assert run(command, "--cfg", name, "--out", folder, "--resume") == 0        # there is nothing left to train
     assert [(folder / name).read_bytes() for name in names[:3]] == before[:3]
     assert len((folder / table).read_bytes()) == len(before[3])
 
