@@ -2,6 +2,7 @@
 
     python scripts/forest.py                        the datasets of docs/reproduce.md
     python scripts/forest.py --sets mutag proteins --folds 0,1,2
+    python scripts/forest.py --csv                  every seed and fold, as in docs/measured.csv
 
 Test scores on the same folds (molhiv: the official split, five seeds) as the networks: mean, standard deviation and
 number. The statistics are the number of nodes and edges, the mean and deviation of degrees, of features and of the
@@ -15,11 +16,16 @@ import statistics
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from reproduce_graphs import SETS
 
+if TYPE_CHECKING:
+    from jbpool.data import GraphData
+
+HEAD = "| set | metric | random forest |\n|---|---|---|"
 TREES = 300
 AT_ONCE = 1000          # graphs whose statistics are computed together
 
@@ -48,8 +54,16 @@ def graph_statistics(data):
     return torch.cat(found).numpy()
 
 
-def forest_scores(name: str, folds: list[int] | None) -> tuple[str, list[float]]:
-    """Metric, and the score on the test graphs of each fold or seed, in percent."""
+class Score(NamedTuple):
+    """A score on test graphs, between 0 and 1."""
+
+    seed: int
+    fold: int
+    test: float
+
+
+def forest_scores(name: str, folds: list[int] | None) -> tuple[GraphData, list[Score]]:
+    """The dataset, and the score of each fold or seed."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.metrics import roc_auc_score
 
@@ -63,28 +77,37 @@ def forest_scores(name: str, folds: list[int] | None) -> tuple[str, list[float]]
     rows, label = graph_statistics(data), data.label.flatten().numpy()
     official = data.official_split is not None
     found = []
-    for run in config.train.seeds if official else (folds or range(config.train.folds)):
-        split = data.split() if official else data.split(run, config.train.folds)
-        forest = RandomForestClassifier(TREES, random_state=run if official else 0, n_jobs=2)
-        forest.fit(rows[split.train], label[split.train])
+    runs = [(seed, 0) for seed in config.train.seeds]
+    if not official:
+        runs = [(0, fold) for fold in folds or range(config.train.folds)]
+    for seed, fold in runs:
+        split = data.split() if official else data.split(fold, config.train.folds)
+        forest = RandomForestClassifier(TREES, random_state=seed, n_jobs=2).fit(rows[split.train], label[split.train])
         if data.metric == "acc":
-            found.append(100 * forest.score(rows[split.test], label[split.test]))
+            test = forest.score(rows[split.test], label[split.test])
         else:
-            found.append(100 * roc_auc_score(label[split.test], forest.predict_proba(rows[split.test])[:, 1]))
-    return data.metric, found
+            test = roc_auc_score(label[split.test], forest.predict_proba(rows[split.test])[:, 1])
+        found.append(Score(seed, fold, test))
+    return data, found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
     parser.add_argument("--folds", help="the folds to run (default: all; molhiv has an official split instead)")
+    parser.add_argument("--csv", action="store_true", help="every seed and fold instead of a table")
     args = parser.parse_args()
     folds = None if args.folds is None else [int(fold) for fold in args.folds.split(",")]
-    print("| set | metric | random forest |\n|---|---|---|")
+    print("task,dataset,method,seed,fold,acc,nmi,loss,test" if args.csv else HEAD)
     for name in args.sets:
-        metric, found = forest_scores(name, folds)
-        deviation = f" ± {statistics.stdev(found):.1f}" if len(found) > 1 else ""
-        print(f"| {name} | {metric} | {statistics.fmean(found):.1f}{deviation} ({len(found)}) |", flush=True)
+        data, found = forest_scores(name, folds)
+        if args.csv:
+            for seed, fold, test in found:
+                print(f"graph_classify,{data.name},random forest,{seed},{fold},,,,{test:.6f}", flush=True)
+            continue
+        tests = [100 * score.test for score in found]
+        deviation = f" ± {statistics.stdev(tests):.1f}" if len(tests) > 1 else ""
+        print(f"| {name} | {data.metric} | {statistics.fmean(tests):.1f}{deviation} ({len(tests)}) |", flush=True)
 
 
 if __name__ == "__main__":
