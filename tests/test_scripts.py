@@ -1,6 +1,7 @@
 """The scripts that print tables, on generated run folders."""
 
 import contextlib
+import csv
 import importlib
 import io
 import json
@@ -157,6 +158,9 @@ def test_the_forest_on_two_folds(script):
     lines = script("forest.py", "--sets", "mutag", "--folds", "0,1").out.splitlines()
     mean = re.fullmatch(r"\| mutag \| acc \| (\d+\.\d) ± \d+\.\d \(2\) \|", lines[-1])[1]
     assert float(mean) > 75                         # two thirds of the molecules are of one class
+    _, *rows = csv.reader(script("forest.py", "--sets", "mutag", "--folds", "0,1", "--csv").out.splitlines())
+    assert [row[:5] for row in rows] == [["graph_classify", "MUTAG", "random forest", "0", fold] for fold in "01"]
+    assert 50 * sum(float(row[8]) for row in rows) == pytest.approx(float(mean), abs=0.05)
 
 
 def test_load_benchmark(monkeypatch, capsys):

@@ -11,9 +11,9 @@ from jbpool.classification.norm import NORMS
 from jbpool.data import graph_problems
 from jbpool.engine.fit import SCHEDULES
 from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
-from jbpool.engine.task import DatasetConfig, TrainConfig
+from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
 from jbpool.nn.conv import BACKBONES
-from jbpool.nn.pools import POOLS, PoolOptions, wrong_number_of_sizes
+from jbpool.nn.pools import POOLS, PoolOptions
 from jbpool.ops.readout import READOUTS
 
 METHODS = (*POOLS, "none")

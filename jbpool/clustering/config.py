@@ -15,8 +15,8 @@ from jbpool.clustering.network import NETWORKS
 from jbpool.clustering.weighting import WEIGHTINGS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, as_dict, number
-from jbpool.engine.task import DatasetConfig, TrainConfig
-from jbpool.nn.pools import POOLS, PoolOptions, wrong_number_of_sizes
+from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
+from jbpool.nn.pools import POOLS, PoolOptions
 from jbpool.nn.terms import TERMS
 
 METHODS = ("auto", *POOLS, *EMBEDDINGS)      # auto: everything chosen without labels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,3 +48,14 @@ class Task:
     one_process_only: Callable[[Any], str | None] = lambda config: None     # why several processes cannot share a run
     exclusive: Mapping[str, str] = field(default_factory=dict)   # --set of the key removes this other key from a file
     predict: Callable[..., Path] | None = None      # (task, run folder, changes, output folder, device)
+
+
+def wrong_number_of_sizes(
+    cluster_sizes: Sequence[float] | None, clusters: Sequence[int | str | None]
+) -> Iterator[tuple[str, str]]:
+    """Key and problem of a configuration whose ``cluster_sizes`` do not fit its numbers of clusters, where known."""
+    for count in clusters:
+        if cluster_sizes is not None and isinstance(count, int) and count != len(cluster_sizes):
+            given = f"method.cluster_sizes has {len(cluster_sizes)} entries"
+            yield "method.cluster_sizes", f"{given} for {count} clusters: give one per cluster"
+            return

@@ -191,17 +191,6 @@ def option_problems(options: PoolOptions) -> Iterator[tuple[str, str]]:
         yield "cluster_sizes", str(error)
 
 
-def wrong_number_of_sizes(
-    cluster_sizes: Sequence[float] | None, clusters: Sequence[int | str | None]
-) -> Iterator[tuple[str, str]]:
-    """Key and problem of a configuration whose ``cluster_sizes`` do not fit its numbers of clusters, where known."""
-    for count in clusters:
-        if cluster_sizes is not None and isinstance(count, int) and count != len(cluster_sizes):
-            given = f"method.cluster_sizes has {len(cluster_sizes)} entries"
-            yield "method.cluster_sizes", f"{given} for {count} clusters: give one per cluster"
-            return
-
-
 class PoolEntry(NamedTuple):
     """A pool by name: its class, and options that the name fixes."""
 
