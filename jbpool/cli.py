@@ -169,13 +169,16 @@ def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: di
     from jbpool.engine.run_folder import by_method
 
     with process_group(device):
+        folder, config = gather((_run_folder(args, task.name), config))[0]  # of rank 0: others may lack its folder
+        args.folder = folder
         if world_size() > 1 and (reason := task.one_process_only(config)):
             raise ConfigError(reason)
-        folder = args.folder = gather(_run_folder(args, task.name))[0]      # named by rank 0 before anything is written
         if rank() == 0:                                                     # the only one that writes
             check_writable(folder / "config.yaml")                          # before hours of work
             stack.enter_context(held(folder))
             _refuse_second_run(args, folder)                                # another process may have just finished one
+            if unused := task.unused(config):
+                print(f"settings without effect here: {', '.join(unused)}")
         data = task.load_data(config)
         try:
             out = task.run(config, data, folder, device, resume=args.resume, **more)
@@ -258,7 +261,7 @@ def _run_folder(args: argparse.Namespace, task: str) -> Path:
     else:
         folder = Path("runs", task, f"{_config_name(args)}-{time.strftime('%Y%m%d-%H%M%S')}")
     _refuse_second_run(args, folder)
-    if args.resume and not (folder / "config.yaml").exists():
+    if args.resume and not (folder / "config.yaml").exists() and os.environ.get("RANK", "0") == "0":
         print(f"{folder} holds no run to continue: starting a new one.")
     if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
         raise RunFolderError(f"--out {folder}: a file of that name exists; choose another folder.")

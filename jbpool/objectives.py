@@ -118,7 +118,7 @@ def cut_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = 
 def ortho_loss(assign: Tensor, sizes: Sizes = None, gram: Tensor | None = None) -> Tensor:
     """MinCut's ``|| S^T S / ||S^T S||_F - I / sqrt(K) ||_F``, one value per graph (paper Eq. 6, second term).
 
-    0 when clusters are hard and of equal size.
+    0 when clusters are hard and of equal size, and for a graph without nodes.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def ortho_loss(assign: Tensor, sizes: Sizes = None, gram: Tensor | None = None) 
     num_clusters = gram.shape[-1]
     target = torch.eye(num_clusters, dtype=gram.dtype, device=gram.device) / num_clusters**0.5
     norm = torch.linalg.matrix_norm(gram)[:, None, None]                                    # (B, 1, 1)
-    return torch.linalg.matrix_norm(_ratio(gram, norm) - target).to(assign.dtype)
+    return (torch.linalg.matrix_norm(_ratio(gram, norm) - target) * (segments.sizes > 0)).to(assign.dtype)
 
 
 def modularity_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = None) -> Tensor:
@@ -163,7 +163,7 @@ def modularity_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: S
 def collapse_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
     """DMoN's ``sqrt(K)/n ||sum_i S_i||_2 - 1``, one value per graph (paper Eq. 7, second term).
 
-    0 when soft clusters have equal mass, sqrt(K) - 1 when all mass is in one.
+    0 when soft clusters have equal mass and for a graph without nodes, sqrt(K) - 1 when all mass is in one.
 
     Parameters
     ----------
@@ -174,7 +174,8 @@ def collapse_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
     """
     assign, segments = _prepare(assign, sizes)
     mass = segment_sum(assign, segments)                                                    # (B, K)
-    return (assign.shape[1] ** 0.5 * mass.norm(dim=1) / segments.sizes.clamp_min(1) - 1).to(assign.dtype)
+    excess = assign.shape[1] ** 0.5 * mass.norm(dim=1) / segments.sizes.clamp_min(1) - 1    # (B,)
+    return (excess * (segments.sizes > 0)).to(assign.dtype)
 
 
 def link_loss(

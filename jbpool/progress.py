@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from tqdm import tqdm
 
@@ -25,6 +28,26 @@ class _Bar(tqdm):
             seconds[self.what] = seconds.get(self.what, 0.0) + time.perf_counter() - self.began
             self.began = None
         super().close()
+
+
+@contextmanager
+def watched(what: str, **options: Any) -> Iterator[Callable[[int, int], None]]:
+    """A bar for work that counts itself: what to call with the amount done so far and the total.
+
+    Parameters
+    ----------
+    what : str
+        The kind of work.
+    **options
+        Of ``tqdm``.
+    """
+    with tqdm(desc=what, leave=False, **options) as bar:
+
+        def watch(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield watch
 
 
 def progress_bar(what: str, total: int | None, unit: str) -> tqdm:

@@ -104,14 +104,16 @@ def launch(script: str | Path, *args, cwd: Path) -> Forked:
     return Forked(script, args, cwd, environment(cwd))
 
 
-def launch_ranks(script: str | Path, *args, cwd: Path, processes: int = 2) -> list[Forked]:
-    """A script in processes that know of each other, without ``torchrun``."""
+def launch_ranks(script: str | Path, *args, cwd: Path | list[Path], processes: int = 2) -> list[Forked]:
+    """A script in processes that know of each other, without ``torchrun``; each may have its own folder."""
+    folders = cwd if isinstance(cwd, list) else [cwd] * processes
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
-    envs = ({**environment(cwd), **common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes))
-    return [Forked(script, args, cwd, env) for env in envs]
+    ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
+    pairs = zip(folders, ranks, strict=True)
+    return [Forked(script, args, folder, {**environment(folder), **common, **rank}) for folder, rank in pairs]
 
 
 def run_ranks(script: str | Path, *args, cwd: Path, processes: int) -> None:

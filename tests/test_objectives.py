@@ -180,6 +180,15 @@ def test_other_losses_are_finite_for_odd_assignments(name, case, device):
     assert S.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("name", ["balance", "ortho", "collapse", "entropy"])
+def test_a_graph_without_nodes_adds_nothing(name, device):
+    loss = getattr(objectives, f"{name}_loss")
+    S = soft(30, 3, device=device)
+    first, empty, second = loss(S, [10, 0, 20])
+    assert empty == 0
+    assert torch.allclose(torch.stack([first, second]), loss(S, [10, 20]))
+
+
 @pytest.mark.parametrize("name", dense.LOSSES)
 def test_losses_in_float32_are_the_float64_ones_rounded(name, device):
     graph = random_graph(200, 800).to(device)

@@ -21,7 +21,7 @@ from jbpool.classification.search import trials, with_settings
 from jbpool.data import GraphData
 from jbpool.engine.fit import TRAINING, Progress, fit
 from jbpool.engine.forecast import Forecast, count
-from jbpool.engine.processes import rank
+from jbpool.engine.processes import gather, rank
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import save_state
@@ -59,13 +59,16 @@ class Job:
         self.curve: list[dict[str, Any]] = []               # of the current training
 
     def load(self) -> None:
-        """Read what an earlier process finished."""
-        state = self.out.finished(FINISHED)
-        if state:
-            self.predictions, self.best_valid = state["predictions"], state["best_valid"]
-            self.tried, self.leader = state["tried"], state["leader"]
-            self.out.details = self.out.kept_details()
-        self.unfinished = self.out.unfinished(UNFINISHED)
+        """Restore finished and interrupted work, read by the first process, since its machine has the folder."""
+        if rank() == 0:
+            state = self.out.finished(FINISHED)
+            if state:
+                self.predictions, self.best_valid = state["predictions"], state["best_valid"]
+                self.tried, self.leader = state["tried"], state["leader"]
+                self.out.details = self.out.kept_details()
+            self.unfinished = self.out.unfinished(UNFINISHED)
+        decisive = self.tried, self.leader, self.unfinished, self.out.runs, self.out.compared
+        self.tried, self.leader, self.unfinished, self.out.runs, self.out.compared = gather(decisive)[0]
 
     def run(self, folds: Sequence[int]) -> None:
         """Run what is left of these folds."""

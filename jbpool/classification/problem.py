@@ -78,6 +78,8 @@ class ClassifyProblem(Problem):
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
         order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
         self.sums = torch.zeros(2, device=self.device)              # of the losses of this epoch: task, pools
+        if world_size() > 1:                # a checkpoint has the random state of the first process only (dropout)
+            torch.manual_seed((1_000_003 * (1_000_003 * self.seed + epoch) + rank()) % 2**63)
         # Every process needs at least one graph of every batch.
         count = min(-(-len(order) // self.config.train.batch_size), len(order) // world_size())
         for part in order.tensor_split(max(1, count)):
@@ -88,8 +90,8 @@ class ClassifyProblem(Problem):
         members = len(scores)
         # Sums over local graphs divided by the size of the whole batch; gradients are averaged over processes.
         share = world_size() / batch.of / members
-        smoothing = self.config.train.label_smoothing
-        task = sum((self._task_loss(one, label, smoothing).sum() * share for one in scores), scores.new_zeros(()))
+        how = self.config.train.label_smoothing, self.class_weight
+        task = sum((self._task_loss(one, label, *how).sum() * share for one in scores), scores.new_zeros(()))
         pools = sum((value.sum() * share for pooled in made for value in pooled.losses.values()), scores.new_zeros(()))
         self.sums += torch.stack([task, pools]).detach() * batch.of
         return members * (task + self.config.model.aux_weight * pools)          # each member's gradient is its own
@@ -102,11 +104,13 @@ class ClassifyProblem(Problem):
         scores, made = self.model.on_batch(cut, self.device)
         return cut.label.to(self.device), scores, made
 
-    def _task_loss(self, scores: Tensor, label: Tensor, smoothing: float = 0.0) -> Tensor:
+    def _task_loss(
+        self, scores: Tensor, label: Tensor, smoothing: float = 0.0, class_weight: Tensor | None = None
+    ) -> Tensor:
         """One value per graph, ``(B,)``; unknown labels of a task (NaN) are ignored."""
         if self.data.metric == "acc":
             return functional.cross_entropy(
-                scores, label, self.class_weight, reduction="none", label_smoothing=smoothing
+                scores, label, class_weight, reduction="none", label_smoothing=smoothing
             )
         label = label.float().view_as(scores)                                   # (B, T)
         known = label.isfinite()
@@ -115,7 +119,7 @@ class ClassifyProblem(Problem):
             each = functional.mse_loss(scores, label, reduction="none")         # (B, T)
         else:
             each = functional.binary_cross_entropy_with_logits(
-                scores, label + smoothing * (0.5 - label), reduction="none", pos_weight=self.class_weight
+                scores, label + smoothing * (0.5 - label), reduction="none", pos_weight=class_weight
             )
         return torch.where(known, each, 0).sum(1) / known.sum(1).clamp_min(1)
 
@@ -127,7 +131,7 @@ class ClassifyProblem(Problem):
         scores = self.predict(self.split.valid)
         label = self.data.label[self.split.valid]
         valid = score(self.data, scores, label)
-        # Labels are not smoothed here, so that losses can be compared between settings.
+        # Neither smoothed nor weighted, so that losses can be compared between settings.
         valid_loss = self._task_loss(scores.to(self.device), label.to(self.device)).mean().item()
         key = [-valid if self.data.metric in LOWER_IS_BETTER else valid, -valid_loss]
         last = self.config.train.select == "last"

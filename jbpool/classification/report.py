@@ -114,9 +114,10 @@ def _curves(shown: Shown) -> str:
 def _confusion(shown: Shown) -> str:
     if shown.data.metric != "acc":
         return ""
-    counts = contingency(shown.predictions["label"], shown.predictions["scores"].argmax(1)).numpy()
-    names = class_names(shown.data.class_names, counts.shape[0])
-    drawing = heat_map(counts, names, names[: counts.shape[1]], "confusion matrix", selectable=bool(shown.pictures))
+    predictions, classes = shown.predictions, shown.data.num_classes           # also those without a test graph
+    counts = contingency(predictions["label"], predictions["scores"].argmax(1), shape=(classes, classes)).numpy()
+    names = class_names(shown.data.class_names, classes)
+    drawing = heat_map(counts, names, names, "confusion matrix", selectable=bool(shown.pictures))
     note = "Test graphs of all folds and seeds."
     if shown.pictures:
         note += " A click on a cell shows its graphs below."

@@ -63,7 +63,8 @@ def run(
             print(f"the split of {data.name} is not used: folds of all graphs (--folds, or train.official_split=false)")
     if data.official_split is not None:
         if folds not in (None, [0]) or not config.train.official_split:
-            raise ConfigError(f"--folds: {data.name} has an official split and no folds; use --seeds instead.")
+            given = "train.official_split=false" if folds is None else "--folds"
+            raise ConfigError(f"{given}: {data.name} has an official split and no folds; use --seeds instead.")
         folds = [0]
     elif folds is None:
         folds = range(config.train.folds)

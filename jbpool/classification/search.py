@@ -14,7 +14,7 @@ from jbpool.checks import lookup
 from jbpool.classification import config as plain
 from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
 from jbpool.engine.forecast import count
-from jbpool.engine.schema import as_dict, build, out_of_range
+from jbpool.engine.schema import as_dict, build, changed, out_of_range
 from jbpool.errors import JBPoolError
 from jbpool.nn.pools import POOLS, option_problems
 
@@ -62,18 +62,34 @@ def trials(config: ClassifyConfig, method: str) -> list[Trial]:
 
 def _identity(config: ClassifyConfig, trial: Trial) -> Hashable:
     """A key that is equal for trials with identical training."""
-    unused = set()
-    if trial.get("method.head", config.method.head) != "cosine":
-        unused.add("method.temperature")
-    if trial.get("model.backbone", config.model.backbone) != "delta":
-        unused.add("model.delta")
+    head, backbone = trial.get("method.head", config.method.head), trial.get("model.backbone", config.model.backbone)
+    ignored = _ignored(head, backbone)
 
     def comparable(key: str, value: Any) -> Hashable:
         values = tuple(value) if isinstance(value, list) else (value,)
         # One number may stand for one per level.
         return values[:1] if key == "model.num_clusters" and len(set(values)) == 1 else values
 
-    return tuple((key, comparable(key, value)) for key, value in trial.items() if key not in unused)
+    return tuple((key, comparable(key, value)) for key, value in trial.items() if key not in ignored)
+
+
+def _ignored(head: str, backbone: str) -> set[str]:
+    """Settings that networks with this head of the pools and this backbone do not read."""
+    needed = {"method.temperature": head == "cosine", "model.delta": backbone == "delta"}
+    return {key for key, read in needed.items() if not read}
+
+
+def unused(config: ClassifyConfig) -> list[str]:
+    """Settings that differ from their defaults although no method and no trial reads them."""
+    methods = dict.fromkeys((config.model.pool, *config.model.compare))
+    tried = [(method, with_settings(config, trial)) for method in methods for trial in trials(config, method)]
+
+    def read(key: str) -> bool:
+        return any(
+            concerns(key, method) and key not in _ignored(one.method.head, one.model.backbone) for method, one in tried
+        )
+
+    return [key for key in changed(config) if key.partition(".")[0] in SECTIONS and not read(key)]
 
 
 def with_settings(config: ClassifyConfig, trial: Trial, wrong: list[str] | None = None) -> ClassifyConfig:

@@ -4,7 +4,7 @@ from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig
 from jbpool.classification.predict import predict
 from jbpool.classification.report import write_report
 from jbpool.classification.run import load_data, run
-from jbpool.classification.search import num_weights, problems
+from jbpool.classification.search import num_weights, problems, unused
 from jbpool.engine.task import Task
 
 GRAPH_CLASSIFY = Task(
@@ -20,4 +20,5 @@ GRAPH_CLASSIFY = Task(
     write_report=write_report,
     exclusive=EXCLUSIVE,
     predict=predict,
+    unused=unused,
 )

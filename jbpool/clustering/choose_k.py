@@ -21,15 +21,18 @@ TEMPERATURE = 0.2
 
 
 class Choice(NamedTuple):
-    """The number chosen, and the curve it was chosen by."""
+    """The curve that numbers of clusters are chosen by."""
 
-    num_clusters: int
     savings: dict[int, float]       # K -> nats per edge saved by K clusters; at most 0: no better than one cluster
 
     @property
+    def num_clusters(self) -> int:
+        return self.ranked[0]
+
+    @property
     def ranked(self) -> list[int]:
-        """The numbers tried, best first."""
-        return sorted(self.savings, key=lambda k: -self.savings[k])
+        """The numbers tried, best first; of equally good ones the smallest, since the others leave clusters empty."""
+        return sorted(self.savings, key=lambda k: (-round(self.savings[k], 9), k))
 
 
 def choose_num_clusters(
@@ -43,7 +46,8 @@ def choose_num_clusters(
     """Choose the number of clusters without labels.
 
     Every candidate gets several starts; the partition with the largest
-    :meth:`~jbpool.clustering.evidence.Evidence.saving` decides.
+    :meth:`~jbpool.clustering.evidence.Evidence.saving` decides. Features are used together with the edges; if no
+    number of clusters saves anything that way, the edges alone are tried.
 
     Parameters
     ----------
@@ -60,21 +64,29 @@ def choose_num_clusters(
     watch : callable, optional
         Called with the number of candidates tried so far and their total.
     """
-    generator = torch.Generator().manual_seed(seed)
-    evidence, savings = Evidence(graph, None, edge_weight), {}
-    modes = StructuralModes(graph, max(candidates), edge_weight, seed) if feat is None else None
+    evidence = Evidence(graph, None, edge_weight)
+
+    def savings(rows_for: Callable[[int], Tensor]) -> dict[int, float]:
+        """K -> saving, on the rows ``(N, D)`` for K clusters; fewer entries where the rows are all zero."""
+        generator, found = torch.Generator().manual_seed(seed), {}
+        for done, num_clusters in enumerate(candidates, 1):
+            rows = rows_for(num_clusters) if num_clusters > 1 else None
+            if rows is None:
+                found[1] = 0.0
+            elif bool(rows.any()):
+                heads, _ = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
+                found[num_clusters] = max(evidence.saving(cluster) for cluster in hard_clusters(heads, rows))
+            watch(done, len(candidates))
+        return found
+
+    found: dict[int, float] = {}
     if feat is not None:
         view = FixedFeatures(feat.shape[1], STEPS, weighting="auto", components=COMPONENTS)
-        rows = view.fit(graph, feat, edge_weight, seed)
-    for done, num_clusters in enumerate(candidates, 1):
-        if num_clusters == 1:
-            savings[1] = 0.0
-            continue
-        if modes is not None:
-            rows = modes.features(num_clusters)
-        if not bool(rows.any()):
-            raise DataError("the features and edges of the graph do not distinguish its nodes.")
-        heads, _ = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
-        savings[num_clusters] = max(evidence.saving(cluster) for cluster in hard_clusters(heads, rows))
-        watch(done, len(candidates))
-    return Choice(max(savings, key=lambda k: savings[k]), savings)
+        smoothed = view.fit(graph, feat, edge_weight, seed)                                 # (N, D)
+        found = savings(lambda num_clusters: smoothed)
+    if max(found.values(), default=0.0) <= 0:
+        by_edges = savings(StructuralModes(graph, max(candidates), edge_weight, seed).features)
+        found = max(found, by_edges, key=lambda one: (len(one), max(one.values(), default=0.0)))
+    if len(found) < len(candidates):
+        raise DataError("the features and edges of the graph do not distinguish its nodes.")
+    return Choice(found)

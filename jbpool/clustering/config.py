@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.clustering.network import NETWORKS
 from jbpool.clustering.weighting import WEIGHTINGS
 from jbpool.data import node_problems
-from jbpool.engine.schema import MAX_WIDTH, as_dict, number
+from jbpool.engine.schema import MAX_WIDTH, changed, number
 from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
 from jbpool.nn.pools import POOLS, PoolOptions
 from jbpool.nn.terms import TERMS
@@ -89,12 +89,16 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
         yield "method.objective", f"method.objective is empty: choose from {', '.join(TERMS)}"
     if method.objective and not all(map(math.isfinite, method.objective.values())):
         yield "method.objective", f"method.objective={method.objective}: weights should be finite numbers"
-    terms = method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
     yield from _no_auto_temperature(config)
     yield from wrong_number_of_sizes(method.cluster_sizes, [method.num_clusters])
-    if method.cluster_sizes is not None and method.name in METHODS and "balance" not in terms:
+    if method.cluster_sizes is not None and method.name in METHODS and "balance" not in _terms(method):
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
         yield "method.cluster_sizes", problem
+
+
+def _terms(method: ClusterMethodConfig) -> Iterable[str]:
+    """The loss terms that are minimised."""
+    return method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
 
 
 def _no_auto_temperature(config: ClusterConfig) -> Iterator[tuple[str, str]]:
@@ -158,10 +162,18 @@ def one_process_only(config: ClusterConfig) -> str | None:
     )
 
 
-def unused_by_auto(config: ClusterConfig) -> list[str]:
-    """Settings that differ from their defaults, but that ``auto`` does not read."""
-    plain, default = as_dict(config), as_dict(ClusterConfig())
-    sections = {"model": plain["model"], "method": plain["method"], "train": plain["train"]}
-    used = {"method.name", "method.num_clusters", "train.seeds", "train.restarts"}
-    changed = [f"{name}.{key}" for name, part in sections.items() for key in part if part[key] != default[name][key]]
-    return [key for key in changed if key not in used] + ["dataset.weighting"] * (config.dataset.weighting != "none")
+def unused(config: ClusterConfig) -> list[str]:
+    """Settings that differ from their defaults although nothing reads them."""
+    method, backbone = config.method, config.model.backbone
+    given = [key for key in changed(config) if not key.startswith("dataset.") or key == "dataset.weighting"]
+    if method.name not in POOLS:
+        used = {"method.name", "method.num_clusters", "train.seeds"}
+        return [key for key in given if key not in used and (key, method.name) != ("train.restarts", "auto")]
+    ignored = {"model.hidden"} if backbone == "sgc" else {"model.components", "dataset.weighting"}
+    if backbone not in ("sgc", "delta"):
+        ignored.add("model.delta")
+    if method.head != "cosine":
+        ignored.add("method.temperature")
+    if "balance" not in _terms(method):
+        ignored.add("method.sqrt")
+    return [key for key in given if key in ignored]

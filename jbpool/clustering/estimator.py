@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -13,13 +11,13 @@ import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
-from tqdm import tqdm
 
 from jbpool.checks import check_count
 from jbpool.clustering.auto import find_clusters
 from jbpool.clustering.choose_k import choose_num_clusters
 from jbpool.clustering.inputs import as_node_data
 from jbpool.errors import DataError, JBPoolError
+from jbpool.progress import watched
 
 
 class JBClustering(ClusterMixin, BaseEstimator):
@@ -41,7 +39,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
     labels_ : ndarray of shape (N,)
         Cluster of each node.
     confidence_ : ndarray of shape (N,)
-        How far the partitions behind the consensus agree on the node, from 0 to 1.
+        How far the partitions behind the consensus agree on the node, times the probability of its cluster by the
+        refinement where there was one, from 0 to 1.
     loss_ : float
         Balance loss of the last head, between -1 and -1/K.
     feature_names_in_ : ndarray of str
@@ -105,12 +104,12 @@ class JBClustering(ClusterMixin, BaseEstimator):
         seed = self._seed()
         self.savings_, self.n_clusters_ = None, low
         if low < high:
-            with self._bar("number of clusters") as watch:
+            with watched("number of clusters", disable=not self.verbose) as watch:
                 chosen = choose_num_clusters(
                     data.graph, data.feat, range(low, high + 1), data.edge_weight, seed, watch=watch
                 )
             self.savings_, self.n_clusters_ = chosen.savings, chosen.num_clusters
-        with self._bar("clustering") as watch:
+        with watched("clustering", disable=not self.verbose) as watch:
             found = find_clusters(
                 data.graph, data.feat, self.n_clusters_, data.edge_weight, seed, starts=self.n_init, watch=watch
             )
@@ -161,17 +160,6 @@ class JBClustering(ClusterMixin, BaseEstimator):
             raise DataError(f"{got} features, but the model was fitted on {self.n_features_in_}: pass the same ones.")
         with torch.no_grad():
             return self.model_(data.graph, data.feat, data.edge_weight)[0].numpy()
-
-    @contextmanager
-    def _bar(self, what: str) -> Iterator[Callable[[int, int], None]]:
-        """A progress bar if ``verbose``: what to call with the work done so far and its total."""
-        with tqdm(disable=not self.verbose, desc=what, leave=False) as bar:
-
-            def watch(done: int, total: int) -> None:
-                bar.total = total
-                bar.update(done - bar.n)
-
-            yield watch
 
     def _range(self) -> tuple[int, int]:
         if not isinstance(self.n_clusters, Integral):

@@ -28,7 +28,7 @@ from jbpool.data.arrays import open_npy
 from jbpool.data.sources import cache_dir
 from jbpool.engine.shares import RowShares
 from jbpool.engine.state import load_state, save_state
-from jbpool.errors import JBPoolError, TrainingError, WriteError
+from jbpool.errors import JBPoolError, WriteError
 from jbpool.progress import progress_bar
 
 VERSION = 1                 # of the computation
@@ -63,7 +63,7 @@ def fitted_rows(features: FixedFeatures, data: NodeData, feat: Tensor, shares: R
         return features.fit(graph, feat, weight, shares=shares)
     entry = _entry(features, data)
     rows = _read(entry, features, shares)
-    found = shares.add_up(torch.tensor(int(rows is not None)))
+    found = shares.add_up(torch.tensor(int(rows is not None), device=feat.device))
     if rows is not None and int(found) == shares.processes:
         if shares.place == 0:
             print(f"smoothed features from {entry}")
@@ -74,10 +74,7 @@ def fitted_rows(features: FixedFeatures, data: NodeData, feat: Tensor, shares: R
     try:
         _write(entry, features, rows, shares)
     except WriteError as error:
-        raise TrainingError(
-            f"{str(error).partition(':')[0]}: free some space or set XDG_CACHE_HOME to another folder, then continue "
-            "with --resume."
-        ) from error
+        log.warning("%s: the smoothed features are not kept for later runs (XDG_CACHE_HOME sets another folder)", error)
     return rows
 
 

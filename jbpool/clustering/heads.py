@@ -21,6 +21,7 @@ BLOCK = 2**18           # entries of S per block, all starts together: a block s
 KEPT = 2**24            # entries of S kept between the two passes; beyond that they are computed twice
 CANDIDATES = 20_000     # nodes that initial prototypes are chosen from
 TRAIN_NODES = 5000      # trained_heads: nodes that heads are trained on; they are applied to all
+COLD = 1 / 80           # temperature from which exponentials of the logits, at most 1 / temperature, do not overflow
 EPOCHS = 60             # trained_heads: steps of the optimiser
 
 
@@ -39,7 +40,9 @@ class Heads:
 
     def __init__(self, prototypes: Tensor, temperature: float | Tensor = 0.2, shares: RowShares | None = None):
         self.prototypes, self.shares = prototypes.clone(), shares
-        self.temperature = torch.as_tensor(temperature, dtype=prototypes.dtype).expand(len(prototypes))[:, None, None]
+        each = torch.as_tensor(temperature, dtype=prototypes.dtype, device=prototypes.device)
+        self.temperature = each.expand(len(prototypes))[:, None, None]                  # (R, 1, 1)
+        self.shift = float(torch.as_tensor(temperature).min()) < COLD
 
     def losses(self, feat: Tensor) -> Tensor:
         """The balance loss of every head on unit rows: ``(N, D)`` to ``(R,)``."""
@@ -61,7 +64,7 @@ class Heads:
         gram = torch.zeros(num_heads, num_clusters, num_clusters, dtype=torch.float64, device=feat.device)
         blocks, kept = _row_blocks(feat, weight), []
         for block in blocks:
-            soft = _soft(block, weight)                                             # (R, K, n)
+            soft = self._soft(block, weight)                                             # (R, K, n)
             wide = soft.double()
             gram += wide @ wide.mT
             if keep:
@@ -73,7 +76,7 @@ class Heads:
         if with_gradient:
             slope = (-root / best).to(feat.dtype)
             for number, block in enumerate(blocks):
-                soft = kept[number] if keep else _soft(block, weight)
+                soft = kept[number] if keep else self._soft(block, weight)
                 pull = slope @ soft                                                 # (R, K, n)  dL/dS
                 pull -= (soft * pull).sum(1, keepdim=True)
                 grad += (pull.mul_(soft).flatten(0, 1) @ block).view_as(grad)       # through the softmax
@@ -84,13 +87,21 @@ class Heads:
     def clusters(self, feat: Tensor) -> Tensor:
         """The cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
         weight = unit_rows(self.prototypes)                                         # (R, K, D)
-        return torch.cat([_soft(block, weight).argmax(1) for block in _row_blocks(feat, weight)], dim=1)
+        return torch.cat([self._soft(block, weight).argmax(1) for block in _row_blocks(feat, weight)], dim=1)
 
     def assigned(self, feat: Tensor, head: int) -> tuple[Tensor, Tensor]:
         """The cluster of every node by one head, int32, and its share of the assignment: ``(N,)`` and ``(N,)``."""
         weight = (unit_rows(self.prototypes) / self.temperature)[head : head + 1]   # (1, K, D)
-        parts = [_soft(block, weight)[0].max(0) for block in _row_blocks(feat, weight)]
+        parts = [self._soft(block, weight)[0].max(0) for block in _row_blocks(feat, weight)]
         return torch.cat([part.indices.int() for part in parts]), torch.cat([part.values for part in parts])
+
+    def _soft(self, block: Tensor, weight: Tensor) -> Tensor:
+        """Softmax over clusters, nodes last: ``(n, D)`` and ``(R, K, D)`` to ``(R, K, n)``."""
+        soft = (weight.flatten(0, 1) @ block.T).unflatten(0, weight.shape[:2])
+        if self.shift:
+            soft -= soft.amax(1, keepdim=True)
+        soft.exp_()
+        return soft.mul_(soft.sum(1, keepdim=True).reciprocal_())
 
 
 def rows_together(num_heads: int, num_clusters: int) -> int:
@@ -100,15 +111,6 @@ def rows_together(num_heads: int, num_clusters: int) -> int:
 
 def _row_blocks(feat: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
     return feat.split(rows_together(*weight.shape[:2]))
-
-
-def _soft(block: Tensor, weight: Tensor) -> Tensor:
-    """Softmax over clusters, nodes last: ``(n, D)`` and ``(R, K, D)`` to ``(R, K, n)``.
-
-    Logits are bounded, so the exponentials need no shift.
-    """
-    soft = (weight.flatten(0, 1) @ block.T).exp_().unflatten(0, weight.shape[:2])
-    return soft.mul_(soft.sum(1, keepdim=True).reciprocal_())
 
 
 def candidate_rows(feat: Tensor, shares: RowShares, seed: int) -> Tensor:

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from torch import Tensor
-from tqdm import tqdm
 
 from jbpool.clustering.auto import find_clusters
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.data import NodeData
 from jbpool.engine.forecast import Forecast
+from jbpool.progress import watched
 
 
 class SeedResult(NamedTuple):
@@ -34,11 +34,10 @@ def search(data: NodeData, num_clusters: int, seed: int, starts: int, forecast: 
     """``auto``: settings, partitions and their consensus, chosen without labels."""
     began = time.perf_counter()
     forecast.begin(0)
-    with tqdm(desc=f"seed {seed}", leave=False) as bar:
+    with watched(f"seed {seed}") as show:
 
         def watch(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
+            show(done, total)
             forecast.after(done, total, stops_early=False)
 
         found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, watch)

@@ -146,6 +146,11 @@ class HeadsProblem(StartsProblem):
         self.losses = {"balance": _HeadLosses.apply(self.prototypes, self.heads, batch)}
         return self.losses["balance"].sum()
 
+    def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
+        # All processes must stop at the same epoch.
+        self.losses = {name: self.shares.from_first(value.detach()) for name, value in self.losses.items()}
+        return super().judge(evaluate)
+
     def clusters(self, start: int) -> Tensor:
         return self.shares.whole(self.heads.assigned(self.feat, start)[0])
 
@@ -161,7 +166,7 @@ class _HeadLosses(Function):
 
     @staticmethod
     def forward(ctx, prototypes, heads, feat):
-        heads.prototypes = prototypes.detach()
+        heads.prototypes = prototypes.detach().clone()      # the optimiser's step does not change this one
         losses, gradient = heads.gradient(feat)
         ctx.save_for_backward(gradient)
         return losses

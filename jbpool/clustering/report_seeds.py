@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from jbpool.clustering.scores import normalized_mutual_information
+from jbpool.clustering.scores import merit, normalized_mutual_information
 from jbpool.ops.contingency import contingency
 from jbpool.report.heat_map import value_map
 from jbpool.report.page import section
@@ -22,7 +22,7 @@ def seed_sections(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, 
     if len(runs) < 2:
         return []
     by_score = "score" in run
-    order = sorted(runs, key=lambda seed: -_rank(runs[seed]))[:COMPARED_SEEDS]              # the best first
+    order = sorted(runs, key=lambda seed: -merit(runs[seed]))[:COMPARED_SEEDS]              # the best first
     agreement = seed_agreement([seeds[seed] for seed in order])
     names = [f"seed {seed}" for seed in order]
     drawing = value_map(agreement, names, [str(seed) for seed in order], "agreement of the seeds, NMI")
@@ -36,10 +36,6 @@ def seed_sections(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, 
     if len(order) < len(runs):
         note += f" The best {len(order)} of {len(runs)} seeds are shown."
     return [section("Agreement of the seeds", drawing, note)]
-
-
-def _rank(run: dict[str, Any]) -> float:
-    return run.get("score", -run["loss"])
 
 
 def seed_agreement(clusters: list[np.ndarray]) -> np.ndarray:

@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from jbpool.clustering.choose_k import choose_num_clusters
-from jbpool.clustering.config import ClusterConfig, cluster_range, unused_by_auto
+from jbpool.clustering.config import ClusterConfig, cluster_range
 from jbpool.clustering.job import Job
 from jbpool.clustering.room import require_room
 from jbpool.data import NodeData, load_nodes
@@ -18,6 +17,7 @@ from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import usable
 from jbpool.errors import ConfigError
+from jbpool.progress import watched
 
 
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
@@ -89,8 +89,6 @@ def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFol
     if job.clusters:
         with usable(out.path / "finished.pt"):
             job.save_clusters()
-    if config.method.name == "auto" and unused_by_auto(config):
-        print(f"auto ignores these settings: {', '.join(unused_by_auto(config))}")
     processes = f", {world_size()} processes" if world_size() > 1 else ""
     how = f"{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}{processes}"
     print(f"{data.summary}\n{how}, into {out.path}")
@@ -101,10 +99,8 @@ def _choose(candidates: range, data: NodeData, seed: int, out: RunFolder, resume
     if resume and out.kept_details():
         out.details = out.kept_details()
         return out.details["num_clusters"]["chosen"]
-    with tqdm(total=len(candidates), desc="number of clusters", leave=False) as bar:
-        choice = choose_num_clusters(
-            data.graph, data.feat, candidates, data.edge_weight, seed, watch=lambda done, _: bar.update(done - bar.n)
-        )
+    with watched("number of clusters", total=len(candidates)) as watch:
+        choice = choose_num_clusters(data.graph, data.feat, candidates, data.edge_weight, seed, watch=watch)
     out.details["num_clusters"] = {"chosen": choice.num_clusters, "savings": choice.savings}
     print(f"number of clusters: {choice.num_clusters}, then {', '.join(map(str, choice.ranked[1:4]))}")
     return choice.num_clusters

@@ -189,6 +189,11 @@ def _cluster_edges(
             bar.update(len(source))
 
 
+def merit(run: dict[str, Any]) -> float:
+    """How good a run is without labels: the score of ``auto``, else minus the loss."""
+    return run.get("score", -run["loss"])
+
+
 def best_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The run to show, chosen without labels: the highest score of ``auto``, else the lowest loss."""
-    return max(runs, key=lambda run: run.get("score", -run["loss"]))
+    """The run to show, chosen without labels."""
+    return max(runs, key=merit)

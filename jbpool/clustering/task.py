@@ -1,6 +1,6 @@
 """Node clustering as a task of the command line."""
 
-from jbpool.clustering.config import METHODS, ClusterConfig, num_weights, one_process_only, problems
+from jbpool.clustering.config import METHODS, ClusterConfig, num_weights, one_process_only, problems, unused
 from jbpool.clustering.predict import predict
 from jbpool.clustering.report import write_report
 from jbpool.clustering.run import load_data, run
@@ -19,4 +19,5 @@ NODE_CLUSTER = Task(
     write_report=write_report,
     predict=predict,
     one_process_only=one_process_only,
+    unused=unused,
 )

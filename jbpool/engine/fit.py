@@ -139,7 +139,9 @@ def fit(
     model.train()
     if forecast is not None:
         forecast.begin(progress.epoch)
-    while progress.epoch < config.epochs:
+    patience = config.epochs if config.patience is None else config.patience
+    # A checkpoint may be of the last epoch before an early stop, so this is asked before an epoch.
+    while progress.epoch < config.epochs and progress.epoch - progress.best_epoch < patience:
         for group in optimiser.param_groups:
             group["lr"] = config.lr * SCHEDULES[schedule](progress.epoch / config.epochs)
         began = time.perf_counter()
@@ -156,7 +158,6 @@ def fit(
         progress.epoch += 1
         each_epoch(progress)
 
-        patience = config.epochs if config.patience is None else config.patience
         evaluate = progress.epoch % config.eval_every == 0 or progress.epoch == config.epochs
         evaluate = evaluate or progress.epoch - progress.best_epoch >= patience
         improved, row = problem.judge(evaluate)
@@ -180,8 +181,6 @@ def fit(
                 kept_at = time.monotonic()
         if forecast is not None:
             forecast.after(progress.epoch, config.epochs, stops_early=config.patience is not None)
-        if progress.epoch - progress.best_epoch >= patience:
-            break
     return progress
 
 

@@ -29,19 +29,21 @@ def collective() -> Iterator[None]:
 
 def choose_device(name: str) -> torch.device:
     """The device of ``--device``: auto, cpu or cuda. A GPU is selected as the current device of this process."""
-    available = torch.cuda.is_available()
+    available, place = torch.cuda.is_available(), int(os.environ.get("LOCAL_RANK", "0"))
     problem = None if available else "torch sees no GPU here"
-    if name != "cpu" and available and not dgl_has_cuda():
-        problem = "torch sees a GPU, but this dgl was built without CUDA"
+    if name != "cpu" and available:
+        if place >= (count := torch.cuda.device_count()):
+            raise ConfigError(f"there are more processes than GPUs here ({count}): lower torchrun's --nproc-per-node.")
+        torch.cuda.set_device(place)                        # before anything is put on a GPU
+        if not dgl_has_cuda():
+            problem = "torch sees a GPU, but this dgl was built without CUDA"
     if name == "cuda" and problem:
         raise ConfigError(f"--device cuda: {problem}; use --device cpu, or see scripts/check_env.py.")
     if name == "cpu" or problem:
         if name == "auto" and available:
             print(f"{problem}: the CPU is used (scripts/check_env.py).", file=sys.stderr)
         return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    torch.cuda.set_device(device)
-    return device
+    return torch.device("cuda", place)
 
 
 def dgl_has_cuda() -> bool:
@@ -104,7 +106,7 @@ def mean_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 def total_over_processes(value: Tensor) -> Tensor:
     """The sum of a tensor over all processes, without a gradient."""
-    total = value.clone()
+    total = value.clone(memory_format=torch.contiguous_format)
     if world_size() > 1:
         with collective():
             distributed.all_reduce(total)

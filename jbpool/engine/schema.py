@@ -112,6 +112,15 @@ def out_of_range(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
                 yield key, f"{key}={value} should be {allowed}"
 
 
+def changed(config: Any) -> list[str]:
+    """``section.key`` of every setting that differs from its default."""
+    given, default = as_dict(config), as_dict(type(config)())
+    parts = {name: part for name, part in given.items() if isinstance(part, dict)}
+    return [
+        f"{name}.{key}" for name, part in parts.items() for key in part if part[key] != default[name].get(key)
+    ]
+
+
 def as_dict(config: Any) -> dict[str, Any]:
     """A configuration as plain dicts and lists, as in a file."""
     plain = dataclasses.asdict(config)

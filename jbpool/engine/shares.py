@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, distributed
 
-from jbpool.engine.processes import collective, rank, world_size
+from jbpool.engine.processes import collective, rank, total_over_processes, world_size
 
 
 class RowShares:
@@ -52,16 +53,12 @@ class RowShares:
 
     def add_up(self, value: Tensor) -> Tensor:
         """The sum over the processes, the same in each."""
-        if self.processes > 1:
-            value = value.contiguous()
-            with collective():
-                distributed.all_reduce(value)
-        return value
+        return total_over_processes(value) if self.processes > 1 else value
 
     def from_first(self, value: Tensor) -> Tensor:
         """The value of the first process: rounding may differ between machines."""
         if self.processes > 1:
-            value = value.contiguous()
+            value = value.clone(memory_format=torch.contiguous_format)
             with collective():
                 distributed.broadcast(value, 0)
         return value

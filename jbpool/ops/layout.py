@@ -111,10 +111,11 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
     if sizes is None:
         sizes = torch.full((1,), num_rows, device=device)
     try:
-        sizes = torch.as_tensor(sizes, device=device)
+        sizes = torch.as_tensor(sizes)
     except (TypeError, ValueError, RuntimeError):
         raise JBPoolError(f"sizes={sizes!r}: pass the nodes per graph as whole numbers.") from None
-    return Segments(sizes.long(), num_rows, check_sizes(sizes, num_rows))
+    counts = check_sizes(sizes, num_rows)                       # where they are: on the host if given there
+    return Segments(sizes.to(device).long(), num_rows, counts)
 
 
 def chunked(rows: Tensor, segments: Segments, zero_padding: bool = False) -> Tensor:

@@ -52,18 +52,19 @@ def test_smoothed_labels():
     np.testing.assert_allclose(found, [0.9 * yes + 0.1 * no], rtol=1e-6)
 
 
-def test_labels_are_smoothed_in_training_only():
+@pytest.mark.parametrize("change", ["train.label_smoothing=0.2", "train.class_weight=true"])
+def test_labels_are_smoothed_and_weighted_in_training_only(change):
     """So that validation losses of different settings can be compared."""
-    found = []
-    for smoothing in (0, 0.2):
+    found, label = [], (torch.arange(60) % 3 == 0).long()
+    for changes in ([], [change]):
         torch.manual_seed(0)
-        problem = problem_for("acc", torch.zeros(60).long(), f"train.label_smoothing={smoothing}", "model.dropout=0")
+        problem = problem_for("acc", label, "train.label_smoothing=0", "model.dropout=0", *changes)
         batch = next(iter(problem.batches(0)))
         loss = problem.loss(batch).item()
         found.append((loss, problem.judge(evaluate=True)[1]["valid_loss"]))
-    (plain, valid), (smoothed, same) = found
+    (plain, valid), (changed, same) = found
     assert valid == same
-    assert plain != pytest.approx(smoothed, rel=1e-3)
+    assert plain != pytest.approx(changed, rel=1e-3)
 
 
 def test_class_weights_are_those_of_the_training_graphs():

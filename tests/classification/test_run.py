@@ -99,6 +99,10 @@ def test_folds_of_a_dataset_with_an_official_split(tmp_path, capsys):
     assert result_of(tmp_path / "folds")["config"]["train"]["official_split"] is False
     with pytest.raises(RunFolderError, match=r"train\.official_split"):      # two kinds of results in one folder
         run(config, tmp_path / "folds", data, resume=True)
+    label = data.label.clone()
+    label[:50], label[50:] = torch.arange(50) % 3, 0                        # no test graph of the last classes
+    run(config, tmp_path / "rare", replace(data, label=label))
+    assert GRAPH_CLASSIFY.write_report(tmp_path / "rare", replace(data, label=label)).exists()
     without = replace(config, train=replace(config.train, official_split=False))
     assert len(run(without, tmp_path / "all", data).runs) == 2
 

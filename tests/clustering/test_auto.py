@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from jbpool.clustering.auto import EDGE_TEMPERATURES, SHARE, STEPS, TEMPERATURES, find_clusters
-from jbpool.clustering.choose_k import choose_num_clusters
+from jbpool.clustering.choose_k import Choice, choose_num_clusters
 from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.evidence import Evidence
 from jbpool.clustering.scores import label_scores
@@ -110,6 +110,30 @@ def test_the_number_of_clusters_is_found(planted, with_features):
     assert choice.num_clusters == planted
     assert choice.ranked[0] == planted
     assert set(choice.savings) == set(range(2, 10))
+
+
+@pytest.mark.parametrize("kind", ["blocks", "cliques"])
+def test_the_number_of_clusters_if_features_say_nothing(kind):
+    if kind == "blocks":
+        graph, planted = load_nodes("sbm", num_nodes=500, num_clusters=5, seed=0).graph, 5
+    else:
+        graph, planted = dgl.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(8)] * 6)), 6
+    choice = choose_num_clusters(graph, torch.ones(graph.num_nodes(), 4), range(4, 8))
+    assert choice.num_clusters == planted
+    assert max(choice.savings.values()) > 0
+
+
+def test_equal_savings_choose_the_smaller_number():
+    """A partition that leaves clusters empty is found by several numbers, up to the rounding of its saving."""
+    choice = Choice({2: 0.1, 5: 0.7128285168310802, 6: 0.7128285168310804, 7: 0.5})
+    assert choice.ranked == [5, 6, 7, 2]
+    assert choice.num_clusters == 5
+
+
+def test_a_graph_without_structure_has_no_number_of_clusters():
+    graph = dgl.graph(([], []), num_nodes=20)
+    with pytest.raises(DataError, match="do not distinguish"):
+        choose_num_clusters(graph, torch.ones(20, 3), range(1, 4))
 
 
 # ---------------------------------------------------------------- features and edges that disagree, or say nothing

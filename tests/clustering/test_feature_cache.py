@@ -1,6 +1,8 @@
 """Smoothed features on disk: read back, shared between any numbers of processes, never trusted if damaged."""
 
 import os
+import re
+import shutil
 import time
 
 import numpy as np
@@ -13,7 +15,6 @@ from jbpool.clustering.feature_cache import _covering, fitted_rows
 from jbpool.clustering.features import FixedFeatures
 from jbpool.data import load_nodes
 from jbpool.engine.shares import RowShares
-from jbpool.errors import TrainingError
 
 
 @pytest.fixture
@@ -93,7 +94,10 @@ def test_parts_that_cover_a_range():
     assert _covering([], 5, 5) == []
 
 
-def test_a_full_disk_leaves_no_part_of_a_file(data, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_part_of_a_file(data, tmp_path, monkeypatch, caplog):
+    """And the run goes on: it has the rows."""
+    _, expected = fit(data)
+    shutil.rmtree(entries(tmp_path)[0])
     real = _File.write
 
     def full(self, content):
@@ -103,8 +107,8 @@ def test_a_full_disk_leaves_no_part_of_a_file(data, tmp_path, monkeypatch):
         return real(self, content)
 
     monkeypatch.setattr(_File, "write", full)
-    with pytest.raises(TrainingError, match=r"rows-0-90.npy cannot be written .*XDG_CACHE_HOME .* --resume"):
-        fit(data)
+    assert torch.equal(fit(data)[1], expected)
+    assert re.search(r"rows-0-90.npy cannot be written .*XDG_CACHE_HOME", caplog.text)
     assert [path.name for path in entries(tmp_path)[0].iterdir()] == ["measured.pt"]
 
 

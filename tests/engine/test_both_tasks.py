@@ -83,6 +83,12 @@ def test_seeds_repeat_to_the_bit(case, finished, tmp_path):
     assert {**first, "seed": 1} != second                               # another seed is another run
 
 
+def test_settings_without_effect_are_told(case, finished, tmp_path):
+    outcome = call(case.command, *case.arguments("train.epochs=1", "method.temperature=0.5"), cwd=tmp_path)
+    assert "settings without effect here: method.temperature\n" in outcome.out
+    assert "without effect" not in finished[1].out
+
+
 # ---------------------------------------------------------------- --resume
 
 

@@ -25,6 +25,7 @@ def test_every_file_loads_and_opens_with_its_command(path):
     command = f"# python tasks/{task.name}.py"
     assert path.read_text().startswith(f"{command} --cfg {path.name}\n")
     assert load_config(task, path.stem) == config == load_config(task, str(path))
+    assert task.unused(config) == []
 
 
 def test_the_paper_s_sets_have_the_paper_s_network():
@@ -136,6 +137,31 @@ def test_problems_of_every_kind_are_told_together_with_the_place_of_each(tmp_pat
 def test_choices_that_do_not_go_together(changes, words):
     with pytest.raises(ConfigError, match=words):
         load_config(NODE_CLUSTER, None, changes)
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "unused"),
+    [
+        ("node_cluster", ["model.backbone=gin", "model.delta=0.5", "model.hidden=8"], {"model.delta"}),
+        ("node_cluster", ["model.backbone=sgc", "model.delta=0.5", "model.hidden=8"], {"model.hidden"}),
+        ("node_cluster", ["method.temperature=0.5", "model.components=3"], {"method.temperature", "model.components"}),
+        ("node_cluster", ["method.temperature=0.5", "method.head=cosine"], set()),
+        ("node_cluster", ["method.name=dmon", "method.sqrt=diagonal"], {"method.sqrt"}),
+        ("node_cluster", ["method.objective={cut: 1, balance: 1}", "method.sqrt=diagonal"], set()),
+        ("node_cluster", ["method.name=sc", "train.restarts=4"], {"train.restarts"}),
+        ("node_cluster", ["method.name=auto", "train.restarts=4", "dataset.weighting=idf"], {"dataset.weighting"}),
+        ("graph_classify", ["model.delta=0.5"], {"model.delta"}),
+        ("graph_classify", ["model.delta=0.5", "search.grid.model.backbone=[gin, delta]"], set()),
+        ("graph_classify", ["method.temperature=0.5"], {"method.temperature"}),
+        ("graph_classify", ["model.pool=none", "model.mlp=[8]", "method.sqrt=diagonal"], {"model.mlp", "method.sqrt"}),
+        ("graph_classify", ["model.pool=none", "model.compare=[jb]", "model.mlp=[8]", "method.sqrt=diagonal"], set()),
+        ("graph_classify", ["model.pool=mincut", "method.sqrt=diagonal"], {"method.sqrt"}),
+    ],
+)
+def test_settings_without_effect_are_known(task, changes, unused, tmp_path):
+    (tmp_path / "defaults.yaml").write_text(f"task: {task}\n")
+    config = load_config(TASKS[task], str(tmp_path / "defaults.yaml"), changes)
+    assert set(TASKS[task].unused(config)) == unused
 
 
 def test_another_dataset_does_not_get_the_options_of_the_first():

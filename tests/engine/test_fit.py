@@ -103,7 +103,7 @@ def test_checkpoints_keep_their_distance(monkeypatch):
     assert saved == [3, 6, 9]
 
 
-def saved_after(epoch, monkeypatch):
+def saved_after(epoch, monkeypatch, patience=None):
     """The state after some epochs of a run of ten, and the finished problem and progress."""
     states, problem = {}, Line(improves=(1, 4))
     monkeypatch.setattr(module, "CHECKPOINT_SECONDS", -1)
@@ -117,7 +117,7 @@ def saved_after(epoch, monkeypatch):
         }}  # fmt: skip
         states[state["progress"]["epoch"]] = {**state, **text, **tensors, "optimiser": optimiser}
 
-    progress = fit(problem, config(10), checkpoint=save)
+    progress = fit(problem, config(10, patience=patience), checkpoint=save)
     return states[epoch], problem, progress
 
 
@@ -133,6 +133,15 @@ def test_a_resumed_run_equals_an_unbroken_one(monkeypatch):
     assert (progress.epoch, progress.steps, progress.best_epoch) == (10, 20, 4)
     assert progress.seconds > state["progress"]["seconds"] > 0
     assert begun == [6]
+
+
+def test_a_run_that_had_stopped_early_stays_so(monkeypatch):
+    """Its last checkpoint is of the epoch it stopped at."""
+    state, whole, _ = saved_after(3, monkeypatch, patience=2)
+    resumed = Line(improves=(1, 4))                                     # it would have improved
+    progress = fit(resumed, config(10, patience=2), resume=state)
+    assert (progress.epoch, progress.best_epoch) == (3, 1)
+    assert torch.equal(values(resumed), values(whole))
 
 
 def test_a_state_that_does_not_fit_names_its_file(tmp_path, monkeypatch):

@@ -140,6 +140,20 @@ print("not stopped")
     ]
 
 
+def test_only_the_first_process_needs_the_folder_that_is_resumed(tmp_path):
+    """As on two machines: the second has another working directory."""
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    for more in (["0"], ["0,1", "--resume"]):
+        started = launch_ranks(CLASSIFY.script, *TWO[:-1], *more, "--out", "r", cwd=folders)
+        told = [process.communicate(timeout=120) for process in started]
+        assert [process.returncode for process in started] == [0, 0], told
+    call(CLASSIFY.command, *TWO[:-1], "0,1", "--out", "alone", cwd=tmp_path)
+    assert numbers(folders[0] / "r") == numbers(tmp_path / "alone")
+    assert not (folders[1] / "r").exists()
+
+
 def test_torchrun(tmp_path):
     """Its agent, with processes that are forked; those of the command import everything anew."""
     process = launch(AGENT, KILLED, "classify", 1, 9, *TWO, "--out", "r", cwd=tmp_path)
