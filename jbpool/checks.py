@@ -8,7 +8,6 @@ that add up) run on CPU tensors; on other devices each would be a synchronisatio
 from __future__ import annotations
 
 import math
-import os
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -129,22 +128,6 @@ def check_positive(value: float, what: str) -> float:
     if not check_real(value, what) > 0:
         raise JBPoolError(f"{what}={value!r}: give a number above 0.")
     return float(value)
-
-
-def physical_memory() -> int | None:
-    """Bytes of memory of this machine; ``None`` if unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):               # not on Windows
-        return None
-
-
-def memory_problem(needed: float, what: str) -> str | None:
-    """The problem, if ``what`` needs more bytes than this machine has; else ``None``."""
-    memory = physical_memory()
-    if memory is None or needed <= memory:
-        return None
-    return f"{what} would need about {needed / 1e9:,.0f} GB; this machine has {memory / 1e9:,.0f} GB of memory"
 
 
 def check_assign(assign: Tensor) -> None:

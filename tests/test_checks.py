@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from jbpool import checks, value_checks
-from jbpool.checks import check_cluster_sizes, check_sizes, lookup, may_read, memory_problem
+from jbpool import memory, value_checks
+from jbpool.checks import check_cluster_sizes, check_sizes, lookup, may_read
+from jbpool.memory import memory_problem
 
 
 def on(kind):
@@ -47,9 +48,10 @@ def test_lookup_suggests_and_lists():
 
 
 def test_all_of_the_memory_may_be_used(monkeypatch):
-    monkeypatch.setattr(checks, "physical_memory", lambda: 10**9)
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**9)
     assert memory_problem(10**9, "this") is None
-    assert memory_problem(10**9 + 1, "this") == "this would need about 1 GB; this machine has 1 GB of memory"
+    told = memory_problem(10**9 + 1, "this")
+    assert told == "this needs about 1.0 GB of memory, but only 1.0 GB is available"
 
 
 @pytest.mark.parametrize("sizes", [torch.zeros(0).long(), [True, False], [1.0, 1.0], [[2]]])

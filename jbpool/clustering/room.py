@@ -6,9 +6,9 @@ from jbpool.clustering.config import ClusterConfig, num_starts, trains_heads
 from jbpool.clustering.features import COLUMNS, COMPONENTS, OVERSAMPLING
 from jbpool.clustering.starts import starts_at_once
 from jbpool.data import NodeData
-from jbpool.data.memory import available_memory, size
 from jbpool.engine.processes import world_size
 from jbpool.errors import DataError
+from jbpool.memory import memory_problem
 from jbpool.nn.pools import POOLS
 
 LAYER_COPIES = 4            # copies of the values of a layer that are held until its gradient is computed, approximate
@@ -47,12 +47,12 @@ def require_room(config: ClusterConfig, data: NodeData, num_clusters: int) -> No
     num_clusters : int
         K, the largest one if it is to be chosen.
     """
-    needed, available = needed_memory(config, data, num_clusters), available_memory()
-    if needed <= available:
+    graph = f"{data.graph.num_nodes():,} nodes and {data.graph.num_edges():,} directed edges"
+    needed = needed_memory(config, data, num_clusters)
+    problem = memory_problem(needed, f"{data.name}: {config.method.name} on {graph}")
+    if problem is None:
         return
     cure = "lower model.components, or share the rows between machines (docs/scale.md)"
     if not trains_heads(config):
         cure = "large.yaml needs far less (docs/scale.md)"
-    graph = f"{data.graph.num_nodes():,} nodes and {data.graph.num_edges():,} directed edges"
-    room = f"about {size(needed)} of memory, but only {size(available)} is available"
-    raise DataError(f"{data.name}: {config.method.name} on {graph} needs {room}: {cure}.")
+    raise DataError(f"{problem}: {cure}.")

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from jbpool.data.memory import available_memory
 from jbpool.errors import DataError
+from jbpool.memory import available_memory
 
 MAX_BYTES = 4 << 30             # unpacked, all members together
 MAX_MEMBERS = 10_000

@@ -11,8 +11,8 @@ import scipy.sparse
 from numpy.lib import format as npy
 
 from jbpool.data.archive import open_archive, open_member
-from jbpool.data.memory import require_memory
 from jbpool.errors import DataError
+from jbpool.memory import require_memory
 
 ZIP_MAGIC = b"PK"
 COMPRESSED = {"csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix, "bsr": scipy.sparse.bsr_matrix}

@@ -19,9 +19,9 @@ from jbpool.data.arrays import read_arrays
 from jbpool.data.cache import Arrays
 from jbpool.data.containers import UNLABELLED, GraphData, NodeData
 from jbpool.data.labels import class_codes
-from jbpool.data.memory import require_memory
 from jbpool.data.structure import graph_data, node_data, symmetric_adjacency
 from jbpool.errors import DataError
+from jbpool.memory import require_memory
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
 START_SECONDS = 120                                     # time limit; importing DGL takes about 3

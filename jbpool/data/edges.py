@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbpool.data.memory import require_memory
 from jbpool.errors import DataError
+from jbpool.memory import require_memory
 
 EDGE_BYTES = 60                 # per edge of a file until the graph is built: measured 26 (.npy) to 57 (CSV, weights)
 BLOCK = 1 << 20                 # edges handled at a time

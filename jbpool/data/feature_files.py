@@ -14,9 +14,9 @@ from torch import Tensor
 
 from jbpool.data.arrays import open_npy, read_array
 from jbpool.data.containers import to_csr_tensor
-from jbpool.data.memory import require_memory
 from jbpool.data.text import ID_WORDS, Table, refuse_repeated
 from jbpool.errors import DataError
+from jbpool.memory import require_memory
 
 BLOCK = 1 << 22                 # numbers looked at or converted at a time
 

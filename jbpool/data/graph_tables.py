@@ -26,10 +26,10 @@ from jbpool.checks import hint
 from jbpool.data.containers import UNLABELLED, GraphData, Split
 from jbpool.data.labels import class_codes, numbers_if_all
 from jbpool.data.lines import read_blocks
-from jbpool.data.memory import require_memory
 from jbpool.data.structure import graph_data
 from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, shown
 from jbpool.errors import DataError
+from jbpool.memory import require_memory
 
 GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
 GRAPH_WORDS = {"graph", "graph_id", "graphid"}

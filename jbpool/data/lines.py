@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jbpool.data.archive import unpacked_limit
-from jbpool.data.memory import available_memory
 from jbpool.errors import DataError
+from jbpool.memory import available_memory
 from jbpool.progress import progress_bar
 
 BLOCK = 16 << 20                # bytes read at a time

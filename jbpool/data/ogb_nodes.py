@@ -24,11 +24,11 @@ from jbpool.data import ogb_files
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.containers import UNLABELLED, NodeData
 from jbpool.data.edges import EDGE_BYTES, narrow
-from jbpool.data.memory import require_memory
 from jbpool.data.ogb_files import files_of, folder_name, import_ogb, source, unpacked
 from jbpool.data.sources import cache_dir, data_roots, find
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.errors import DataError
+from jbpool.memory import require_memory
 
 PARSER = 1
 CSV = ("edge.csv.gz", "num-node-list.csv.gz", "num-edge-list.csv.gz", "node-label.csv.gz")

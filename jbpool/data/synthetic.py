@@ -13,12 +13,13 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from jbpool.checks import check_cluster_sizes, check_count, check_fraction, memory_problem
+from jbpool.checks import check_cluster_sizes, check_count, check_fraction
 from jbpool.data import gcb
 from jbpool.data.citation import PUBLISHED
 from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor
 from jbpool.data.structure import undirected
 from jbpool.errors import DataError
+from jbpool.memory import memory_problem
 
 # Words per paper, measured on the real datasets.
 _WORDS = {"cora": 18.2, "citeseer": 31.7, "pubmed": 50.1, "dblp": 5.2}

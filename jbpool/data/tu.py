@@ -19,10 +19,10 @@ from jbpool.data.archive import open_archive, read_members
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.containers import NODE_LABEL, UNLABELLED, GraphData, degree_features, degree_names, one_hot
 from jbpool.data.lines import TEXT_FACTOR
-from jbpool.data.memory import require_memory
 from jbpool.data.sources import Source, Wheel, fetch, find
 from jbpool.data.structure import undirected
 from jbpool.errors import DataError
+from jbpool.memory import require_memory
 
 PARSER = 2
 MIRRORS = (

@@ -8,11 +8,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from jbpool.checks import hint, memory_problem
+from jbpool.checks import hint
 from jbpool.engine.schema import build, out_of_range
 from jbpool.engine.strict import read_yaml, read_yaml_lines
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, one_line
+from jbpool.memory import memory_problem
 from jbpool.nn.pools import option_problems
 
 PACKAGE = Path(__file__).resolve().parent.parent

@@ -7,9 +7,9 @@ import torch
 from commands import ROOT, call, settings
 from zoo import random_graph
 
-from jbpool import cli
+from jbpool import cli, memory
 from jbpool.clustering import features as features_module
-from jbpool.clustering import room, weighting
+from jbpool.clustering import weighting
 from jbpool.clustering.features import FixedFeatures
 from jbpool.clustering.heads import Heads
 from jbpool.clustering.weighting import UnitRows, are_counts, idf_weights
@@ -28,7 +28,9 @@ from benchmark import peak_bytes
     ],
 )
 def test_a_run_that_does_not_fit_is_refused(tmp_path, monkeypatch, changes, words):
-    monkeypatch.setattr(room, "available_memory", lambda: 100_000)
+    monkeypatch.setattr(memory, "available_memory", lambda: 100_000)
+    for earlier in ("engine.config", "data.synthetic"):
+        monkeypatch.setattr(f"jbpool.{earlier}.memory_problem", lambda needed, what: None)
     outcome = call(cli.cluster, *settings(*changes), "--out", "r", cwd=tmp_path, check=False)
     assert outcome.code == 2
     assert outcome.err.count("\n") == 1

@@ -12,7 +12,8 @@ import pytest
 import scipy.sparse
 import torch
 
-from jbpool.data import DataError, bins, load_graphs, load_nodes, memory
+from jbpool import memory
+from jbpool.data import DataError, bins, load_graphs, load_nodes
 from jbpool.data.archive import read_members
 from jbpool.data.arrays import csr_from_arrays, read_array
 from jbpool.data.citation import _parse_planetoid

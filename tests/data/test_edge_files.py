@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-from jbpool.data import DataError, edge_arrays, edges, feature_files, lines, load_nodes, memory
+from jbpool import memory
+from jbpool.data import DataError, edge_arrays, edges, feature_files, lines, load_nodes
 
 PAIRS = np.array([[0, 1], [1, 2], [2, 0], [2, 3], [3, 2], [1, 1]])
 WEIGHTS = np.array([1, 2, 3, 4, 5, 6])

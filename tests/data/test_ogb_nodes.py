@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jbpool.data import DataError, load_nodes, memory, ogb_nodes
+from jbpool import memory
+from jbpool.data import DataError, load_nodes, ogb_nodes
 from jbpool.data.__main__ import rows
 
 EDGES = np.array([[0, 1], [1, 2], [3, 1], [1, 0]])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jbpool import checks
+from jbpool import memory
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
@@ -61,19 +61,17 @@ def test_every_seed_in_range_can_be_used(seed, tmp_path):
     ("task", "changes", "estimate"),
     [
         # 16 bytes for each weight: 9 x 20,000^2, and 3 x 2 x 20,000^2
-        (NODE_CLUSTER, ["model.backbone=delta", "model.layers=10", "model.hidden=20000", "model.mlp=[]"], 58),
-        (NODE_CLUSTER, ["model.mlp=[60000, 60000]"], 58),
-        (GRAPH_CLASSIFY, ["model.hidden=20000", "model.levels=2"], 38),
-        (GRAPH_CLASSIFY, ["model.hidden=2000", "search.grid.model.members=[1, 150]"], 38),
+        (NODE_CLUSTER, ["model.backbone=delta", "model.layers=10", "model.hidden=20000", "model.mlp=[]"], 57.6),
+        (NODE_CLUSTER, ["model.mlp=[60000, 60000]"], 57.6),
+        (GRAPH_CLASSIFY, ["model.hidden=20000", "model.levels=2"], 38.4),
+        (GRAPH_CLASSIFY, ["model.hidden=2000", "search.grid.model.members=[1, 150]"], 38.4),
     ],
 )
 def test_networks_larger_than_the_memory_are_refused(task, changes, estimate, monkeypatch):
-    monkeypatch.setattr(checks, "physical_memory", lambda: 16 * GB)
-    with pytest.raises(ConfigError, match=f"would need about {estimate} GB; this machine has 16 GB"):
+    monkeypatch.setattr(memory, "available_memory", lambda: 16 * GB)
+    with pytest.raises(ConfigError, match=f"needs about {estimate} GB of memory, but only 16.0 GB is available"):
         load_config(task, None, changes)
-    monkeypatch.setattr(checks, "physical_memory", lambda: 64 * GB)
-    load_config(task, None, changes)
-    monkeypatch.setattr(checks, "physical_memory", lambda: None)
+    monkeypatch.setattr(memory, "available_memory", lambda: 64 * GB)
     load_config(task, None, changes)
 
 
@@ -86,8 +84,8 @@ def test_networks_larger_than_the_memory_are_refused(task, changes, estimate, mo
     ],
 )
 def test_generated_sets_larger_than_the_memory_are_refused(task, change, monkeypatch):
-    monkeypatch.setattr(checks, "physical_memory", lambda: 16 * GB)
-    with pytest.raises(ConfigError, match=rf"--set {change}: a generated dataset with .* GB; this machine has 16 GB"):
+    monkeypatch.setattr(memory, "available_memory", lambda: 16 * GB)
+    with pytest.raises(ConfigError, match=rf"--set {change}: a generated dataset with .* only 16.0 GB is available"):
         load_config(task, None, [change])
 
 

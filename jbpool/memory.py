@@ -1,4 +1,4 @@
-"""Check the memory that a file needs before it is allocated."""
+"""Check the memory that something needs before it is allocated."""
 
 from __future__ import annotations
 
@@ -27,6 +27,14 @@ def available_memory() -> int:
     return min(candidates, default=1 << 62)
 
 
+def memory_problem(needed: float, what: str) -> str | None:
+    """The problem, if ``what`` needs more bytes than are available; else ``None``."""
+    available = available_memory()
+    if needed <= available:
+        return None
+    return f"{what} needs about {size(needed)} of memory, but only {size(available)} is available"
+
+
 def require_memory(path: Path, needed: int, what: str) -> None:
     """Raise a ``DataError`` if the content of a file needs more memory than is available.
 
@@ -39,12 +47,11 @@ def require_memory(path: Path, needed: int, what: str) -> None:
     what : str
         The content, for the message.
     """
-    available = available_memory()
-    if needed > available:
-        room = f"about {size(needed)} of memory, but only {size(available)} is available"
-        raise DataError.at(path, f"{what} needs {room}")
+    problem = memory_problem(needed, what)
+    if problem is not None:
+        raise DataError.at(path, problem)
 
 
-def size(count: int) -> str:
+def size(count: float) -> str:
     """A number of bytes in readable form: ``"3.2 GB"``."""
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
