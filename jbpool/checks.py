@@ -111,7 +111,7 @@ def check_flag(value: bool, what: str) -> bool:
 
 def check_fraction(value: float, what: str) -> float:
     """A number of at least zero and below one."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < 1:
         raise JBPoolError(f"{what}={value!r}: give a number p with 0 <= p < 1.")
     return float(value)
 
@@ -157,6 +157,19 @@ def check_sizes(sizes: Tensor, num_rows: int) -> list[int] | None:
             "if the batch information was lost in a transform, restore it with graph.set_batch_num_nodes(...)."
         )
     return counts
+
+
+def check_index(index: Tensor | Sequence[int], count: int, what: str) -> Tensor:
+    """Some of ``count`` things as int64 ``(M,)``, from their numbers or a mask of all of them."""
+    index = torch.as_tensor(index)
+    if index.dtype == torch.bool and index.shape == (count,):
+        return index.nonzero().squeeze(1)
+    whole = not index.is_floating_point() and index.dtype != torch.bool
+    if index.dim() != 1 or not (whole or len(index) == 0):
+        raise JBPoolError(f"{what}: got {index.dtype} {tuple(index.shape)}; give a list of numbers, or a mask of all.")
+    if len(index) and not (-count <= int(index.min()) and int(index.max()) < count):
+        raise JBPoolError(f"{what}: got {int(index.min())} to {int(index.max())}; there are 0 to {count - 1}.")
+    return index.long()
 
 
 def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: int) -> Tensor:

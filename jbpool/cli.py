@@ -9,7 +9,6 @@ import argparse
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from jbpool._environment import require_dgl
 from jbpool.atomic import check_writable, held
-from jbpool.errors import ConfigError, JBPoolError, RunFolderError, TrainingError, WriteError
+from jbpool.errors import ConfigError, JBPoolError, TrainingError, WriteError
 from jbpool.output import end_with_reader
 
 CLUSTER = """Cluster the nodes of a graph.
@@ -84,11 +83,11 @@ def _main(name: str, args: argparse.Namespace) -> int:
         args.changes.append(f"train.seeds=[{args.seeds}]")
     args.folder = None
     try:
-        require_dgl()
-    except ImportError as error:
-        print(error, file=sys.stderr)
-        return 1
-    try:
+        try:
+            require_dgl()
+        except ImportError as error:
+            print(error, file=sys.stderr)
+            return 1
         return _start(name, args)
     except KeyboardInterrupt:
         print(f"\ninterrupted{_what_is_left(args)}.", file=sys.stderr)
@@ -145,6 +144,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _start(name: str, args: argparse.Namespace) -> int:
     from jbpool.engine.config import load_config
+    from jbpool.engine.out_folder import kept_config
     from jbpool.engine.processes import choose_device
 
     task = _load_task(name)
@@ -153,7 +153,7 @@ def _start(name: str, args: argparse.Namespace) -> int:
     device = choose_device(args.device)
     if args.predict is not None:
         return _predict(task, args, device)
-    config = load_config(task, args.cfg or _kept_config(args, name), args.changes)
+    config = load_config(task, args.cfg or kept_config(args, name), args.changes)
     more = {}
     if getattr(args, "folds", None) is not None:
         more["folds"] = _whole_numbers("--folds", args.folds)
@@ -165,18 +165,19 @@ def _start(name: str, args: argparse.Namespace) -> int:
 
 def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: dict[str, Any], stack: ExitStack) -> int:
     """Run a task; ``stack`` holds the run folder until the report is written."""
+    from jbpool.engine.out_folder import choose_folder, refuse_other_files
     from jbpool.engine.processes import gather, process_group, rank, world_size
     from jbpool.engine.run_folder import by_method
 
     with process_group(device):
-        folder, config = gather((_run_folder(args, task.name), config))[0]  # of rank 0: others may lack its folder
+        folder, config = gather((choose_folder(args, task.name), config))[0]  # of rank 0: others may lack its folder
         args.folder = folder
         if world_size() > 1 and (reason := task.one_process_only(config)):
             raise ConfigError(reason)
         if rank() == 0:                                                     # the only one that writes
             check_writable(folder / "config.yaml")                          # before hours of work
             stack.enter_context(held(folder))
-            _refuse_second_run(args, folder)                                # another process may have just finished one
+            refuse_other_files(args, folder)                                # another process may have just finished one
             if unused := task.unused(config):
                 print(f"settings without effect here: {', '.join(unused)}")
         data = task.load_data(config)
@@ -250,48 +251,6 @@ def _show_list(task: Any) -> int:
     print(f"configurations: {', '.join(config_names(task.name))}\nmethods: {', '.join(task.methods)}\n")
     list_datasets()
     return 0
-
-
-def _run_folder(args: argparse.Namespace, task: str) -> Path:
-    """The folder of the run; never one that already contains another run."""
-    if args.resume:
-        folder = _resumed_folder(args, task)
-    elif args.out is not None:
-        folder = Path(args.out)
-    else:
-        folder = Path("runs", task, f"{_config_name(args)}-{time.strftime('%Y%m%d-%H%M%S')}")
-    _refuse_second_run(args, folder)
-    if args.resume and not (folder / "config.yaml").exists() and os.environ.get("RANK", "0") == "0":
-        print(f"{folder} holds no run to continue: starting a new one.")
-    if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
-        raise RunFolderError(f"--out {folder}: a file of that name exists; choose another folder.")
-    return folder
-
-
-def _config_name(args: argparse.Namespace) -> str:
-    return Path(args.cfg).stem if args.cfg else "default"
-
-
-def _resumed_folder(args: argparse.Namespace, task: str) -> Path:
-    """The folder of ``--resume``: ``--out``, or the latest run of this ``--cfg``."""
-    if args.out is not None:
-        return Path(args.out)
-    name, base = _config_name(args), Path("runs", task)
-    earlier = sorted(path.parent for path in base.glob(f"{name}-{'[0-9]' * 8}-{'[0-9]' * 6}/config.yaml"))
-    if not earlier:
-        raise RunFolderError(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
-    return earlier[-1]
-
-
-def _kept_config(args: argparse.Namespace, task: str) -> str | None:
-    """The configuration of the run that ``--resume`` continues, so that ``--cfg`` need not be repeated."""
-    kept = _resumed_folder(args, task) / "config.yaml" if args.resume else None
-    return str(kept) if kept is not None and kept.exists() else None
-
-
-def _refuse_second_run(args: argparse.Namespace, folder: Path) -> None:
-    if not args.resume and (folder / "config.yaml").exists():
-        raise RunFolderError(f"{folder} already holds a run: continue it with --resume, or choose another --out.")
 
 
 def _print_scores(method: str, scores: dict[str, Any]) -> None:

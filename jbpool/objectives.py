@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from jbpool.checks import check_assign, check_cluster_sizes, lookup
+from jbpool.errors import JBPoolError
 from jbpool.ops.matrix_sqrt import trace_sqrt
 from jbpool.ops.precision import at_least_float32
 from jbpool.ops.segment import Segments, make_segments, segment_gram, segment_norm, segment_sum
@@ -109,7 +110,7 @@ def cut_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = 
     sizes : Tensor, sequence of int, Segments or None, optional
         Nodes per graph ``(B,)``. Default: a single graph.
     """
-    assign, segments = _prepare(assign, sizes)
+    assign, segments = _prepare(assign, sizes, neighbours=neighbours, degree=degree)
     inside = segment_sum((assign * neighbours).sum(1), segments)                            # (B,)
     volume = segment_sum(degree * assign.square().sum(1), segments)                         # (B,)
     return -_ratio(inside, volume).to(assign.dtype)
@@ -153,7 +154,7 @@ def modularity_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: S
     sizes : Tensor, sequence of int, Segments or None, optional
         Nodes per graph ``(B,)``. Default: a single graph.
     """
-    assign, segments = _prepare(assign, sizes)
+    assign, segments = _prepare(assign, sizes, neighbours=neighbours, degree=degree)
     inside = segment_sum((assign * neighbours).sum(1), segments)                            # (B,)
     volume = segment_sum(degree, segments)                                                  # (B,)  2m
     expected = _ratio(segment_sum(degree[:, None] * assign, segments).square().sum(1), volume)
@@ -196,7 +197,7 @@ def link_loss(
     gram : Tensor, optional
         ``S^T S`` of each graph ``(B, K, K)`` in float64, if it is known already.
     """
-    assign, segments = _prepare(assign, sizes)
+    assign, segments = _prepare(assign, sizes, neighbours=neighbours, squares=squares)
     edges = segment_sum(squares, segments)                                                  # (B,)
     inside = segment_sum((assign * neighbours).sum(1), segments)                            # (B,)
     gram = segment_gram(assign, segments) if gram is None else gram                         # (B, K, K)
@@ -219,8 +220,14 @@ def entropy_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
     return (entropy / segments.sizes.clamp_min(1)).to(assign.dtype)
 
 
-def _prepare(assign: Tensor, sizes: Sizes) -> tuple[Tensor, Segments]:
+def _prepare(assign: Tensor, sizes: Sizes, **more: Tensor) -> tuple[Tensor, Segments]:
+    """``assign`` and its segments; ``more``: arguments to check, ``neighbours`` like ``assign``, others ``(N,)``."""
     check_assign(assign)
+    for name, value in more.items():
+        expected = assign.shape if name == "neighbours" else assign.shape[:1]
+        if not isinstance(value, Tensor) or value.shape != expected or value.device != assign.device:
+            got = f"{tuple(value.shape)} on {value.device}" if isinstance(value, Tensor) else type(value).__name__
+            raise JBPoolError(f"{name} is {got}: give a tensor {tuple(expected)} on {assign.device}, as assign.")
     return at_least_float32(assign), make_segments(sizes, assign)
 
 

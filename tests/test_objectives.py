@@ -11,6 +11,7 @@ from torch.autograd import gradcheck
 from zoo import ZOO, random_graph, symmetric_weights
 
 from jbpool import objectives
+from jbpool.errors import JBPoolError
 from jbpool.objectives import balance_loss
 from jbpool.ops.adjacency import degree, propagate, propagate_normalized
 
@@ -178,6 +179,24 @@ def test_other_losses_are_finite_for_odd_assignments(name, case, device):
     loss.sum().backward()
     assert loss.isfinite().all()
     assert S.grad.isfinite().all()
+
+
+S6 = torch.full((6, 3), 1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: objectives.link_loss(S6, S6, torch.ones(5)), r"squares is \(5,\) on cpu: give a tensor \(6,\)"),
+        (lambda: objectives.modularity_loss(S6, S6[:, :1], torch.ones(6)), r"neighbours is \(6, 1\)"),
+        (lambda: objectives.modularity_loss(S6, S6, torch.ones(6, 1)), r"degree is \(6, 1\)"),
+        (lambda: objectives.cut_loss(S6, S6[:5], torch.ones(6)), r"neighbours is \(5, 3\)"),
+        (lambda: objectives.cut_loss(S6, S6, [1.0] * 6), "degree is list"),
+    ],
+)
+def test_other_arguments_of_the_losses_are_checked(call, words):
+    with pytest.raises(JBPoolError, match=words):
+        call()
 
 
 @pytest.mark.parametrize("name", ["balance", "ortho", "collapse", "entropy"])

@@ -61,6 +61,8 @@ def check_edge_feat(edge_feat: Tensor, inputs: Inputs, name: str) -> None:
 
 def check_columns(values: Tensor, width: int, categories: Sequence[int] | None, name: str, what: str) -> None:
     """Refuse features of another number or kind than in training."""
+    if not isinstance(values, Tensor):
+        raise DataError(f"{name} is {type(values).__name__}: give the {what}s as a tensor.")
     if values.dim() != 2 or values.shape[1] != width:
         found = f"{values.shape[1]} {what}s" if values.dim() == 2 else f"{what}s of shape {tuple(values.shape)}"
         raise DataError(f"{name} has {found}, the model was trained on {width}: give the same {what}s.")

@@ -15,7 +15,7 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 
 from jbpool.atomic import write_text
-from jbpool.checks import lookup
+from jbpool.checks import check_count, lookup
 from jbpool.classification.inputs import check_categories, check_columns, check_edge_feat, fitted
 from jbpool.classification.model import Inputs, build_model
 from jbpool.classification.network import Ensemble
@@ -117,6 +117,10 @@ class TrainedClassifier(nn.Module):
         batch_size : int, default 256
             Graphs per batch.
         """
+        if not isinstance(data, GraphData):
+            got = type(data).__name__
+            raise JBPoolError(f"data is {got}: give what load_graphs returns, or call model(dgl.batch(graphs), feat).")
+        check_count(batch_size, "batch_size")
         return self.probabilities(self.scores(fitted(data, self.inputs, self.net.edge_messages), batch_size))
 
     @torch.no_grad()

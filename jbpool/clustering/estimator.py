@@ -80,7 +80,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, adjacency: Any, features: Any = None) -> JBClustering:
+    def fit(self, adjacency: Any, features: Any = None, y: Any = None) -> JBClustering:
         """Cluster a graph.
 
         Parameters
@@ -92,9 +92,11 @@ class JBClustering(ClusterMixin, BaseEstimator):
             the call that adds the other direction. An edge list may hold one direction or both.
         features : array, sparse matrix or DataFrame, optional
             ``(N, D)``, a row per node. Without features the clusters come from the edges alone.
+        y : object, optional
+            Ignored; part of scikit-learn's interface.
         """
         low, high = self._range()
-        check_count(self.n_init, "n_init")
+        starts = check_count(self.n_init, "n_init")
         data = as_node_data(adjacency, features)
         num_nodes = data.graph.num_nodes()
         if num_nodes < 2:
@@ -102,20 +104,19 @@ class JBClustering(ClusterMixin, BaseEstimator):
         if high > num_nodes:
             raise JBPoolError(f"n_clusters={self.n_clusters}: the graph has only {num_nodes} nodes.")
         seed = self._seed()
-        self.savings_, self.n_clusters_ = None, low
+        savings, num_clusters = None, low
         if low < high:
             with watched("number of clusters", disable=not self.verbose) as watch:
                 chosen = choose_num_clusters(
                     data.graph, data.feat, range(low, high + 1), data.edge_weight, seed, watch=watch
                 )
-            self.savings_, self.n_clusters_ = chosen.savings, chosen.num_clusters
+            savings, num_clusters = chosen.savings, chosen.num_clusters
         with watched("clustering", disable=not self.verbose) as watch:
-            found = find_clusters(
-                data.graph, data.feat, self.n_clusters_, data.edge_weight, seed, starts=self.n_init, watch=watch
-            )
-        empty = self.n_clusters_ - len(found.cluster.unique())
+            found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, watch)
+        empty = num_clusters - len(found.cluster.unique())
         if empty:
-            warnings.warn(f"{empty} of {self.n_clusters_} clusters are empty: fewer may suit this graph.", stacklevel=2)
+            warnings.warn(f"{empty} of {num_clusters} clusters are empty: fewer may suit this graph.", stacklevel=2)
+        self.savings_, self.n_clusters_ = savings, num_clusters
         self.labels_ = found.cluster.numpy()
         self.confidence_ = found.confidence.numpy()
         self.loss_, self.model_ = found.loss, found.model
@@ -128,7 +129,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
             self.feature_names_in_ = names
         return self
 
-    def fit_predict(self, adjacency: Any, features: Any = None) -> np.ndarray:
+    def fit_predict(self, adjacency: Any, features: Any = None, y: Any = None) -> np.ndarray:
         """Cluster a graph and return ``labels_``; see ``fit``."""
         return self.fit(adjacency, features).labels_
 

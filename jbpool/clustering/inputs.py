@@ -13,6 +13,7 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
+from jbpool.clustering.edge_tables import check_weights, from_edges, index_of
 from jbpool.data.containers import NodeData, to_csr_tensor
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.errors import DataError
@@ -49,16 +50,16 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
     elif _is_networkx(adjacency):
         matrix, weighted, ids = _from_networkx(adjacency)
     elif isinstance(adjacency, pd.DataFrame) and adjacency.shape[0] == adjacency.shape[1] > 3:
-        matrix, weighted, ids = *_from_matrix(_array(adjacency)), adjacency.index.to_numpy()
+        matrix, weighted, ids = _from_table(adjacency)
     elif isinstance(adjacency, pd.DataFrame):
-        matrix, weighted, ids = _from_edges(adjacency, features)
+        matrix, weighted, ids = from_edges(adjacency, features)
     else:
         if not scipy.sparse.issparse(adjacency):
             adjacency = _array(adjacency)
         if scipy.sparse.issparse(adjacency) or adjacency.shape[0] == adjacency.shape[1]:
             matrix, weighted = _from_matrix(adjacency)
         elif adjacency.shape[1] in (2, 3):
-            matrix, weighted, ids = _from_edges(pd.DataFrame(adjacency), features)
+            matrix, weighted, ids = from_edges(pd.DataFrame(adjacency), features)
         else:
             cure = "the transpose, edge_index.T" if adjacency.shape[0] == 2 else FORMS
             raise DataError(f"adjacency has shape {adjacency.shape}: give {cure}.")
@@ -100,7 +101,7 @@ def _from_matrix(adjacency: Any) -> tuple[scipy.sparse.csr_matrix, bool]:
     if not scipy.sparse.issparse(adjacency):
         adjacency = adjacency.astype(np.float64)                        # scipy has no float16
     matrix = scipy.sparse.csr_matrix(adjacency).astype(np.float64)
-    _check_weights(matrix.data, "adjacency")
+    check_weights(matrix.data, "adjacency")
     one_way = _one_way(matrix)
     if one_way is not None:
         row, column = one_way
@@ -146,7 +147,7 @@ def _from_dgl(graph: DGLGraph, features: Any) -> tuple[scipy.sparse.csr_matrix, 
     if weight is not None:
         if weight.shape != source.shape:
             raise DataError(f"edata['weight'] has shape {weight.shape}: give one number per edge.")
-        _check_weights(weight, "edata['weight']")
+        check_weights(weight, "edata['weight']")
     cure = "dgl.to_bidirected(graph, copy_ndata=True)"
     if weight is not None:
         cure = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
@@ -179,60 +180,20 @@ def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarra
             weight = np.array(given, dtype=np.float64)
         except (TypeError, ValueError):
             raise DataError("the edge attribute 'weight' must be one number per edge.") from None
-        _check_weights(weight, "the edge attribute 'weight'")
+        check_weights(weight, "the edge attribute 'weight'")
     if graph.is_directed():
         _refuse_one_way(source, target, weight, list(graph.nodes), "the networkx graph", "graph.to_undirected()")
     return symmetric_adjacency(source, target, weight, len(ids)), weight is not None, ids
 
 
-def _from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
-    if edges.shape[1] not in (2, 3) or len(edges) == 0:
-        raise DataError(f"the edge list has shape {edges.shape}: give columns source, target and optionally weight.")
-    if edges.iloc[:, :2].isna().any(axis=None):
-        raise DataError("the edge list has missing node ids: drop these rows.")
-    one, other = edges.iloc[:, 0].to_numpy(), edges.iloc[:, 1].to_numpy()
-    weight = None
-    if edges.shape[1] == 3:
-        try:
-            weight = edges.iloc[:, 2].to_numpy(dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError("the third column of the edge list must hold numbers, the weights.") from None
-        _check_weights(weight, "the third column of the edge list")
-    ids = pd.Index(pd.unique(np.concatenate([one, other])))
-    if ids.dtype.kind == "f" and np.isinf(ids).any():
-        raise DataError("the edge list has infinite node ids: drop these rows.")
-    if isinstance(features, pd.DataFrame):
-        ids = _index_of(features, ids)
-    elif features is not None and pd.api.types.is_numeric_dtype(ids.dtype):
-        count = features.shape[0]
-        if ids.min() < 0 or not (ids == ids.astype(np.int64)).all() or ids.max() >= count:
-            raise DataError(f"node ids {ids.min():g} to {ids.max():g}: expected whole numbers from 0 to {count - 1}.")
-        matrix = symmetric_adjacency(one.astype(np.int64), other.astype(np.int64), weight, count)
-        return matrix, weight is not None, None
-    elif features is not None:
-        raise DataError("node ids are not numbers: pass features as a DataFrame whose index holds the node ids.")
-    else:
-        mixed = ids.inferred_type == "mixed-integer"                    # numbers and text have no order
-        ids = pd.Index(sorted(ids, key=str), dtype=object) if mixed else ids.sort_values()
-    matrix = symmetric_adjacency(ids.get_indexer(one), ids.get_indexer(other), weight, len(ids))
-    return matrix, weight is not None, ids.to_numpy()
-
-
-def _index_of(features: pd.DataFrame, nodes: pd.Index) -> pd.Index:
-    """The index of a table of features, which has to hold every node once."""
-    if not features.index.is_unique:
-        raise DataError("the index of features holds a node twice: give one row per node.")
-    missing = nodes.difference(features.index, sort=False)
-    if len(missing):
-        raise DataError(f"features have no row for node {missing.tolist()[0]!r}: their index must hold all node ids.")
-    return features.index
-
-
-def _check_weights(weight: np.ndarray, what: str) -> None:
-    if not np.isfinite(weight).all():
-        raise DataError(f"{what} holds NaN or infinity: weights must be finite.")
-    if (weight < 0).any():
-        raise DataError(f"{what} holds {weight.min():g}: weights must not be negative; drop or clip these edges.")
+def _from_table(adjacency: pd.DataFrame) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray]:
+    """A matrix whose index and columns name the nodes; columns that are only numbered are in the order of the rows."""
+    nodes, columns = adjacency.index, adjacency.columns
+    if not nodes.equals(columns) and not columns.equals(pd.RangeIndex(len(columns))):
+        if not (nodes.is_unique and columns.is_unique and nodes.isin(columns).all()):
+            raise DataError("the index and the columns of adjacency name different nodes: use the same names for both.")
+        adjacency = adjacency[nodes]
+    return *_from_matrix(_array(adjacency)), nodes.to_numpy()
 
 
 def _table(features: Any) -> Any:
@@ -262,7 +223,7 @@ def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor |
         return None
     if isinstance(features, pd.DataFrame):
         if ids is not None:
-            _index_of(features, pd.Index(ids))
+            index_of(features, pd.Index(ids))
             features = features.loc[ids]
         features = features.apply(pd.to_numeric).to_numpy(dtype=np.float64, na_value=np.nan)
     values, sparse = features, scipy.sparse.issparse(features)

@@ -127,9 +127,10 @@ class TrainedClusters(nn.Module):
         """
         check_graph(graph)
         check_edge_weight(graph, edge_weight)
-        if feat.dim() != 2 or feat.shape != (graph.num_nodes(), self.in_feats):
-            expected = f"({graph.num_nodes()}, {self.in_feats})"
-            raise JBPoolError(f"feat has shape {tuple(feat.shape)}, expected {expected}: the features of training.")
+        expected = (graph.num_nodes(), self.in_feats)
+        if not isinstance(feat, Tensor) or feat.shape != expected:
+            got = f"has shape {tuple(feat.shape)}" if isinstance(feat, Tensor) else f"is {type(feat).__name__}"
+            raise JBPoolError(f"feat {got}, expected a tensor {expected}: the features of training.")
         check_finite(feat)
         feat, edge_weight = feat.float(), None if edge_weight is None else edge_weight.float()
         if isinstance(self.net, Consensus):

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.evidence import Evidence
-from jbpool.clustering.features import FixedFeatures
 from jbpool.clustering.heads import hard_clusters, trained_heads
 from jbpool.clustering.weighting import weighted_rows
 from jbpool.data import NodeData
@@ -58,16 +57,27 @@ def choose_temperature(
 
 
 def with_temperature(
-    config: ClusterConfig, data: NodeData, num_clusters: int, seed: int
+    config: ClusterConfig, data: NodeData, rows: Callable[[], Tensor], num_clusters: int, seed: int
 ) -> tuple[ClusterConfig, dict[str, Any]]:
-    """The configuration with a number in place of ``auto`` and a record of the choice; without ``auto``, unchanged."""
+    """The configuration with a number in place of ``auto`` and a record of the choice; without ``auto``, unchanged.
+
+    Parameters
+    ----------
+    config : ClusterConfig
+        The run.
+    data : NodeData
+        Its graph, with features.
+    rows : callable
+        Returns the fixed features ``(N, D)``; called for ``auto`` only.
+    num_clusters : int
+        K.
+    seed : int
+        Decides the starts.
+    """
     if config.method.temperature != "auto":
         return config, {}
     assert data.feat is not None
-    model, weighting = config.model, config.dataset.weighting
-    features = FixedFeatures(data.feat.shape[1], model.layers, model.delta, weighting, model.components)
-    rows = features.fit(data.graph, data.feat, data.edge_weight)
-    evidence = Evidence(data.graph, weighted_rows(data.feat, weighting), data.edge_weight)
-    choice = choose_temperature(rows, num_clusters, evidence.score, torch.Generator().manual_seed(seed))
+    evidence = Evidence(data.graph, weighted_rows(data.feat, config.dataset.weighting), data.edge_weight)
+    choice = choose_temperature(rows().cpu(), num_clusters, evidence.score, torch.Generator().manual_seed(seed))
     chosen = replace(config, method=replace(config.method, temperature=choice.temperature))
     return chosen, {"temperature": choice.temperature, "temperatures": choice.tried}

@@ -103,7 +103,7 @@ class Training:
         """All restarts of a seed; the one with the lowest loss counts, labels are not used."""
         best: dict[str, Any] | None = None
         began = time.perf_counter()
-        self.resolved, chosen = with_temperature(self.config, self.data, self.num_clusters, seed)
+        self.resolved, chosen = with_temperature(self.config, self.data, self._fixed_rows, self.num_clusters, seed)
         choosing = time.perf_counter() - began
         restarts, first = num_starts(self.config), 0
         together = self._starts_at_once()
@@ -144,12 +144,21 @@ class Training:
         return restarts if trains_heads(self.config) else starts_at_once(restarts, self.data.graph.num_nodes())
 
     def _prepared(self, net: ClusterNet, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
-        """The input of a network ``(n, D)``; fixed features are computed once for all seeds."""
+        """The input of a network ``(n, D)``."""
         if net.features is None:
             return net.prepare(graph, feat, edge_weight)
-        if self.fitted is None:
-            self.fitted = net.features, fitted_rows(net.features, self.data, feat, self.shares)
+        rows = self._fixed_rows()
+        assert self.fitted is not None
         net.features = self.fitted[0]
+        return rows
+
+    def _fixed_rows(self) -> Tensor:
+        """The fixed features of the nodes ``(n, D)``, computed once for all seeds."""
+        if self.fitted is None:
+            model, feat = self.config.model, cast(Tensor, self.data.feat).to(self.device)
+            weighting = self.config.dataset.weighting
+            features = FixedFeatures(feat.shape[1], model.layers, model.delta, weighting, model.components)
+            self.fitted = features.to(self.device), fitted_rows(features, self.data, feat, self.shares)
         return self.fitted[1]
 
     def _problem(

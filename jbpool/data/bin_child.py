@@ -53,6 +53,9 @@ def pack(graphs: list, labels: dict[str, torch.Tensor]) -> dict[str, np.ndarray]
             raise ValueError(f"{frame} {key!r} differs in type or shape between graphs")
         if present:
             arrays[f"{frame} {key}"] = plain(torch.cat(present))
+    used = {f"{frame} {key}" for frame, key in FRAMES}
+    names = {f"{frame} {key}" for graph in graphs for frame in ("ndata", "edata") for key in getattr(graph, frame)}
+    arrays["unused"] = np.array(sorted(names - used), dtype=str)
     arrays.update({f"label {key}": plain(value) for key, value in labels.items()})
     return arrays
 

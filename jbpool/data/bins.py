@@ -5,6 +5,7 @@ A child process reads the file, since a damaged one can crash the process (see :
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -30,6 +31,8 @@ START_BYTES = 512 << 20                                 # address space that thr
 ENDS = ("source", "target")
 BYTES_PER_NODE = 256                                    # minimum for a graph and what is computed from it
 COPIES = 8                                              # memory for reading, in file sizes
+
+log = logging.getLogger(__name__)
 
 
 def read_bin(path: Path) -> Arrays:
@@ -60,6 +63,10 @@ def read_bin(path: Path) -> Arrays:
             cause = lines[-1][:160] if lines and result.returncode == 3 else "DGL's reader crashed"
             raise DataError.at(path, f"not a file of dgl.save_graphs, or a damaged one ({cause})")
         arrays = read_arrays(target)
+    unused = arrays.pop("unused").tolist()
+    if unused:
+        used = "ndata feat and label, edata weight and feat"
+        log.warning("%s: %s are not used; %s are read where present", path, ", ".join(unused), used)
     _check_edges(arrays, path)
     return arrays
 

@@ -17,6 +17,7 @@ from dgl import DGLGraph
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
 
+from jbpool.checks import check_index
 from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.errors import DataError
 from jbpool.ops.adjacency import edge_blocks
@@ -174,8 +175,8 @@ class GraphData:
         return self.sizes[index].float().mean().item()
 
     def batch(self, index: Tensor | Sequence[int]) -> GraphBatch:
-        """The graphs with these indices as one batched graph, equal to ``dgl.batch`` of them."""
-        index = torch.as_tensor(index, dtype=torch.long)
+        """The graphs with these indices, or of a mask, as one batched graph, equal to ``dgl.batch`` of them."""
+        index = check_index(index, len(self), f"graphs of {self.name}")
         sizes, num_edges = self.sizes[index], self.num_edges[index]
         nodes = _ranges(self._first_node[index], sizes)                 # (N,)
         edges = _ranges(self._first_edge[index], num_edges)             # (E,)

@@ -63,7 +63,7 @@ def _read(path: Path, separator: str | None, header: bool | None, text: bool) ->
         else:
             table = table.continued(block)
             if counted:
-                table.require_row_numbers(NAME_COLUMNS, edges.count)
+                table.skip_index(NAME_COLUMNS, edges.count)
         arrays = table.read((source, target), () if weight is None else (weight,), text=text)
         if arrays[source].dtype.kind == "O" and not text:
             if edges.count:

@@ -58,7 +58,7 @@ def read_features(path: Path) -> FeatureTable:
     else:
         table = Table.open(path)
         key = _id_column(table)
-        places = tuple(place for place in range(1 if key else 0, table.columns) if place != key)
+        places = tuple(place for place in range(int(key > 0 and table.unnamed), table.columns) if place != key)
         if not places:
             raise DataError.at(path, "one column: expected a node id and its features", table.first + 1)
         arrays = table.read((key,), places)
@@ -99,13 +99,13 @@ def _require_finite(path: Path, values: np.ndarray) -> None:
 
 
 def _id_column(table: Table) -> int:
-    """The place of the node ids: the first column, but not an unnamed index beside a column that is called id.
+    """The place of the node ids: the column that is called id, else the first.
 
     An unnamed first column alone is the id: ``DataFrame.to_csv()`` writes an index of node ids so.
     """
     named = table.column(ID_WORDS, None)
     if not table.unnamed:
-        return 0
+        return named or 0
     if named is None:
         if table.counts_rows():
             log.warning("%s: the unnamed first column counts the rows; it is read as the node id", table.path)

@@ -24,7 +24,7 @@ import torch
 
 from jbpool.checks import hint
 from jbpool.data.containers import UNLABELLED, GraphData, Split
-from jbpool.data.labels import class_codes, numbers_if_all
+from jbpool.data.labels import class_codes, numbers_if_all, without_gaps
 from jbpool.data.lines import read_blocks
 from jbpool.data.structure import graph_data
 from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, shown
@@ -35,6 +35,7 @@ GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
 GRAPH_WORDS = {"graph", "graph_id", "graphid"}
 LABEL_WORDS = {"label", "class"}
 PARTS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
+NAME_COLUMN = "if it is a feature, give it a name"
 MEMORY = 12                     # memory that a table takes until the graphs are built, in sizes of its file
 
 log = logging.getLogger(__name__)
@@ -76,15 +77,22 @@ def load_graph_tables(folder: Path) -> GraphData:
 def _tables(path: Path) -> Iterator[Table]:
     """The rows of a CSV file with a header, block by block."""
     require_memory(path, MEMORY * path.stat().st_size, "reading it")
-    table, rows = None, False
+    table, rows, counted = None, False, 0
     for block in read_blocks(path):
         if block.content.strip():
             table = Table.parse(path, block, header=True) if table is None else table.continued(block)
             if rows or any(True for _ in table.rows()):
+                if table.unnamed:                               # an index that pandas has written, not a feature
+                    counted += table.skip_index(NAME_COLUMN, counted)
                 rows = True
                 yield table
     if not rows:
         raise DataError.at(path, "the file is empty" if table is None else "there are no rows below the header")
+
+
+def _others(table: Table, used: tuple[int | None, ...]) -> tuple[int, ...]:
+    """The places of the columns that are not used yet, without an unnamed index."""
+    return tuple(place for place in range(int(table.unnamed), table.columns) if place not in used)
 
 
 def _column(table: Table, words: set[str], name: str) -> int:
@@ -104,7 +112,7 @@ def _read_graphs(path: Path) -> _Graphs:
         label, split = table.column(LABEL_WORDS, None), table.column({"split"}, None)
         others = tuple(place for place in (label, split) if place is not None)
         if not ids:
-            unused = [name for place, name in enumerate(table.header or ()) if place not in (graph, *others)]
+            unused = [(table.header or [])[place] for place in _others(table, (graph, *others))]
             if unused:
                 log.warning("%s: columns %s are not used; features belong to %s", path, unused, NODES)
         arrays = table.read((graph,), classes=others, text=True)
@@ -119,8 +127,10 @@ def _read_graphs(path: Path) -> _Graphs:
             parts.append(_parts(table, arrays[split]))
     codes = np.full(sum(map(len, ids)), UNLABELLED)
     names: list[str] = []
-    if classes and (np.concatenate(classes) != "").any():
-        codes, names = class_codes(numbers_if_all(np.concatenate(classes)), path)
+    if classes:
+        given = without_gaps(np.concatenate(classes), path)
+        if (given != "").any():
+            codes, names = class_codes(numbers_if_all(given), path)
     return _Graphs(pd.Index(np.concatenate(ids)), codes, names, _split(np.concatenate(parts), path) if parts else None)
 
 
@@ -169,7 +179,7 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
     for table in _tables(path):
         graph, node = _column(table, GRAPH_WORDS, "graph"), table.column({"node", "node_id", "id"}, None)
         key = (graph,) if node is None else (graph, node)
-        places = tuple(place for place in range(table.columns) if place not in key)
+        places = _others(table, key)
         feat_names = [(table.header or [])[place] for place in places]
         arrays = table.read(key, places, text=True)
         graph_blocks.append(_graphs_of(table, arrays[graph], ids))
@@ -209,7 +219,7 @@ def _read_edges(
         graph = _column(table, GRAPH_WORDS, "graph")
         pair = _column(table, SOURCE_WORDS, "source"), _column(table, TARGET_WORDS, "target")
         weight = table.column(WEIGHT_WORDS, None)
-        places = tuple(place for place in range(table.columns) if place not in (graph, *pair, weight))
+        places = _others(table, (graph, *pair, weight))
         numbers = places if weight is None else (*places, weight)
         arrays = table.read((graph, *pair), numbers, text=True)
         graph_of = _graphs_of(table, arrays[graph], ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,12 @@ from torch import Tensor
 
 from jbpool.data.arrays import read_array
 from jbpool.data.containers import UNLABELLED
-from jbpool.data.text import Table, refuse_repeated, shown
+from jbpool.data.text import ID_WORDS, Table, refuse_repeated, shown
 from jbpool.errors import DataError
+
+GAPS = ("NA", "N/A", "<NA>", "NaN", "nan")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,9 +50,12 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
             first = 1
         if table.columns != first + 2:
             raise DataError.at(path, f"{table.columns} columns: expected node id and label", table.first + 1)
-        arrays = table.read((first,), classes=(first + 1,))
-        ids, values = arrays[first], numbers_if_all(arrays[first + 1])
-        ignored = table.ignored({first, first + 1})
+        key, value = first, first + 1
+        if table.column(ID_WORDS, key) == value:                    # the header says so
+            key, value = value, key
+        arrays = table.read((key,), classes=(value,))
+        ids, values = arrays[key], numbers_if_all(without_gaps(arrays[value], path))
+        ignored = table.ignored({key, value})
         refuse_repeated(ids, path)
 
     if ids.dtype.kind != position.dtype.kind:                       # number or text: 7 is the node "7"
@@ -83,8 +91,17 @@ def class_codes(values: np.ndarray, path: Path) -> tuple[np.ndarray, list[str]]:
     return codes, [str(name) for name in names]
 
 
+def without_gaps(texts: np.ndarray, path: Path) -> np.ndarray:
+    """Class names with empty text for NA and NaN, as pandas writes missing values."""
+    gap = np.isin(texts, GAPS)
+    if gap.any():
+        named = ", ".join(sorted(set(texts[gap])))
+        log.warning("%s: %d labels (%s) are read as missing; rename them if they are a class", path, gap.sum(), named)
+    return np.where(gap, "", texts)
+
+
 def numbers_if_all(texts: np.ndarray) -> np.ndarray:
-    """Convert texts to whole numbers if all are whole numbers or empty (unlabelled)."""
-    if all(re.fullmatch(r"(-?(0|[1-9][0-9]{0,17}))?", text) for text in texts):
-        return np.array([int(text) if text else UNLABELLED for text in texts], dtype=np.int64)
+    """Convert texts to whole numbers if all are whole numbers (also 2.0) or empty (unlabelled)."""
+    if all(re.fullmatch(r"(-?(0|[1-9][0-9]{0,17})(\.0+)?)?", text) for text in texts):
+        return np.array([int(text.partition(".")[0]) if text else UNLABELLED for text in texts], dtype=np.int64)
     return texts

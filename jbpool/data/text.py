@@ -99,18 +99,21 @@ class Table:
     def counts_rows(self, start: int = 0) -> bool:
         """Whether the first column is 0, 1, 2, ..., or continues from ``start``."""
         column = self.read((0,))[0]
-        return column.dtype == np.int64 and np.array_equal(column, np.arange(start, start + len(column)))
+        expected = np.arange(start, start + len(column))
+        # Text if another column has ids such as 007.
+        return np.array_equal(column, expected if column.dtype == np.int64 else expected.astype(str))
 
-    def skip_index(self, cure: str) -> None:
-        """Warn that the unnamed first column is skipped; refuse if it is more than a row number."""
-        self.require_row_numbers(cure)
-        log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
+    def skip_index(self, cure: str, start: int = 0) -> int:
+        """Warn that the unnamed first column is skipped; refuse it if it does not count the rows from ``start``.
 
-    def require_row_numbers(self, cure: str, start: int = 0) -> None:
-        """Refuse an unnamed first column that does not count the rows from ``start``."""
+        Returns the number of rows.
+        """
         if not self.counts_rows(start):
             what = "the first column has no name and is not a row number 0, 1, 2, ..."
             raise DataError.at(self.path, f"{what}: {cure}, or leave it out (DataFrame.to_csv(..., index=False))")
+        if start == 0:
+            log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
+        return len(self.read((0,))[0])
 
     def ignored(self, used: set[int]) -> list[str]:
         """Unused parts of the file, for the summary."""

@@ -22,7 +22,7 @@ from jbpool.nn.partition import Partition
 from jbpool.nn.terms import TERMS
 from jbpool.ops.adjacency import smooth
 from jbpool.ops.coarsen import complete_graphs, normalized_off_diagonal
-from jbpool.ops.inputs import check_edge_weight, check_feat, check_graph
+from jbpool.ops.inputs import check_edge_weight, check_feat, check_features, check_graph
 from jbpool.ops.precision import at_least_float32
 from jbpool.ops.segment import make_segments
 from jbpool.ops.softmax import row_softmax
@@ -133,6 +133,7 @@ class ClusterPool(nn.Module):
         head = self.mlp[-1]
         if not isinstance(head, CosineHead):
             raise JBPoolError("init_prototypes: a linear head has no prototypes; build the pool with head='cosine'.")
+        check_features(feat, self._dtype, self.in_feats)
         for layer in list(self.mlp)[:-1]:
             if not isinstance(layer, nn.Dropout):
                 feat = layer(feat)

@@ -27,12 +27,22 @@ def check_graph(graph: DGLGraph) -> None:
 
 
 def check_feat(graph: DGLGraph, feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool = False) -> None:
-    """Require floating-point features ``(N, in_feats)`` on the device of the graph, of type ``dtype``.
+    """Require features of the nodes of a graph, on its device; the other parameters are those of ``check_features``."""
+    check_features(feat, dtype, in_feats, sparse)
+    if feat.shape[0] != graph.num_nodes():
+        raise InputError(
+            f"feat has {feat.shape[0]} rows but the graph has {graph.num_nodes()} nodes: "
+            "pass one row per node of the batched graph, in node order."
+        )
+    if feat.device != graph.device:
+        raise InputError(f"feat is on {feat.device} but the graph is on {graph.device}: move one with .to(device).")
+
+
+def check_features(feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool = False) -> None:
+    """Require finite floating-point features ``(N, in_feats)`` of type ``dtype``.
 
     Parameters
     ----------
-    graph : DGLGraph
-        The graph or batch.
     feat : Tensor
         What was passed as features.
     dtype : torch.dtype
@@ -47,11 +57,6 @@ def check_feat(graph: DGLGraph, feat: Tensor, dtype: torch.dtype, in_feats: int,
         raise InputError(f"feat is {got}: pass a floating-point matrix of shape (N, in_feats), e.g. feat.float().")
     if feat.layout != torch.strided and not (sparse and feat.layout == torch.sparse_csr):
         raise InputError(f"feat has the layout {feat.layout}: use feat.to_{'sparse_csr' if sparse else 'dense'}().")
-    if feat.shape[0] != graph.num_nodes():
-        raise InputError(
-            f"feat has {feat.shape[0]} rows but the graph has {graph.num_nodes()} nodes: "
-            "pass one row per node of the batched graph, in node order."
-        )
     if feat.shape[1] != in_feats:
         raise InputError(
             f"feat has {feat.shape[1]} columns but the layer was built with in_feats={in_feats}: "
@@ -59,8 +64,6 @@ def check_feat(graph: DGLGraph, feat: Tensor, dtype: torch.dtype, in_feats: int,
         )
     if feat.dtype != dtype and not torch.is_autocast_enabled(feat.device.type):
         raise InputError(f"feat is {feat.dtype} but the layer is {dtype}: convert one with .to(dtype).")
-    if feat.device != graph.device:
-        raise InputError(f"feat is on {feat.device} but the graph is on {graph.device}: move one with .to(device).")
     values = feat if feat.layout == torch.strided else feat.values()
     if may_read(feat, only_if_asked=True) and not bool(values.isfinite().all()):
         row = int((~feat.to_dense().isfinite()).any(dim=1).nonzero()[0, 0])

@@ -75,12 +75,17 @@ def test_the_model_from_python(trained):
         ((batch.graph, batch.feat[:, :1]), "feat has 1 node features, the model was trained on 2"),
         ((batch.graph, batch.feat.long()), "are categories, but the model was trained on numbers"),
         ((batch.graph, batch.feat[:5]), "feat has 5 rows"),
+        ((batch.graph, batch.feat.numpy()), "feat is ndarray: give the node features as a tensor"),
         ((batch.graph, batch.feat * float("nan"), None, batch.edge_feat), "feat holds NaN or infinity"),
         ((batch.graph, batch.feat, None, batch.edge_feat.repeat(1, 2)), "edge_feat has 2 edge features"),
         ((batch.graph, batch.feat, torch.ones(batch.graph.num_edges()), batch.edge_feat), "leave edge_weight out"),
     ]:
         with pytest.raises(JBPoolError, match=words):
             model(*inputs)
+    with pytest.raises(JBPoolError, match="data is list: give what load_graphs returns"):
+        model.predict([batch.graph])
+    with pytest.raises(JBPoolError, match="batch_size"):
+        model.predict(data, batch_size=0)
 
 
 def test_a_dataset_from_python(trained, tmp_path):

@@ -59,6 +59,14 @@ def test_it_behaves_as_an_estimator(matrices):
         model.predict(*matrices)
     one, two = (clone(model).set_params(random_state=np.random.RandomState(3)).fit(matrices[0]) for _ in range(2))
     assert np.array_equal(one.labels_, two.labels_)
+    before = dict(vars(one))
+    with pytest.raises(DataError):                          # nothing of a fit that failed is kept
+        one.set_params(n_clusters=5, n_init=np.int64(1)).fit(np.zeros((10, 10)))
+    assert {key: value for key, value in vars(one).items() if key.endswith("_")} == {
+        key: value for key, value in before.items() if key.endswith("_")
+    }
+    two.set_params(random_state=2, n_init=np.int64(1))
+    assert np.array_equal(two.fit(matrices[0], y=None).labels_, two.fit_predict(matrices[0], None, None))
 
 
 def test_predict_assigns_another_graph(data, matrices, fitted):

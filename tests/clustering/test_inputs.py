@@ -72,6 +72,36 @@ def test_numeric_ids_with_gaps_are_the_nodes_that_occur():
     assert sorted(map(str, as_node_data(pd.DataFrame({"a": [1, "x"], "b": ["x", 2]})).ids)) == ["1", "2", "x"]
 
 
+def test_columns_of_an_edge_list_by_name(caplog):
+    plain = pd.DataFrame({"source": [0, 1], "target": [1, 2], "weight": [0.5, 2.0]})
+    expected = as_node_data(plain)
+    assert expected.edge_weight.tolist() == [0.5, 0.5, 2.0, 2.0]
+    moved = as_node_data(plain[["weight", "target", "source"]])
+    assert edges_of(moved) == edges_of(expected)
+    assert torch.equal(moved.edge_weight, expected.edge_weight)
+    assert not caplog.text
+    other = as_node_data(pd.DataFrame({"from": [0, 1], "year": [1999, 2000], "to": [1, 2], "kind": ["a", "b"]}))
+    assert edges_of(other) == edges_of(expected)
+    assert other.edge_weight is None
+    assert "columns ['year', 'kind'] of the edge list are not used" in caplog.text
+
+
+def test_float_ids_beside_text():
+    ids = as_node_data(pd.DataFrame({"a": [1.5, "x", "y"], "b": ["x", "y", 2.5]})).ids
+    assert sorted(map(str, ids)) == ["1.5", "2.5", "x", "y"]
+
+
+def test_a_matrix_with_names():
+    names = list("abcd")
+    matrix = np.array([[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
+    expected = edges_of(as_node_data(matrix))
+    table = pd.DataFrame(matrix, index=names, columns=names)
+    for given in (table, table[["c", "a", "d", "b"]], pd.DataFrame(matrix, index=names)):
+        data = as_node_data(given)
+        assert edges_of(data) == expected
+        assert list(data.ids) == names
+
+
 def test_tables_and_tensors_of_other_kinds():
     square = networkx.to_pandas_adjacency(networkx.path_graph(5))
     assert edges_of(as_node_data(square)) == edges_of(as_node_data(networkx.path_graph(5)))
@@ -184,6 +214,8 @@ PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
         (pd.DataFrame({"a": ["x"], "b": ["y"]}), np.ones((2, 2)), "a DataFrame whose index holds the node ids"),
         (pd.DataFrame({"a": ["x"], "b": [None]}), None, "missing node ids"),
         (pd.DataFrame({"a": ["x"], "b": ["y"], "w": ["heavy"]}), None, "must hold numbers, the weights"),
+        (pd.DataFrame({"a": ["x"], "b": ["y"], "year": [1999]}), None, "called 'year': call it weight, or leave it"),
+        (pd.DataFrame(np.eye(4), index=list("abcd"), columns=list("abce")), None, "name different nodes"),
         (pd.DataFrame({"a": ["x"], "b": ["y"]}), pd.DataFrame({"f": [1.0]}, index=["x"]), "no row for node 'y'"),
         (networkx.Graph([(0, 1, {"weight": 1}), (1, 2)]), None, "set it for all or none"),
         (networkx.Graph([(0, 1, {"weight": -1})]), None, "must not be negative"),

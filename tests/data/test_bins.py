@@ -22,6 +22,14 @@ def test_a_graph_without_frames(tmp_path, read_here):
     assert set(edges_of(load_nodes("file", graph=tmp_path / "plain.bin"))) == both((0, 1), (1, 2))
 
 
+def test_other_frames_are_mentioned(tmp_path, read_here, caplog):
+    graph = dgl.graph(([0, 1], [1, 0]))
+    graph.ndata["attr"], graph.edata["w"] = torch.rand(2, 3), torch.rand(2)
+    dgl.save_graphs(str(tmp_path / "g.bin"), [graph])
+    assert load_nodes("file", graph=tmp_path / "g.bin").feat is None
+    assert "edata w, ndata attr are not used; ndata feat and label, edata weight and feat are read" in caplog.text
+
+
 def test_a_saved_dgl_graph(tmp_path):
     """By a child process, as users read it; it imports nothing from the current folder."""
     (tmp_path / "random.py").write_text("raise SystemExit('imported!')")

@@ -50,6 +50,33 @@ def test_a_folder_of_tables(folder, monkeypatch, block):
     assert sums[:3].tolist() == [[5], [10], [7]]
 
 
+@pytest.mark.parametrize("block", [lines.BLOCK, 16, 60])
+def test_an_index_that_pandas_has_written_is_no_feature(folder, monkeypatch, block, caplog):
+    monkeypatch.setattr(lines, "BLOCK", block)
+    plain = load_graphs("file", folder=folder())
+    numbered = {}
+    for name, text in TABLES.items():
+        head, *rows = text.splitlines()
+        numbered[name] = "\n".join([f",{head}", *(f"{number},{row}" for number, row in enumerate(rows))]) + "\n"
+    data = load_graphs("file", folder=folder(**numbered))
+    assert data.fingerprint == plain.fingerprint
+    assert data.feat_names == plain.feat_names
+    assert data.edge_names == plain.edge_names
+    assert caplog.text.count("the unnamed first column counts the rows and is skipped") == 3
+    assert "not used" not in caplog.text
+    wrong = numbered["nodes"].replace("\n3,", "\n0,")                        # as pd.concat leaves it
+    with pytest.raises(DataError, match=r"nodes\.csv: the first column has no name .* give it a name"):
+        load_graphs("file", folder=folder(nodes=wrong))
+
+
+def test_missing_classes_as_pandas_writes_them(folder, caplog):
+    graphs = "graph,label\nb,1.0\na,nan\nc,0.0\n007,-1.0\n"
+    data = load_graphs("file", folder=folder(graphs=graphs))
+    assert data.label.tolist() == [1, -1, 0, -1]
+    assert data.class_names == ["0", "1"]
+    assert "1 labels (nan) are read as missing" in caplog.text
+
+
 def test_nodes_without_ids_and_features(folder):
     nodes = "graph\na\nb\na\nb\nc\n007\nb\n"
     edges = "graph_id,from,to\nb,2,0\na,0,1\na,1,0\n"

@@ -9,6 +9,7 @@ from commands import launch
 
 from jbpool.data import DataError, load_graphs, ogb_mol
 from jbpool.data.tu import load_tu_folder
+from jbpool.errors import JBPoolError
 
 COUNTS = {
     "MUTAG": (188, 3371, 7442),
@@ -133,6 +134,17 @@ def test_packed_batches_equal_dgl_batch():
     assert torch.equal(packed.graph.batch_num_edges(), expected.batch_num_edges())
     assert torch.equal(packed.feat, torch.cat([graphs[i].feat for i in index]))
     assert torch.equal(packed.label, data.label[index])
+
+
+def test_graphs_are_chosen_by_number_or_mask():
+    data = load_graphs("motifs", num_graphs=30)
+    mask = torch.zeros(30, dtype=torch.bool)
+    mask[[5, 6]] = True
+    assert torch.equal(data.batch(mask).feat, data.batch([5, 6]).feat)
+    assert torch.equal(data.batch([-1]).feat, data.batch([29]).feat)
+    for wrong, words in ((3, "a list of"), ([True, False], "a mask of all"), ([0.5], "a list of"), ([30], "0 to 29")):
+        with pytest.raises(JBPoolError, match=words):
+            data.batch(wrong)
 
 
 def test_folds_cover_every_graph_once_and_are_stratified():

@@ -77,6 +77,22 @@ class TestUnnamedFirstColumn:
             load_nodes("file", edges=edges, labels=write(tmp_path / "y.csv", ",id,label\n4,3,x\n9,1,y\n"))
 
 
+class TestIdsInAnotherColumn:
+    """The header says which column has the ids."""
+
+    def test_features(self, tmp_path):
+        edges = write(tmp_path / "e.csv", PLAIN)
+        features = write(tmp_path / "x.csv", "age,node,height\n10,3,7\n11,2,7\n12,0,7\n13,1,7\n")
+        data = load_nodes("file", edges=edges, features=features)
+        assert data.feat.tolist() == [[12, 7], [13, 7], [11, 7], [10, 7]]
+        assert list(data.feat_names) == ["age", "height"]
+
+    def test_labels(self, tmp_path):
+        edges = write(tmp_path / "e.csv", PLAIN)
+        data = load_nodes("file", edges=edges, labels=write(tmp_path / "y.csv", "label,id\n0,3\n1,2\n2,0\n2,1\n"))
+        assert data.label.tolist() == [2, 2, 1, 0]
+
+
 class TestSummary:
     def test_weights_and_ignored_columns(self, tmp_path, caplog):
         edges = write(tmp_path / "e.csv", "source,target,weight,year\n0,1,0.5,1999\n")

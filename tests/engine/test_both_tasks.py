@@ -204,6 +204,21 @@ def test_resume_without_a_run(case, tmp_path):
     assert "there is no run of file" in outcome.err
     outcome = call(case.command, *case.arguments("train.epochs=1"), "--out", "new", "--resume", cwd=tmp_path)
     assert "new holds no run to continue: starting a new one" in outcome.out
+    outcome = call(case.command, "--resume", "--out", "nwe", cwd=tmp_path, check=False)      # what would it start?
+    assert outcome.code == 2
+    assert "nwe holds no run to continue; to start one, name its --cfg" in outcome.err
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_files_of_the_user_are_not_replaced(case, tmp_path, resume):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "report.html").write_text("my own")
+    outcome = call(case.command, *case.arguments(), "--out", "mine", *resume, cwd=tmp_path, check=False)
+    assert outcome.code == 2
+    assert "report.html exists and would be replaced: choose another --out" in outcome.err
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["report.html"]
+    outcome = call(case.command, *case.arguments(), "--out", "", *resume, cwd=tmp_path, check=False)
+    assert (outcome.code, outcome.err) == (2, "--out is empty: name a folder, or leave it out.\n")
 
 
 def test_resume_takes_the_latest_run_of_this_configuration(case, tmp_path):
@@ -217,6 +232,15 @@ def test_resume_takes_the_latest_run_of_this_configuration(case, tmp_path):
 
 
 # ---------------------------------------------------------------- Ctrl-C
+
+
+def test_ctrl_c_while_dgl_is_imported(case, tmp_path, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jbpool.cli.require_dgl", interrupted)
+    outcome = call(case.command, cwd=tmp_path, check=False)
+    assert (outcome.code, outcome.err) == (130, "\ninterrupted.\n")
 
 
 def test_ctrl_c_in_the_first_seed(case, tmp_path, monkeypatch):

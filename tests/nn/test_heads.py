@@ -15,6 +15,7 @@ from jbpool import DiffPool, DMoNPool, JBPool, MinCutPool
 from jbpool.nn.heads import CosineHead, spread_rows, unit_rows
 from jbpool.nn.pools import CombinedPool
 from jbpool.objectives import balance_loss
+from jbpool.ops.inputs import InputError
 
 
 def cosines(X, W):
@@ -199,6 +200,12 @@ def test_init_prototypes_rejects_linear_heads_and_zero_rows():
         JBPool(4, 3).init_prototypes(torch.randn(9, 4))
     with pytest.raises(ValueError, match="9 rows, all zero"):
         JBPool(4, 3, head="cosine").init_prototypes(torch.zeros(9, 4))
+
+
+@pytest.mark.parametrize("feat", [torch.randn(20, 1), torch.randn(20, 8).numpy(), torch.randn(20, 8).double(), None])
+def test_init_prototypes_checks_the_features(feat):
+    with pytest.raises(InputError, match="feat"):
+        JBPool(8, 3, head="cosine").init_prototypes(feat)
 
 
 def test_fewer_distinct_rows_than_clusters_still_start():

@@ -1,0 +1,75 @@
+"""Which folder a run is written to: never one that holds another run, or files of the user with the same names."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+from jbpool.errors import RunFolderError
+
+# What a run of either task may write.
+WRITTEN = (
+    "config.yaml", "result.json", "history.csv", "model.pt", "finished.pt", "checkpoint.pt", "report.html",
+    "assign.csv", "assign.npz", "predictions.npz", "pictures.pt",
+)  # fmt: skip
+
+
+def choose_folder(args: argparse.Namespace, task: str) -> Path:
+    """The folder of ``--out`` or ``--resume``, or a new one.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The options of the command line: ``out``, ``cfg``, ``changes`` and ``resume``.
+    task : str
+        Name of the task.
+    """
+    if args.out == "":
+        raise RunFolderError("--out is empty: name a folder, or leave it out.")
+    if args.resume:
+        folder = _resumed_folder(args, task)
+    elif args.out is not None:
+        folder = Path(args.out)
+    else:
+        folder = Path("runs", task, f"{_config_name(args)}-{time.strftime('%Y%m%d-%H%M%S')}")
+    refuse_other_files(args, folder)
+    if args.resume and not (folder / "config.yaml").exists() and os.environ.get("RANK", "0") == "0":
+        if args.cfg is None and not args.changes:
+            raise RunFolderError(f"--resume: {folder} holds no run to continue; to start one, name its --cfg.")
+        print(f"{folder} holds no run to continue: starting a new one.")
+    if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
+        raise RunFolderError(f"--out {folder}: a file of that name exists; choose another folder.")
+    return folder
+
+
+def kept_config(args: argparse.Namespace, task: str) -> str | None:
+    """The configuration of the run that ``--resume`` continues, so that ``--cfg`` need not be repeated."""
+    kept = _resumed_folder(args, task) / "config.yaml" if args.resume else None
+    return str(kept) if kept is not None and kept.exists() else None
+
+
+def refuse_other_files(args: argparse.Namespace, folder: Path) -> None:
+    """Refuse a folder whose files would be replaced: of another run, unless it is resumed, or of the user."""
+    is_run = (folder / "config.yaml").exists()
+    if is_run and not args.resume:
+        raise RunFolderError(f"{folder} already holds a run: continue it with --resume, or choose another --out.")
+    other = next((name for name in WRITTEN if (folder / name).exists()), None)
+    if other is not None and not is_run:
+        raise RunFolderError(f"{folder / other} exists and would be replaced: choose another --out.")
+
+
+def _config_name(args: argparse.Namespace) -> str:
+    return Path(args.cfg).stem if args.cfg else "default"
+
+
+def _resumed_folder(args: argparse.Namespace, task: str) -> Path:
+    """The folder of ``--resume``: ``--out``, or the latest run of this ``--cfg``."""
+    if args.out is not None:
+        return Path(args.out)
+    name, base = _config_name(args), Path("runs", task)
+    earlier = sorted(path.parent for path in base.glob(f"{name}-{'[0-9]' * 8}-{'[0-9]' * 6}/config.yaml"))
+    if not earlier:
+        raise RunFolderError(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
+    return earlier[-1]
