@@ -51,8 +51,9 @@ def read_features(path: Path) -> FeatureTable:
     A ``.npy`` of float32 in C order is memory-mapped and not copied. Others are converted to float32 block by block.
     """
     ids, ignored, names = None, [], None
-    if path.suffix in (".npy", ".npz"):
-        values = open_npy(path) if path.suffix == ".npy" else read_array(path, "feat")
+    suffix = path.suffix.lower()
+    if suffix in (".npy", ".npz"):
+        values = open_npy(path) if suffix == ".npy" else read_array(path, "feat")
         if values.ndim != 2 or values.dtype.kind not in "fiub":
             raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected a table of numbers")
     else:

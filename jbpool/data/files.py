@@ -91,11 +91,12 @@ def read_edges(path: Path, separator: str | None = None, header: bool | None = N
 
     ``separator`` and ``header`` are for text alone.
     """
-    if path.suffix not in BINARY:
+    suffix = path.suffix.lower()
+    if suffix not in BINARY:
         return read_edge_list(path, separator, header)
     if separator is not None or header is not None:
         raise DataError.at(path, "dataset.separator and dataset.header are for text files: leave them out")
-    return BINARY[path.suffix](path)
+    return BINARY[suffix](path)
 
 
 def _node_ids(edges: EdgeList, table: FeatureTable | None, path: Path) -> np.ndarray:

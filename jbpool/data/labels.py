@@ -34,7 +34,7 @@ class Labels:
 def read_labels(path: Path, position: pd.Index) -> Labels:
     """Labels of the nodes in ``position``, from a table with node ids or an array with one row per node."""
     ignored: list[str] = []
-    by_row = path.suffix in (".npy", ".npz")
+    by_row = path.suffix.lower() in (".npy", ".npz")
     if by_row:
         values = read_array(path, "label")
         if values.shape != (len(position),) or values.dtype.kind not in "iubU":

@@ -61,7 +61,7 @@ def _whole_lines(path: Path, limit: int | None, max_line: int | None) -> Iterato
     try:
         size = path.stat().st_size
         with open(path, "rb") as raw, progress_bar(f"reading {path.name}", size, "bytes") as bar:
-            is_packed = path.suffix == ".gz"
+            is_packed = raw.peek(2)[:2] == b"\x1f\x8b"              # gzip, whatever the name of the file
             file = gzip.GzipFile(fileobj=raw) if is_packed else raw
             left = unpacked_limit(size) if limit is None else min(unpacked_limit(size), limit)
             rest = b""

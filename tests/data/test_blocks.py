@@ -38,7 +38,7 @@ LINES = [f"{i},{(3 * i) % 40}" for i in range(40)]
         [f"{line.replace(',', ' ')} {{'weight': {i}}}" for i, line in enumerate(LINES)],
     ],
 )
-@pytest.mark.parametrize("name", ["e.csv", "e.csv.gz"])
+@pytest.mark.parametrize("name", ["e.csv", "e.csv.gz", "without a suffix gz"])
 def test_blocks_change_nothing(tmp_path, monkeypatch, end, rows, name):
     content = b"\xef\xbb\xbf" + end.join(rows).encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)

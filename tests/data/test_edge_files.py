@@ -53,6 +53,8 @@ class TestArrays:
     def test_npy(self, tmp_path, small_blocks, dtype, order):
         np.save(tmp_path / "e.npy", np.asarray(PAIRS, dtype=dtype, order=order))
         assert same(load_nodes("file", edges=tmp_path / "e.npy"), from_csv(tmp_path, PAIRS))
+        (tmp_path / "e.npy").rename(tmp_path / "E.NPY")
+        assert same(load_nodes("file", edges=tmp_path / "E.NPY"), from_csv(tmp_path, PAIRS))
 
     def test_npz(self, tmp_path, small_blocks):
         np.savez(tmp_path / "e.npz", source=PAIRS[:, 0], target=PAIRS[:, 1].astype(np.int16))
