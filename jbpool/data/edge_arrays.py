@@ -10,7 +10,7 @@ import numpy as np
 
 from jbpool.data.arrays import array_names, open_npy, read_arrays
 from jbpool.data.edgelist import warn_of_other_columns
-from jbpool.data.edges import BLOCK, INT32_MAX, EdgeBlocks, EdgeList, narrow, require_edge_memory
+from jbpool.data.edges import BLOCK, INT32_MAX, EdgeBlocks, EdgeList, narrow, narrow_weights, require_edge_memory
 from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS
 from jbpool.errors import DataError
 from jbpool.progress import progress_bar
@@ -57,8 +57,7 @@ def read_npz_edges(path: Path) -> EdgeList:
     if not len(source):
         raise DataError.at(path, "has no edges")
     if weight is not None:
-        with np.errstate(over="ignore"):
-            weight = _weights(path, weight, 0).astype(np.float32)
+        weight = narrow_weights(_weights(path, weight, 0))
     ignored = [f"array {name!r} of {path.name}" for name in names if name not in ("source", "target", "weight")]
     return EdgeList(source, target, weight, None, None if weight is None else "array 'weight'", ignored)
 

@@ -20,6 +20,17 @@ BLOCK = 1 << 20                 # edges handled at a time
 INT32_MAX = 2**31 - 1
 
 
+def narrow_weights(weight: np.ndarray) -> np.ndarray:
+    """Edge weights as float32; refuses one that would become zero. Infinite ones are refused when they are added."""
+    if weight.dtype == np.float32:
+        return weight
+    with np.errstate(over="ignore", under="ignore"):
+        narrowed = weight.astype(np.float32)
+    if ((narrowed == 0) & (weight != 0)).any():
+        raise DataError("an edge weight is below the range of float32; scale the weights up.")
+    return narrowed
+
+
 @dataclass(frozen=True)
 class EdgeList:
     """The edges of a file, in its own node ids."""
@@ -100,8 +111,7 @@ class EdgeBlocks:
         for end, kept in zip((source, target), self._ends, strict=True):
             kept.append(narrow(end) if end.dtype.kind in "iu" else self._coded(end))
         if weight is not None:
-            with np.errstate(over="ignore"):                # refused later, when weights are added
-                self._weights.append(weight.astype(np.float32))
+            self._weights.append(narrow_weights(weight))
         self.count += len(source)
 
     def _coded(self, names: np.ndarray) -> np.ndarray:

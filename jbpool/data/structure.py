@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from jbpool.data.containers import GraphData, NodeData, degree_features, degree_names
+from jbpool.data.edges import narrow_weights
 from jbpool.errors import DataError
 
 
@@ -38,11 +39,8 @@ def symmetric_adjacency(
         one, other = one[keep], other[keep]
         weight = None if weight is None else weight[keep]
     del keep
-    if weight is None:
-        data = np.ones(len(one), dtype=bool)                # a byte per edge; repeated edges stay True
-    else:
-        with np.errstate(over="ignore"):
-            data = weight.astype(np.float32, copy=False)
+    # Without weights a byte per edge; repeated edges stay True.
+    data = np.ones(len(one), dtype=bool) if weight is None else narrow_weights(weight)
     matrix = scipy.sparse.coo_matrix((data, (one, other)), shape=(num_nodes, num_nodes)).tocsr()  # adds repeated edges
     del data, one, other, weight
     matrix = matrix.maximum(matrix.T.tocsr())                                                     # drops zeros

@@ -74,6 +74,9 @@ def test_self_loops_do_not_change_the_rounding_of_repeated_edges():
 def test_weights_beyond_float32_are_refused():
     with pytest.raises(DataError, match="beyond the range of float32"):
         symmetric_adjacency(np.array([0]), np.array([1]), np.array([1e300]), 2)
+    with pytest.raises(DataError, match="below the range of float32; scale the weights up"):
+        symmetric_adjacency(np.array([0, 1]), np.array([1, 2]), np.array([1.0, 1e-50]), 3)
+    assert symmetric_adjacency(np.array([0, 1]), np.array([1, 2]), np.array([1.0, 0.0]), 3).nnz == 2
 
 
 def test_the_fingerprint_does_not_depend_on_the_index_type():
