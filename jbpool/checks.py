@@ -168,7 +168,7 @@ def check_index(index: Tensor | Sequence[int], count: int, what: str) -> Tensor:
     if index.dim() != 1 or not (whole or len(index) == 0):
         raise JBPoolError(f"{what}: got {index.dtype} {tuple(index.shape)}; give a list of numbers, or a mask of all.")
     if len(index) and not (-count <= int(index.min()) and int(index.max()) < count):
-        raise JBPoolError(f"{what}: got {int(index.min())} to {int(index.max())}; there are 0 to {count - 1}.")
+        raise JBPoolError(f"{what}: got {int(index.min())} to {int(index.max())}; they are numbered 0 to {count - 1}.")
     return index.long()
 
 

@@ -70,10 +70,9 @@ def choose_num_clusters(
         """K -> saving, on the rows ``(N, D)`` for K clusters; fewer entries where the rows are all zero."""
         generator, found = torch.Generator().manual_seed(seed), {}
         for done, num_clusters in enumerate(candidates, 1):
-            rows = rows_for(num_clusters) if num_clusters > 1 else None
-            if rows is None:
+            if num_clusters == 1:
                 found[1] = 0.0
-            elif bool(rows.any()):
+            elif bool((rows := rows_for(num_clusters)).any()):
                 heads, _ = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
                 found[num_clusters] = max(evidence.saving(cluster) for cluster in hard_clusters(heads, rows))
             watch(done, len(candidates))

@@ -17,7 +17,7 @@ from jbpool.data.containers import UNLABELLED
 from jbpool.data.text import ID_WORDS, Table, refuse_repeated, shown
 from jbpool.errors import DataError
 
-GAPS = ("NA", "N/A", "<NA>", "NaN", "nan")
+GAPS = ("NA", "N/A", "<NA>", "NaN", "nan")      # as pandas writes them; words such as none or - may be a class
 
 log = logging.getLogger(__name__)
 

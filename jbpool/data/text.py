@@ -96,24 +96,22 @@ class Table:
         """Whether the first column has no name, like an index written by ``DataFrame.to_csv()``."""
         return self.header is not None and is_unnamed(self.header[0])
 
-    def counts_rows(self, start: int = 0) -> bool:
-        """Whether the first column is 0, 1, 2, ..., or continues from ``start``."""
-        column = self.read((0,))[0]
-        expected = np.arange(start, start + len(column))
-        # Text if another column has ids such as 007.
-        return np.array_equal(column, expected if column.dtype == np.int64 else expected.astype(str))
+    def counts_rows(self) -> bool:
+        """Whether the first column is 0, 1, 2, ..."""
+        return _counts(self.read((0,))[0], 0)
 
     def skip_index(self, cure: str, start: int = 0) -> int:
         """Warn that the unnamed first column is skipped; refuse it if it does not count the rows from ``start``.
 
         Returns the number of rows.
         """
-        if not self.counts_rows(start):
+        column = self.read((0,))[0]
+        if not _counts(column, start):
             what = "the first column has no name and is not a row number 0, 1, 2, ..."
             raise DataError.at(self.path, f"{what}: {cure}, or leave it out (DataFrame.to_csv(..., index=False))")
         if start == 0:
             log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
-        return len(self.read((0,))[0])
+        return len(column)
 
     def ignored(self, used: set[int]) -> list[str]:
         """Unused parts of the file, for the summary."""
@@ -226,6 +224,12 @@ def _row(path: Path, number: int, line: str, separator: str) -> list[str]:
         return _fields(line, separator)
     except csv.Error as error:
         raise DataError.at(path, f"cannot be read ({error})", number + 1) from None
+
+
+def _counts(column: np.ndarray, start: int) -> bool:
+    """Whether a column counts from ``start``; it is text if another column has ids such as 007."""
+    expected = np.arange(start, start + len(column))
+    return np.array_equal(column, expected if column.dtype == np.int64 else expected.astype(str))
 
 
 def is_unnamed(name: str) -> bool:

@@ -11,6 +11,7 @@ import yaml
 from commands import CASES, CLASSIFY, CLUSTER, assert_same_weights, call, numbers, result_of, run_task
 
 from jbpool.engine.config import load_config
+from jbpool.engine.out_folder import WRITTEN
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
 from jbpool.errors import RunFolderError
@@ -42,6 +43,7 @@ def test_the_run_folder_is_whole(case, finished):
     there = {path.name for path in folder.iterdir()}
     assert {"config.yaml", "result.json", "history.csv", "model.pt", "report.html", case.predictions} <= there
     assert "checkpoint.pt" not in there
+    assert there <= set(WRITTEN)                                        # what --out must not replace
     assert not [name for name in there if name.startswith(".")]         # parts of files
     result = result_of(folder)
     assert {"task", "dataset", "method", "runs", "mean", "std", "versions", "config"} <= set(result)
