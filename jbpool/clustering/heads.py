@@ -64,7 +64,7 @@ class Heads:
         gram = torch.zeros(num_heads, num_clusters, num_clusters, dtype=torch.float64, device=feat.device)
         blocks, kept = _row_blocks(feat, weight), []
         for block in blocks:
-            soft = self._soft(block, weight)                                             # (R, K, n)
+            soft = self._soft(block, weight)                                        # (R, K, n)
             wide = soft.double()
             gram += wide @ wide.mT
             if keep:

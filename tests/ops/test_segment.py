@@ -150,3 +150,12 @@ def test_gram_is_float64_and_keeps_no_float64_copy_for_backward(sizes, device):
 def test_wrong_sizes_are_rejected(sizes, words):
     with pytest.raises(ValueError, match=words):
         make_segments(sizes, torch.empty(5, 2))
+
+
+def test_sizes_given_on_the_host_stay_known_there():
+    """Also if the rows are on another device, which nothing is read from."""
+    segments = make_segments([3, 1], torch.empty(4, 2, device="meta"))
+    assert segments.counts == [3, 1]
+    assert segments.sizes.is_meta
+    with pytest.raises(ValueError, match="sizes add up to 5"):
+        make_segments([3, 2], torch.empty(4, 2, device="meta"))
