@@ -153,7 +153,8 @@ def _start(name: str, args: argparse.Namespace) -> int:
     device = choose_device(args.device)
     if args.predict is not None:
         return _predict(task, args, device)
-    config = load_config(task, args.cfg or kept_config(args, name), args.changes)
+    cfg = args.cfg or (kept_config(name, args.cfg, args.out) if args.resume else None)
+    config = load_config(task, cfg, args.changes)
     more = {}
     if getattr(args, "folds", None) is not None:
         more["folds"] = _whole_numbers("--folds", args.folds)
@@ -170,14 +171,15 @@ def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: di
     from jbpool.engine.run_folder import by_method
 
     with process_group(device):
-        folder, config = gather((choose_folder(args, task.name), config))[0]  # of rank 0: others may lack its folder
+        folder = choose_folder(task.name, args.cfg, args.out, args.resume, changed=bool(args.changes))
+        folder, config = gather((folder, config))[0]                        # of rank 0: others may lack its folder
         args.folder = folder
         if world_size() > 1 and (reason := task.one_process_only(config)):
             raise ConfigError(reason)
         if rank() == 0:                                                     # the only one that writes
             check_writable(folder / "config.yaml")                          # before hours of work
             stack.enter_context(held(folder))
-            refuse_other_files(args, folder)                                # another process may have just finished one
+            refuse_other_files(folder, args.resume)                         # another may have just finished one
             if unused := task.unused(config):
                 print(f"settings without effect here: {', '.join(unused)}")
         data = task.load_data(config)

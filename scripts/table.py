@@ -23,9 +23,26 @@ FIXED_SETS = (*DATASETS, "acm", "amazon-photo", "cora-ml")
 
 
 def load_results(folder: Path) -> list[dict]:
-    """Every ``result.json`` of finished runs below a folder."""
-    results = [json.loads(path.read_text()) for path in sorted(folder.glob("*/result.json"))]
+    """Every ``result.json`` of finished runs below a folder, with the name of its run folder."""
+    paths = sorted(folder.glob("*/result.json"))
+    results = [{**json.loads(path.read_text()), "folder": path.parent.name} for path in paths]
     return [result for result in results if result["runs"]]         # else interrupted in the first seed
+
+
+def methods_of(result: dict) -> dict[str, dict]:
+    """Name of every method of a run -> its scores."""
+    return {name_of(result): result, **result.get("compared", {})}
+
+
+def repeated(results: list[dict]) -> str | None:
+    """Two runs that would share a cell of a table, since only one of them could be shown."""
+    seen: dict[tuple, str] = {}
+    for result in results:
+        for method in methods_of(result):
+            other = seen.setdefault((result["task"], result["dataset"], method), result["folder"])
+            if other != result["folder"]:
+                return f"{other} and {result['folder']} are both {method} on {result['dataset']}: move one of them away"
+    return None
 
 
 def is_fixed(result: dict) -> bool:
@@ -39,23 +56,26 @@ USUAL = {"epochs": 2000, "restarts": 1}            # settings of node clustering
 
 def name_of(result: dict) -> str:
     """The method and its non-default settings: square root, objective, network, training, features."""
-    config = result["config"]
-    words = [result["method"]]
-    if is_fixed(result) or (result["task"] == "node_cluster" and result["dataset"] not in DATASETS):
-        words += ["bounded head"] if config["method"]["head"] == "cosine" else []
-        return ", ".join(words + (["temperature auto"] if config["method"].get("temperature") == "auto" else []))
+    config, words = result["config"], [result["method"]]
+    clustering = result["task"] == "node_cluster"
+    paper = clustering and result["dataset"] in DATASETS and not is_fixed(result)
+    if clustering and not paper:
+        words += ["bounded head"] if config["method"].get("head") == "cosine" else []
+        words += ["temperature auto"] if config["method"].get("temperature") == "auto" else []
     if result["method"] == "jb" and config["method"]["sqrt"] == "diagonal":
         words.append("diagonal")
-    if result["task"] == "node_cluster":
+    if clustering:
         model, train, objective = config["model"], config["train"], config["method"].get("objective")
         if objective:
             words.append(" + ".join(f"{weight:g} {name}" for name, weight in objective.items()))
-        if model["backbone"] != "delta" or model["layers"] != 10:
-            network = f"{model['layers']} x {model['backbone']}"
-            words.append("one layer" if network == "1 x sage" else network)         # its name in reproduce.py
+        if (model["layers"], model["backbone"]) == (1, "sage"):
+            words.append("one layer")                                               # its name in reproduce.py
+        elif paper and (model["backbone"] != "delta" or model["layers"] != 10):
+            words.append(f"{model['layers']} x {model['backbone']}")
         if result["method"] == "jb" and train["lr"] == 5e-5:
             words.append("lr 5e-5")
-        words += [f"{key} {train[key]}" for key, usual in USUAL.items() if (train[key] or 1) != usual]
+        if paper:
+            words += [f"{key} {train[key]}" for key, usual in USUAL.items() if (train[key] or 1) != usual]
     if config["dataset"].get("normalize") is False:
         words.append("raw features")
     return ", ".join(words)
@@ -113,7 +133,7 @@ def classification_table(results: list[dict]) -> str:
     columns = ["jb", "jb, diagonal", "none", "mincut", "dmon", "diffpool"]
     found: dict[str, dict[str, str]] = {}
     for result in results:
-        for method, scores in {name_of(result): result, **result["compared"]}.items():
+        for method, scores in methods_of(result).items():
             number = len(scores["runs"])
             deviation = f" ± {100 * scores['std']['test']:.1f}" if number > 1 else ""
             text = f"{100 * scores['mean']['test']:.1f}{deviation} ({number})"
@@ -138,7 +158,7 @@ def paired_table(results: list[dict]) -> str:
     runs: dict[str, dict[str, list[dict]]] = {}
     folds: dict[str, int] = {}
     for result in results:
-        for method, scores in {name_of(result): result, **result["compared"]}.items():
+        for method, scores in methods_of(result).items():
             runs.setdefault(result["dataset"], {})[method.replace("-", ", ")] = scores["runs"]
         folds[result["dataset"]] = result["config"]["train"]["folds"]
     lines = ["| set | method | minus none | folds |", "|---|---|---|---|"]
@@ -154,7 +174,7 @@ def every_run(results: list[dict]) -> str:
     """One line per seed or fold, as CSV."""
     lines = ["task,dataset,method,seed,fold,acc,nmi,loss,test"]
     for result in results:
-        for method, scores in {name_of(result): result, **result.get("compared", {})}.items():
+        for method, scores in methods_of(result).items():
             for run in scores["runs"]:
                 found = [run.get(key) for key in ("seed", "fold", "acc", "nmi", "loss", "test")]
                 cells = ["" if value is None else f"{value:.6g}" for value in found]
@@ -224,6 +244,8 @@ def main() -> None:
     if args.csv:
         print(every_run(results))
         return
+    if problem := repeated(results):
+        parser.error(problem)
     tables: dict = {clustering_table: [], fixed_table: [], classification_table: []}
     for result in results:
         if result["task"] == "graph_classify":

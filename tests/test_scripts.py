@@ -7,6 +7,7 @@ import io
 import json
 import re
 import runpy
+import shutil
 import sys
 
 import numpy as np
@@ -34,12 +35,12 @@ def script(tmp_path, monkeypatch):
 
 
 def write_run(folder, dataset, method, acc, nmi, *, sqrt="matrix", lr=1e-4, layers=10, seeds=2, objective=None,
-              epochs=2000, **options):
+              epochs=2000, seconds=None, **options):
     folder.mkdir(parents=True)
     result = {
         "task": "node_cluster", "dataset": dataset, "method": method,
         "runs": [{"seed": seed, "acc": acc, "nmi": nmi, "loss": -0.5} for seed in range(seeds)],
-        "mean": {"acc": acc, "nmi": nmi}, "std": {"acc": 0.01, "nmi": 0.02},
+        "mean": {"acc": acc, "nmi": nmi, "seconds": seconds}, "std": {"acc": 0.01, "nmi": 0.02},
         "config": {"dataset": {"name": dataset, **options}, "train": {"lr": lr, "epochs": epochs, "restarts": 1},
                    "method": {"sqrt": sqrt, "objective": objective},
                    "model": {"backbone": "sage" if layers == 1 else "delta", "layers": layers}},
@@ -69,6 +70,19 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path, script):
     assert rows["dmon"][1:3] == ["0.510 ± 0.010", "0.488 ± 0.063; PyAGC 0.530"]
     assert rows["dmon, raw features"][1:3] == ["0.520 ± 0.010", "0.488 ± 0.063"]
     assert len({line.count("|") for line in lines}) == 1
+
+
+def test_two_runs_for_one_cell_are_refused(tmp_path, script):
+    for name in ("old", "new"):
+        write_run(tmp_path / "r" / name, "cora", "jb", 0.5, 0.4)
+    refused = script("table.py", "r", check=False)
+    assert refused.code == 2
+    assert "new and old are both jb on cora" in refused.err
+    for folder, changes in (("new", {"sqrt": "diagonal"}), ("old", {"normalize": False}), ("third", {})):
+        shutil.rmtree(tmp_path / "r" / folder, ignore_errors=True)
+        write_run(tmp_path / "r" / folder, "acm", "jb", 0.5, 0.4, seconds=1.0, **changes)
+    rows = [line.split("|")[1].strip() for line in script("table.py", "r").out.splitlines()[2:]]
+    assert rows == ["jb, diagonal", "jb, raw features", "jb"]                   # in the order of their folders
 
 
 def test_every_run_as_csv(tmp_path, script):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from pathlib import Path
@@ -16,27 +15,33 @@ WRITTEN = (
 )  # fmt: skip
 
 
-def choose_folder(args: argparse.Namespace, task: str) -> Path:
-    """The folder of ``--out`` or ``--resume``, or a new one.
+def choose_folder(task: str, cfg: str | None, out: str | None, resume: bool, *, changed: bool = False) -> Path:
+    """The folder of a run: ``out``, the latest run of ``cfg`` if it is resumed, or a new one.
 
     Parameters
     ----------
-    args : argparse.Namespace
-        The options of the command line: ``out``, ``cfg``, ``changes`` and ``resume``.
     task : str
         Name of the task.
+    cfg : str or None
+        ``--cfg``; ``None``: the default configuration.
+    out : str or None
+        ``--out``.
+    resume : bool
+        ``--resume``: the folder may hold a run.
+    changed : bool, default False
+        Whether ``--set`` changes the configuration: then, or with ``cfg``, a folder without a run starts one.
     """
-    if args.out == "":
+    if out == "":
         raise RunFolderError("--out is empty: name a folder, or leave it out.")
-    if args.resume:
-        folder = _resumed_folder(args, task)
-    elif args.out is not None:
-        folder = Path(args.out)
+    if resume:
+        folder = _resumed_folder(task, cfg, out)
+    elif out is not None:
+        folder = Path(out)
     else:
-        folder = Path("runs", task, f"{_config_name(args)}-{time.strftime('%Y%m%d-%H%M%S')}")
-    refuse_other_files(args, folder)
-    if args.resume and not (folder / "config.yaml").exists() and os.environ.get("RANK", "0") == "0":
-        if args.cfg is None and not args.changes:
+        folder = Path("runs", task, f"{_config_name(cfg)}-{time.strftime('%Y%m%d-%H%M%S')}")
+    refuse_other_files(folder, resume)
+    if resume and not (folder / "config.yaml").exists() and os.environ.get("RANK", "0") == "0":
+        if cfg is None and not changed:
             raise RunFolderError(f"--resume: {folder} holds no run to continue; to start one, name its --cfg.")
         print(f"{folder} holds no run to continue: starting a new one.")
     if any(part.exists() and not part.is_dir() for part in (folder, *folder.parents)):
@@ -44,31 +49,31 @@ def choose_folder(args: argparse.Namespace, task: str) -> Path:
     return folder
 
 
-def kept_config(args: argparse.Namespace, task: str) -> str | None:
+def kept_config(task: str, cfg: str | None, out: str | None) -> str | None:
     """The configuration of the run that ``--resume`` continues, so that ``--cfg`` need not be repeated."""
-    kept = _resumed_folder(args, task) / "config.yaml" if args.resume else None
-    return str(kept) if kept is not None and kept.exists() else None
+    kept = _resumed_folder(task, cfg, out) / "config.yaml"
+    return str(kept) if kept.exists() else None
 
 
-def refuse_other_files(args: argparse.Namespace, folder: Path) -> None:
+def refuse_other_files(folder: Path, resume: bool) -> None:
     """Refuse a folder whose files would be replaced: of another run, unless it is resumed, or of the user."""
     is_run = (folder / "config.yaml").exists()
-    if is_run and not args.resume:
+    if is_run and not resume:
         raise RunFolderError(f"{folder} already holds a run: continue it with --resume, or choose another --out.")
     other = next((name for name in WRITTEN if (folder / name).exists()), None)
     if other is not None and not is_run:
         raise RunFolderError(f"{folder / other} exists and would be replaced: choose another --out.")
 
 
-def _config_name(args: argparse.Namespace) -> str:
-    return Path(args.cfg).stem if args.cfg else "default"
+def _config_name(cfg: str | None) -> str:
+    return Path(cfg).stem if cfg else "default"
 
 
-def _resumed_folder(args: argparse.Namespace, task: str) -> Path:
+def _resumed_folder(task: str, cfg: str | None, out: str | None) -> Path:
     """The folder of ``--resume``: ``--out``, or the latest run of this ``--cfg``."""
-    if args.out is not None:
-        return Path(args.out)
-    name, base = _config_name(args), Path("runs", task)
+    if out is not None:
+        return Path(out)
+    name, base = _config_name(cfg), Path("runs", task)
     earlier = sorted(path.parent for path in base.glob(f"{name}-{'[0-9]' * 8}-{'[0-9]' * 6}/config.yaml"))
     if not earlier:
         raise RunFolderError(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
