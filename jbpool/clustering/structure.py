@@ -45,10 +45,8 @@ class StructuralModes:
     """
 
     def __init__(self, graph: DGLGraph, max_clusters: int, edge_weight: Tensor | None = None, seed: int = 0):
-        source, target = (end.cpu().numpy() for end in graph.edges())
-        weight = np.ones(len(source)) if edge_weight is None else edge_weight.cpu().numpy()
+        adjacency = adjacency_matrix(graph, edge_weight)
         self.num_nodes = graph.num_nodes()
-        adjacency = scipy.sparse.csr_matrix((weight, (source, target)), shape=(self.num_nodes, self.num_nodes))
         self.kept = _nodes_of_large_components(adjacency, max_clusters)
         self.values, self.vectors = np.zeros(1), np.zeros((len(self.kept), 1))
         if len(self.kept) > 2:
@@ -71,6 +69,13 @@ def with_features(data: NodeData, num_clusters: int) -> NodeData:
     if data.feat is not None:
         return data
     return replace(data, feat=StructuralModes(data.graph, num_clusters, data.edge_weight).features(num_clusters))
+
+
+def adjacency_matrix(graph: DGLGraph, edge_weight: Tensor | None) -> scipy.sparse.csr_matrix:
+    """The adjacency matrix of a graph, ``(N, N)`` float64."""
+    source, target = (end.cpu().numpy() for end in graph.edges())
+    weight = np.ones(len(source)) if edge_weight is None else edge_weight.cpu().double().numpy()
+    return scipy.sparse.csr_matrix((weight, (source, target)), shape=(graph.num_nodes(), graph.num_nodes()))
 
 
 def _nodes_of_large_components(adjacency: scipy.sparse.csr_matrix, num_clusters: int) -> np.ndarray:

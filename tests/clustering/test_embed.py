@@ -6,10 +6,11 @@ import torch
 from sklearn.cluster import KMeans
 from torch.nn.functional import logsigmoid
 
-from jbpool.clustering.embed import EMBEDDINGS, autoencoder
+from jbpool.clustering.embed import EMBEDDINGS, autoencoder, spectral
 from jbpool.clustering.embed.walks import NEGATIVES, WINDOW, skip_gram_loss
 from jbpool.clustering.scores import label_scores
 from jbpool.data import NodeData
+from jbpool.errors import TrainingError
 
 
 def test_skip_gram_loss_against_a_loop_over_pairs():
@@ -40,3 +41,11 @@ def test_edge_weights_count(method, monkeypatch):
     cluster = KMeans(2, n_init=10, random_state=0).fit_predict(EMBEDDINGS[method](data, 2, 0))
     assert label_scores(torch.from_numpy(cluster), half)["acc"] > 0.9           # 0.5 is chance
     assert not graph.edata                                  # nothing is left behind on the user's graph
+
+
+def test_an_eigensolver_that_does_not_converge(monkeypatch):
+    monkeypatch.setattr(spectral, "MAX_RESTARTS", 1)
+    nodes = torch.arange(1000)
+    path = dgl.to_bidirected(dgl.graph((nodes[:-1], nodes[1:])))
+    with pytest.raises(TrainingError, match=r"does not converge.*another method\.name"):
+        EMBEDDINGS["sc"](NodeData(path, None, None, None, "path"), 5, 0)

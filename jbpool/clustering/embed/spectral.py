@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.utils.extmath import randomized_svd
 
+from jbpool.clustering.structure import DENSE, adjacency_matrix
 from jbpool.data import NodeData
+from jbpool.errors import TrainingError
 
 DIM, RANK, WINDOW = 128, 256, 10
-
-
-def adjacency(data: NodeData) -> scipy.sparse.csr_matrix:
-    """The adjacency matrix of a graph, float64."""
-    source, target = (end.numpy() for end in data.graph.edges())
-    weight = np.ones(len(source)) if data.edge_weight is None else data.edge_weight.double().numpy()
-    num_nodes = data.graph.num_nodes()
-    return scipy.sparse.csr_matrix((weight, (source, target)), shape=(num_nodes, num_nodes))
+MAX_RESTARTS = 5000     # of the eigensolver
 
 
 def _normalized(A: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
@@ -32,11 +27,17 @@ def _top_eigenvectors(matrix: scipy.sparse.csr_matrix, count: int, seed: int) ->
     """The ``count`` largest eigenvalues, descending, and their vectors ``(N, count)``."""
     num_nodes = matrix.shape[0]
     count = min(count, num_nodes - 1)
-    if num_nodes <= 400:                                # small: the dense solver is exact and fast
+    if num_nodes <= DENSE:                              # small: the dense solver is exact and fast
         values, vectors = np.linalg.eigh(matrix.toarray())
     else:
         start = np.random.default_rng(seed).standard_normal(num_nodes)
-        values, vectors = eigsh(matrix, k=count, which="LA", v0=start, maxiter=5000)
+        try:
+            values, vectors = eigsh(matrix, k=count, which="LA", v0=start, maxiter=MAX_RESTARTS)
+        except ArpackNoConvergence:
+            raise TrainingError(
+                "sc and netmf: the eigensolver does not converge, as on long paths and grids, whose leading "
+                "eigenvalues are almost equal; choose another method.name, such as auto."
+            ) from None
     order = np.argsort(-values)[:count]
     return values[order], vectors[:, order]
 
@@ -46,7 +47,7 @@ def sc(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
 
     This reproduces the figures of the paper; rows of unit length (Ng, Jordan, Weiss) do not, see docs/reproduce.md.
     """
-    normalized, degree = _normalized(adjacency(data))
+    normalized, degree = _normalized(adjacency_matrix(data.graph, data.edge_weight))
     _, vectors = _top_eigenvectors(normalized, num_clusters, seed)
     return vectors * (degree**-0.5)[:, None]
 
@@ -56,7 +57,7 @@ def netmf(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
 
     The matrix is approximated by RANK eigenpairs and computed in blocks of rows; only positive logarithms are stored.
     """
-    A = adjacency(data)
+    A = adjacency_matrix(data.graph, data.edge_weight)
     normalized, degree = _normalized(A)
     values, vectors = _top_eigenvectors(normalized, RANK, seed)
     filtered = np.mean([np.clip(values, 0, 1) ** power for power in range(1, WINDOW + 1)], axis=0)
