@@ -20,8 +20,9 @@ def available_memory() -> int:
     except (OSError, ValueError, AttributeError):
         pass                                    # not available on this system
     try:
-        limit, used = ((_CGROUP / f"memory.{name}").read_text().strip() for name in ("max", "current"))
-        candidates.append(max(0, int(limit) - int(used)))
+        limit, used, parts = ((_CGROUP / f"memory.{name}").read_text() for name in ("max", "current", "stat"))
+        cached = re.search(r"^inactive_file (\d+)", parts, re.MULTILINE)        # file cache: freed when needed
+        candidates.append(max(0, int(limit) - int(used) + (int(cached[1]) if cached else 0)))
     except (OSError, ValueError):
         pass                                    # not in a container, or no limit ("max")
     return min(candidates, default=1 << 62)

@@ -52,7 +52,6 @@ def run(
     folds : sequence of int, optional
         Which folds to run; by default all.
     """
-    _check_classes(data)
     if config.train.batch_size < world_size():
         raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
     cross_validate = folds is not None or not config.train.official_split
@@ -61,6 +60,7 @@ def run(
         data = replace(data, official_split=None)
         if rank() == 0:
             print(f"the split of {data.name} is not used: folds of all graphs (--folds, or train.official_split=false)")
+    _check_classes(data)
     if data.official_split is not None:
         if folds not in (None, [0]) or not config.train.official_split:
             given = "train.official_split=false" if folds is None else "--folds"

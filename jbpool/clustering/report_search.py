@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
+from jbpool.clustering.choose_k import Choice
 from jbpool.report import charts
 from jbpool.report.page import number, section, table
 
@@ -14,14 +15,14 @@ def search_sections(result: dict[str, Any], run: dict[str, Any]) -> list[str]:
     sections = []
     if "num_clusters" in result:
         sections.append(_curve(result["num_clusters"]))
-    if "settings" in run:
+    if run.get("trials"):                                      # none for a single cluster
         sections += [_partitions(run), _settings(run)]
     return sections
 
 
 def _curve(choice: dict[str, Any]) -> str:
     savings = {int(k): value for k, value in choice["savings"].items()}
-    ranked = sorted(savings, key=lambda k: -savings[k])
+    ranked = Choice(savings).ranked
     drawing = charts.lines({"saving": (list(savings), list(savings.values()))}, "clusters", "saving by clusters")
     note = f"{ranked[0]} clusters describe the edges most briefly; next: {', '.join(map(str, ranked[1:4]))}."
     if savings[ranked[0]] <= 0:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jbpool.data.archive import unpacked_limit
 from jbpool.errors import DataError
-from jbpool.memory import available_memory
+from jbpool.memory import available_memory, require_memory
 from jbpool.progress import progress_bar
 
 BLOCK = 16 << 20                # bytes read at a time
@@ -31,6 +31,8 @@ class Block:
 
 def read_text(path: Path) -> Block:
     """The whole text of a file as one block."""
+    if path.is_file():
+        require_memory(path, TEXT_FACTOR * path.stat().st_size, "the table")
     parts = _whole_lines(path, available_memory() // TEXT_FACTOR, None)
     return _cleaned(path, b"".join(part for part, _ in parts), 0, 1.0)
 

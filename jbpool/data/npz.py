@@ -17,11 +17,12 @@ from jbpool.checks import check_flag
 from jbpool.data.arrays import array_names, csr_from_arrays, read_arrays
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
+from jbpool.data.labels import class_codes
 from jbpool.data.sources import Source, fetch
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.errors import DataError
 
-PARSER = 1
+PARSER = 2
 READ = {"labels", *(f"{name}_{part}" for name in ("adj", "attr") for part in ("data", "indices", "indptr", "shape"))}
 BENCHMARK = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
 GRAPH2GAUSS = "https://github.com/abojchevski/graph2gauss/raw/master/data/"
@@ -134,17 +135,20 @@ def read_npz(path: Path) -> Arrays:
     if (adjacency.data != 1).any():
         arrays["weight"] = adjacency.data.astype(np.float64)
     if feat is not None:
-        if feat.shape[0] != num_nodes or not np.isfinite(feat.data).all():
-            raise DataError.at(path, f"attr_* of shape {feat.shape} must have one finite row per node ({num_nodes})")
         feat.sum_duplicates()
+        with np.errstate(over="ignore"):
+            values = feat.data.astype(np.float32)
+        if feat.shape[0] != num_nodes or not np.isfinite(values).all():
+            problem = f"attr_* of shape {feat.shape} must have one row per node ({num_nodes}), finite as float32"
+            raise DataError.at(path, problem)
         arrays |= {
-            "feat_data": feat.data.astype(np.float32), "feat_indices": feat.indices, "feat_indptr": feat.indptr,
+            "feat_data": values, "feat_indices": feat.indices, "feat_indptr": feat.indptr,
             "feat_shape": np.array(feat.shape),
         }  # fmt: skip
     if label is not None:
         if label.shape != (num_nodes,) or label.dtype.kind not in "iu":
             raise DataError.at(path, f"labels ({label.dtype}, {label.shape}) must be {num_nodes} whole numbers")
-        arrays["label"] = np.unique(label, return_inverse=True)[1].astype(np.int64)
+        arrays["label"] = class_codes(label, path)[0]
     return arrays
 
 

@@ -156,7 +156,13 @@ class Table:
         for (_, fields), _ in zip(self.rows(), range(SAMPLE), strict=False):
             if not all(place < len(fields) and re.fullmatch(r"-?\d+", fields[place]) for place in ids):
                 return False
-        return not re.search(rb'(?:^|[\s,;"])(?:\+|-?0\d)', self.content)
+        if not re.search(rb'(?:^|[\s,;"])(?:\+|-?0\d)', self.content):
+            return True
+        try:
+            frame = self._parse({})                     # rare: other columns may have such numbers, too
+        except ValueError:
+            return True                                 # reading the columns names the problem
+        return all(bool(frame[place].str.strip().str.fullmatch(r"-?(0|[1-9]\d*)").all()) for place in ids)
 
     def _parse(self, kinds: dict[int, Any]) -> pd.DataFrame:
         with np.errstate(invalid="ignore"):             # an infinite id: pandas converts it, compares, and refuses it

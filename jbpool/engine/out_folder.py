@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import time
 from pathlib import Path
@@ -74,7 +75,7 @@ def _resumed_folder(task: str, cfg: str | None, out: str | None) -> Path:
     if out is not None:
         return Path(out)
     name, base = _config_name(cfg), Path("runs", task)
-    earlier = sorted(path.parent for path in base.glob(f"{name}-{'[0-9]' * 8}-{'[0-9]' * 6}/config.yaml"))
+    earlier = sorted(path.parent for path in base.glob(f"{glob.escape(name)}-{'[0-9]' * 8}-{'[0-9]' * 6}/config.yaml"))
     if not earlier:
         raise RunFolderError(f"--resume: there is no run of {name} under {base}; name its folder with --out.")
     return earlier[-1]

@@ -32,7 +32,11 @@ def load_state(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
+    except (PermissionError, MemoryError):
+        raise                               # the file may be good
     except Exception as error:              # a damaged file can fail in any way
+        if "DefaultCPUAllocator" in str(error):
+            raise
         raise _damaged(path, str(error)) from None
     problem = mismatch(state, expected)
     if problem is not None:

@@ -12,7 +12,7 @@ from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import Split
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import RunFolder
-from jbpool.errors import RunFolderError
+from jbpool.errors import ConfigError, RunFolderError
 
 SMALL = CLASSIFY.changes
 run = partial(run_task, CLASSIFY)
@@ -103,6 +103,10 @@ def test_folds_of_a_dataset_with_an_official_split(tmp_path, capsys):
     label[:50], label[50:] = torch.arange(50) % 3, 0                        # no test graph of the last classes
     run(config, tmp_path / "rare", replace(data, label=label))
     assert GRAPH_CLASSIFY.write_report(tmp_path / "rare", replace(data, label=label)).exists()
+    label[:5] = -1
+    inside = replace(data, label=label, official_split=Split(*torch.arange(5, 60).split([35, 10, 10])))
+    with pytest.raises(ConfigError, match="5 of 60 graphs have no class"):  # in no part of the split, but in the folds
+        run(config, tmp_path / "gaps", inside, folds=[0])
     without = replace(config, train=replace(config.train, official_split=False))
     assert len(run(without, tmp_path / "all", data).runs) == 2
 

@@ -10,8 +10,11 @@ from jbpool.clustering.auto import EDGE_TEMPERATURES, SHARE, STEPS, TEMPERATURES
 from jbpool.clustering.choose_k import Choice, choose_num_clusters
 from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.evidence import Evidence
+from jbpool.clustering.report_search import search_sections
 from jbpool.clustering.scores import label_scores
+from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
+from jbpool.engine.config import load_config
 from jbpool.errors import DataError
 
 
@@ -128,6 +131,10 @@ def test_equal_savings_choose_the_smaller_number():
     choice = Choice({2: 0.1, 5: 0.7128285168310802, 6: 0.7128285168310804, 7: 0.5})
     assert choice.ranked == [5, 6, 7, 2]
     assert choice.num_clusters == 5
+    savings = {str(k): saving for k, saving in choice.savings.items()}          # as in result.json
+    assert "5 clusters describe the edges most briefly; next: 6, 7, 2" in search_sections(
+        {"num_clusters": {"savings": savings}}, {}
+    )[0]
 
 
 def test_a_graph_without_structure_has_no_number_of_clusters():
@@ -196,6 +203,14 @@ def test_one_cluster():
     noise = dgl.from_networkx(networkx.gnp_random_graph(100, 0.1, seed=0).to_directed())
     choice = choose_num_clusters(noise, None, range(1, 4))
     assert (choice.num_clusters, choice.savings[1]) == (1, 0)
+
+
+def test_the_report_of_one_cluster(tmp_path):
+    changes = ["dataset.name=sbm", "dataset.num_nodes=200", "method.num_clusters=1", "train.seeds=[0]"]
+    config = load_config(NODE_CLUSTER, "auto", changes)
+    data = NODE_CLUSTER.load_data(config)
+    NODE_CLUSTER.run(config, data, tmp_path / "r", torch.device("cpu"))
+    assert NODE_CLUSTER.write_report(tmp_path / "r", data).exists()
 
 
 def test_a_graph_of_small_components_does_not_collapse():

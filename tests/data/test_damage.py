@@ -79,6 +79,13 @@ class TestArchives:
         with pytest.raises(DataError, match=r"e\.csv\.gz: unpacks to more than its size"):
             load_nodes("file", edges=tmp_path / "e.csv.gz")
 
+    def test_a_table_larger_than_the_memory(self, tmp_path, monkeypatch):
+        (tmp_path / "e.csv").write_text(PLAIN)
+        (tmp_path / "x.csv").write_text("id,a\n" + "".join(f"{node},{'1' * 100}\n" for node in range(4)))
+        monkeypatch.setattr(memory, "available_memory", lambda: 1000)
+        with pytest.raises(DataError, match=r"x\.csv: the table needs about"):
+            load_nodes("file", edges=tmp_path / "e.csv", features=tmp_path / "x.csv")
+
     def test_as_many_node_labels_as_nodes(self, tmp_path, monkeypatch):
         """One-hot labels of N nodes with N classes are a matrix of N x N."""
         parts = {"A": ["1, 2"], "graph_indicator": [1] * 999, "graph_labels": [1], "node_labels": range(999)}

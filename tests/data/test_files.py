@@ -104,6 +104,8 @@ def test_weights(tmp_path):
         ("0.5,1\n1,2\n", both(("0.5", "1"), ("1", "2"))),
         ("from_id,to_id\nann,bob\n", both(("ann", "bob"))),
         ("0;1;1.5\n1;2;1.5\n", both((0, 1), (1, 2))),
+        ("0,1,+1.5\n1,2,01\n", both((0, 1), (1, 2))),              # a sign or a zero in front of a weight
+        ("0,1,+1.5\n1,02,1\n", both(("0", "1"), ("1", "02"))),
     ],
 )
 def test_ids_are_kept_as_they_are_written(tmp_path, content, expected):

@@ -53,6 +53,11 @@ def test_a_file_of_your_own(tmp_path, triangle):
     assert torch.equal(raw, torch.tensor([[1.0, 3], [0, 2], [0, 0], [5, 5]]))
 
 
+def test_nodes_without_a_label(tmp_path, triangle):
+    data = load_nodes("npz", path=str(write(tmp_path / "g.npz", triangle, labels=np.array([-1, 5, 0, -1]))))
+    assert (data.label.tolist(), data.num_classes) == ([-1, 1, 0, -1], 2)
+
+
 def test_weights_and_missing_parts(tmp_path, triangle):
     data = load_nodes("npz", path=str(write(tmp_path / "g.npz", 2 * triangle)))
     assert data.edge_weight.tolist() == [2.0] * 6
@@ -66,7 +71,8 @@ def broken(tmp_path, triangle):
     yield "no adj", np.savez(tmp_path / "a.npz", x=np.ones(3)) or tmp_path / "a.npz", "no adj_indptr"
     yield "not square", write(tmp_path / "b.npz", triangle[:3]), "square"
     yield "negative", write(tmp_path / "c.npz", -triangle), "negative"
-    yield "rows", write(tmp_path / "d.npz", triangle, feat[:3]), "one finite row"
+    yield "rows", write(tmp_path / "d.npz", triangle, feat[:3]), "one row per node"
+    yield "beyond float32", write(tmp_path / "j.npz", triangle, 1e300 * feat), "finite as float32"
     yield "labels", write(tmp_path / "e.npz", triangle, feat, **no_label), "whole numbers"
     objects = np.array([{}], dtype=object)
     np.savez(tmp_path / "f.npz", adj_indptr=objects, adj_indices=objects, adj_shape=objects)

@@ -11,7 +11,7 @@ import yaml
 from commands import CASES, CLASSIFY, CLUSTER, assert_same_weights, call, numbers, result_of, run_task
 
 from jbpool.engine.config import load_config
-from jbpool.engine.out_folder import WRITTEN
+from jbpool.engine.out_folder import WRITTEN, choose_folder
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
 from jbpool.errors import RunFolderError
@@ -223,14 +223,16 @@ def test_files_of_the_user_are_not_replaced(case, tmp_path, resume):
     assert (outcome.code, outcome.err) == (2, "--out is empty: name a folder, or leave it out.\n")
 
 
-def test_resume_takes_the_latest_run_of_this_configuration(case, tmp_path):
+def test_resume_takes_the_latest_run_of_this_configuration(case, tmp_path, monkeypatch):
     runs = tmp_path / "runs" / case.task.name
-    for name in ("default-20240101-000000", "default-20250101-000000", "default-big-20260101-000000"):
-        (runs / name).mkdir(parents=True)
-        (runs / name / "config.yaml").write_text(f"task: {case.task.name}")
+    for name in ("default-20240101", "default-20250101", "default-big-20260101", "my[1]-20240101"):
+        (runs / f"{name}-000000").mkdir(parents=True)
+        (runs / f"{name}-000000" / "config.yaml").write_text(f"task: {case.task.name}")
     (runs / "default-20260101-000000").mkdir()          # of a run that failed before it began
     outcome = call(case.command, *case.arguments("train.epochs=1"), "--resume", cwd=tmp_path)
     assert "default-20250101-000000" in outcome.out
+    monkeypatch.chdir(tmp_path)
+    assert choose_folder(case.task.name, "my[1].yaml", None, resume=True).name == "my[1]-20240101-000000"
 
 
 # ---------------------------------------------------------------- Ctrl-C

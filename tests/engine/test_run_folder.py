@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -193,6 +194,13 @@ def test_a_state_that_cannot_be_saved_keeps_the_old_one(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError):
         save_state(tmp_path / "a.pt", {"a": 2})
     assert load_state(tmp_path / "a.pt", {"a": int}) == {"a": 1}
+
+
+@pytest.mark.parametrize("error", [PermissionError(), MemoryError(), RuntimeError("DefaultCPUAllocator: no memory")])
+def test_a_good_file_is_not_called_damaged(error, monkeypatch):
+    monkeypatch.setattr(torch, "load", Mock(side_effect=error))
+    with pytest.raises(type(error)):
+        load_state("checkpoint.pt", {})
 
 
 def test_errors_while_a_state_is_used(tmp_path):
