@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 from jbpool.clustering.features import COMPONENTS, FixedFeatures
 from jbpool.clustering.heads import trained_heads
 from jbpool.clustering.refine import Refinement
 from jbpool.clustering.weighting import WEIGHTINGS
 from jbpool.nn.heads import unit_rows
+from jbpool.ops.contingency import contingency
 
 STARTS = 6
 TEMPERATURE = 0.2
@@ -97,47 +97,64 @@ class Consensus(nn.Module):
         tuple
             The cluster of every node ``(N,)``, its confidence ``(N,)``, and the loss.
         """
-        num_clusters = len(self.last)
-        members = torch.cat([one_hot(cluster, num_clusters).float() for cluster in clusters], dim=1)    # (N, M * K)
-        self.centre = members.mean(0)
-        gram = members.T.double() @ members.double() - len(members) * torch.outer(self.centre, self.centre).double()
+        num_clusters, num_nodes = len(self.last), len(clusters[0])
+        counts = torch.cat([self._counts(cluster, clusters) for cluster in clusters]).double()  # (M * K, M * K) S^T S
+        self.centre = (counts.diagonal() / num_nodes).float()
+        gram = counts - num_nodes * torch.outer(self.centre, self.centre).double()
         self.axes = torch.linalg.eigh(gram)[1].flip(1)[:, : self.axes.shape[1]].float()         # leading ones first
-        rows = self._rows(members)
+        rows = self._rows(clusters)
         if not bool(rows.any()):                                    # every member has one cluster
-            self.shares[0] = members[0]
-            return clusters[0], torch.ones(len(members)), -(num_clusters**-0.5)
+            self.shares[0] = self.centre
+            return clusters[0], torch.ones(num_nodes), -(num_clusters**-0.5)
         heads, losses = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
         found = heads.clusters(rows)                                                            # (R, N)
         best = max(range(STARTS), key=lambda start: score(found[start]))
         self.last, cluster = unit_rows(heads.prototypes[best]), refine(found[best])
-        onehot = one_hot(cluster, num_clusters).float()
-        self.shares = onehot.T @ members / onehot.sum(0).clamp_min(1)[:, None]
-        return cluster, self._agreement(members, cluster), losses[best].item()
+        self.shares = self._counts(cluster, clusters) / cluster.bincount(minlength=num_clusters).clamp_min(1)[:, None]
+        return cluster, self._agreement(clusters, cluster), losses[best].item()
 
     @torch.no_grad()
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Cluster and confidence of the nodes of a graph: ``(N, D)`` to ``(N,)`` and ``(N,)``."""
         rows = {name: view(graph, feat, edge_weight) for name, view in self.views.items()}
-        parts = []
-        centres = self.centre.view(len(self.members), -1)                                       # (M, K)
-        for member, prototypes, centre in zip(self.members, self.prototypes, centres, strict=True):
-            if _name(member) in rows:
-                cluster = (rows[_name(member)] @ prototypes.T).argmax(1)
-                parts.append(one_hot(cluster, len(prototypes)).float())
-            else:                                               # a partition from edges is of one graph only
-                parts.append(centre.expand(feat.shape[0], -1))
-        members = torch.cat(parts, dim=1)                                                       # (N, M * K)
-        cluster = (self._rows(members) @ self.last.T).argmax(1)
+        clusters = [
+            (rows[_name(member)] @ prototypes.T).argmax(1) if _name(member) in rows else None
+            for member, prototypes in zip(self.members, self.prototypes, strict=True)
+        ]
+        cluster = (self._rows(clusters) @ self.last.T).argmax(1)
         cluster = self.refinement(graph, feat, cluster, edge_weight)
         probability = self.refinement.probability(graph, feat, cluster, edge_weight)
-        return cluster, self._agreement(members, cluster) * probability
+        return cluster, self._agreement(clusters, cluster) * probability
 
-    def _rows(self, members: Tensor) -> Tensor:
-        return unit_rows((members - self.centre) @ self.axes)                                   # (N, 4 K)
+    def _counts(self, cluster: Tensor, clusters: Sequence[Tensor]) -> Tensor:
+        """Nodes of each cluster in each cluster of each member: ``(N,)`` and M times ``(N,)`` to ``(K, M * K)``."""
+        shape = (len(self.last), len(self.last))
+        return torch.cat([contingency(cluster, other, shape=shape) for other in clusters], dim=1)
 
-    def _agreement(self, members: Tensor, cluster: Tensor) -> Tensor:
+    # S, the one-hot clusters of the members side by side, (N, M * K), is never formed: it has one entry per node and
+    # member. A member that is None, a partition from edges of another graph, counts as its mean.
+
+    def _rows(self, clusters: Sequence[Tensor | None]) -> Tensor:
+        """``(S - mean) axes``, scaled to length one: ``(N, 4 K)``."""
+        known = [member for member in clusters if member is not None]
+        rows = self.axes.new_zeros(len(known[0]), self.axes.shape[1])
+        parts = zip(clusters, self._by_member(self.centre), self._by_member(self.axes), strict=True)
+        for member, centre, axes in parts:                                                      # (K,), (K, 4 K)
+            if member is not None:
+                rows += (axes - centre @ axes)[member]
+        return unit_rows(rows)
+
+    def _agreement(self, clusters: Sequence[Tensor | None], cluster: Tensor) -> Tensor:
         """The mean over members of the share of a node's cluster that is with it in the member's cluster: ``(N,)``."""
-        return (members * self.shares[cluster]).sum(1) / len(self.members)
+        total = self.shares.new_zeros(len(cluster))
+        parts = zip(clusters, self._by_member(self.centre), self._by_member(self.shares.T), strict=True)
+        for member, centre, shares in parts:                                                    # (K,), (K, K)
+            total += (centre @ shares)[cluster] if member is None else shares[member, cluster]
+        return total / len(self.members)
+
+    def _by_member(self, values: Tensor) -> Tensor:
+        """``(M * K, *)`` to ``(M, K, *)``."""
+        return values.unflatten(0, (len(self.members), -1))
 
 
 def _name(member: tuple[str, int]) -> str:

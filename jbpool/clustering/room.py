@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jbpool.clustering.config import ClusterConfig, num_starts, trains_heads
+from jbpool.clustering.consensus import COMPONENTS_PER_CLUSTER
 from jbpool.clustering.features import COLUMNS, COMPONENTS, OVERSAMPLING
 from jbpool.clustering.starts import starts_at_once
 from jbpool.data import NodeData
@@ -22,7 +23,8 @@ def needed_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> i
     in_feats = 3 * num_clusters if data.feat is None else data.feat.shape[1]
     model, name = config.model, config.method.name
     if name == "auto":
-        return 4 * nodes * 3 * min(in_feats, COMPONENTS + OVERSAMPLING) + AUTO_EDGE_BYTES * edges
+        columns = max(min(in_feats, COMPONENTS + OVERSAMPLING), COMPONENTS_PER_CLUSTER * num_clusters)
+        return 4 * nodes * 3 * columns + AUTO_EDGE_BYTES * edges                # of a view, or of the consensus
     if name not in POOLS:
         return 0
     width = min(in_feats, (model.components or in_feats) + OVERSAMPLING)
