@@ -25,7 +25,9 @@ class _Layer(nn.Module):
     A residual layer adds the result to its input.
     """
 
-    def __init__(self, conv: nn.Module, hidden: int, edge_feats: int, norm: str, dropout: float, residual: bool = False):
+    def __init__(
+        self, conv: nn.Module, hidden: int, edge_feats: int, norm: str, dropout: float, residual: bool = False
+    ):
         super().__init__()
         self.residual = residual
         self.conv, self.norm, self.dropout = conv, NORMS[norm](hidden), nn.Dropout(dropout)

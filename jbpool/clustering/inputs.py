@@ -58,6 +58,11 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
             adjacency = _array(adjacency)
         if scipy.sparse.issparse(adjacency) or adjacency.shape[0] == adjacency.shape[1]:
             matrix, weighted = _from_matrix(adjacency)
+        elif adjacency.shape == (2, 3):
+            raise DataError(
+                "adjacency has shape (2, 3): two edges with weights, or three edges of an edge_index? Give the edges "
+                "as a DataFrame with the columns source, target and weight, or the transpose, edge_index.T."
+            )
         elif adjacency.shape[1] in (2, 3):
             matrix, weighted, ids = from_edges(pd.DataFrame(adjacency), features)
         else:

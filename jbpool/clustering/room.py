@@ -14,11 +14,12 @@ from jbpool.nn.pools import POOLS
 
 LAYER_COPIES = 4            # copies of the values of a layer that are held until its gradient is computed, approximate
 EDGE_BYTES = 12             # per edge of the smoothing operator: column, value, and temporary values while it is built
+PAIR_BYTES = 2.5            # per pair of nodes of netmf: of a sparse matrix that stores about a third of all pairs
 AUTO_EDGE_BYTES = 120       # per edge of the evidence and the held-out parts of ``auto``; about 110 were measured
 
 
 def needed_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> int:
-    """Approximate number of bytes that a run needs in each process beyond the loaded data; 0 for embeddings."""
+    """Approximate number of bytes that a run needs in each process beyond the loaded data; 0 for most embeddings."""
     nodes, edges = data.graph.num_nodes(), data.graph.num_edges()
     in_feats = 3 * num_clusters if data.feat is None else data.feat.shape[1]
     model, name = config.model, config.method.name
@@ -26,7 +27,7 @@ def needed_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> i
         columns = max(min(in_feats, COMPONENTS + OVERSAMPLING), COMPONENTS_PER_CLUSTER * num_clusters)
         return 4 * nodes * 3 * columns + AUTO_EDGE_BYTES * edges                # of a view, or of the consensus
     if name not in POOLS:
-        return 0
+        return int(PAIR_BYTES * nodes**2) if name == "netmf" else 0
     width = min(in_feats, (model.components or in_feats) + OVERSAMPLING)
     smoothing = EDGE_BYTES * edges + 4 * nodes * 2 * COLUMNS
     if trains_heads(config):

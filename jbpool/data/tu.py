@@ -7,6 +7,7 @@ two (0, 1, 2-3, 4-7, ...). Graphs are made symmetric, duplicate edges are merged
 from __future__ import annotations
 
 import io
+import logging
 import warnings
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,9 @@ SIZES = {
 }
 PARTS = ("A", "graph_indicator", "graph_labels", "node_labels", "node_attributes")
 REQUIRED = PARTS[:3]
+UNUSED = ("edge_labels", "edge_attributes", "graph_attributes")
+
+log = logging.getLogger(__name__)
 
 _MUTAG = Wheel(
     requirement="grakel==0.1.11",
@@ -97,6 +101,9 @@ def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
             expected = "expected graphs.csv, or one file NAME_A.txt of the TU format"
             raise DataError.at(folder, f"{expected}; found {len(found)} of the latter")
         name = found[0].name.removesuffix("_A.txt")
+        for path in (folder / f"{name}_{part}.txt" for part in UNUSED):
+            if path.is_file():
+                log.warning("%s is not used; for edge features, write edges.csv, nodes.csv and graphs.csv", path)
     files = {part: folder / f"{name}_{part}.txt" for part in PARTS}
     for part in ("A", "graph_indicator"):
         if not files[part].is_file():

@@ -24,6 +24,7 @@ from benchmark import peak_bytes
     [
         (["method.name=jb"], "jb on 1,000 nodes and"),
         (["method.name=auto"], "large.yaml needs far less"),
+        (["method.name=netmf"], "netmf on 1,000 nodes"),
         (["method.name=jb", "model.backbone=sgc", "model.mlp=[]", "method.head=cosine"], "lower model.components"),
     ],
 )

@@ -100,6 +100,11 @@ def test_malformed_tu_files_are_refused_with_the_line(tu_folder, cache, changes,
     assert not list(cache.rglob("*.npz"))
 
 
+def test_parts_that_are_not_used_are_named(tu_folder, caplog):
+    load_tu_folder(tu_folder(edge_labels="1\n" * 7))
+    assert "TINY_edge_labels.txt is not used" in caplog.text
+
+
 def test_missing_parts_of_a_tu_folder(tu_folder, tmp_path):
     (tu_folder() / "TINY_graph_indicator.txt").unlink()
     with pytest.raises(DataError, match=r"TINY_graph_indicator\.txt is missing"):
