@@ -41,6 +41,7 @@ class StartsProblem(Problem):
     """
 
     losses: dict[str, Tensor]                               # name -> (R,), of the last step
+    values: list[float]                                     # their sums of each start
 
     def __init__(self, model: nn.Module, num_starts: int, score: Callable[[Tensor], dict[str, float]]):
         self.model, self.score = model, score
@@ -54,9 +55,12 @@ class StartsProblem(Problem):
     def finish(self) -> Finished:
         """What the trained starts have found."""
 
+    def value(self, loss: Tensor) -> float:
+        self.values = _total(self.losses).tolist()          # the only values that a step reads from the device
+        return sum(self.values)
+
     def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
-        values = _total(self.losses).tolist()
-        before = self.best
+        values, before = self.values, self.best
         self.best = [value if _falls(value, best) else best for value, best in zip(values, before, strict=True)]
         improved = self.best != before
         if not evaluate:
@@ -146,10 +150,10 @@ class HeadsProblem(StartsProblem):
         self.losses = {"balance": _HeadLosses.apply(self.prototypes, self.heads, batch)}
         return self.losses["balance"].sum()
 
-    def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
+    def value(self, loss: Tensor) -> float:
         # All processes must stop at the same epoch.
         self.losses = {name: self.shares.from_first(value.detach()) for name, value in self.losses.items()}
-        return super().judge(evaluate)
+        return super().value(loss)
 
     def clusters(self, start: int) -> Tensor:
         return self.shares.whole(self.heads.assigned(self.feat, start)[0])
