@@ -12,7 +12,7 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.ops.sparse import Sparse, csr, multiply, sparse_features
+from jbpool.ops.sparse import csr, is_sparse, multiply, sparse_features, stored_values
 
 HELD_EDGES = 0.1
 ENOUGH_EDGES = 100      # to judge a partition by
@@ -41,8 +41,7 @@ class Evidence:
         self.num_nodes = graph.num_nodes()
         self.degree = self.weight.new_zeros(self.num_nodes).index_add_(0, self.source, self.weight)
         self.feat = feat
-        values = None if feat is None else feat.values() if feat.layout == torch.sparse_csr else feat
-        self.signed = values is not None and bool((values < 0).any())
+        self.signed = feat is not None and bool((stored_values(feat) < 0).any())
         self.use_edges, self.use_features = True, feat is not None      # False for what is no better than chance
 
     def _edge_shares(self, cluster: Tensor) -> tuple[float, float]:
@@ -66,9 +65,8 @@ class Evidence:
         """
         assert self.feat is not None
         onehot = torch.nn.functional.one_hot(cluster).to(torch.float32)                         # (N, K)
-        if self.feat.layout == torch.sparse_csr:
-            known = sparse_features(self.feat)
-            sums = multiply(Sparse(known.transpose, known.matrix), onehot).double().T           # (K, D)
+        if is_sparse(self.feat):
+            sums = multiply(sparse_features(self.feat).T, onehot).double().T                    # (K, D)
         else:
             sums = (onehot.T @ self.feat).double()
         total = sums.sum(0)                                                                     # (D,)
@@ -179,7 +177,7 @@ def hold_out(graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, generato
 def take_columns(feat: Tensor, columns: Tensor) -> Tensor:
     """Some columns of a matrix, in ascending order: ``(N, D)`` to ``(N, C)``, dense or CSR as given."""
     columns = columns.sort()[0]
-    if feat.layout != torch.sparse_csr:
+    if not is_sparse(feat):
         return feat[:, columns]
     place = torch.full((feat.shape[1],), -1).scatter_(0, columns, torch.arange(len(columns)))
     place = place[feat.col_indices()]                                                       # of every stored value

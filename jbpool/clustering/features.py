@@ -22,6 +22,7 @@ from jbpool.clustering.weighting import WEIGHTINGS, UnitRows
 from jbpool.engine.shares import RowShares
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.adjacency import smoothing_matrix
+from jbpool.ops.sparse import is_sparse
 from jbpool.progress import progress_bar
 
 COMPONENTS = 128            # principal components that auto and k-means work on
@@ -122,7 +123,7 @@ class FixedFeatures(nn.Module):
 def _worth_smoothing(out_feats: int, feat: Tensor) -> int:
     """The largest number of columns for which smoothing all of them is cheaper than finding axes first."""
     wide = out_feats + OVERSAMPLING
-    return wide if feat.layout == torch.sparse_csr else (2 * ITERATIONS + 1) * wide
+    return wide if is_sparse(feat) else (2 * ITERATIONS + 1) * wide
 
 
 class _Smoothing:

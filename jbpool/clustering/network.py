@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 
@@ -12,6 +11,7 @@ from jbpool.checks import lookup
 from jbpool.clustering.features import FixedFeatures
 from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.conv import BACKBONES
+from jbpool.ops.sparse import is_sparse
 
 NETWORKS = {**BACKBONES, "sgc": None}           # sgc has no layers to train
 
@@ -75,7 +75,7 @@ class ClusterNet(nn.Module):
         """
         if self.features is not None:
             return (self.features.fit if self.training else self.features)(graph, feat, edge_weight)
-        return feat.to_dense() if feat.layout == torch.sparse_csr and not self.takes_sparse else feat
+        return feat.to_dense() if is_sparse(feat) and not self.takes_sparse else feat
 
     def forward(
         self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None

@@ -15,6 +15,7 @@ from jbpool.clustering.heads import Heads
 from jbpool.clustering.starts import Starts
 from jbpool.engine.fit import Problem, weights_diagnosis
 from jbpool.engine.shares import RowShares
+from jbpool.ops.sparse import stored_values
 
 GAIN = 1e-4         # relative decrease that counts as an improvement: losses hardly ever stop falling
 
@@ -118,8 +119,7 @@ class ClusterProblem(StartsProblem):
         return Finished(_total(losses), best.argmax(1), best.amax(1))
 
     def diagnosis(self) -> str:
-        values = self.feat.values() if self.feat.layout == torch.sparse_csr else self.feat
-        if bool(values.isfinite().all()):
+        if bool(stored_values(self.feat).isfinite().all()):
             return super().diagnosis()
         return f"({', '.join(self.losses)}); the node features contain NaN or infinity: clean the data"
 

@@ -23,6 +23,7 @@ from torch.nn.functional import one_hot
 
 from jbpool.clustering.weighting import UnitRows, no_weights
 from jbpool.ops.adjacency import propagate
+from jbpool.ops.sparse import stored_values
 
 STEPS = 5               # iterations, in each of which all nodes move at once
 PRIOR_WORDS = 0.05      # pseudo-counts of p, or rows m, added to every cluster, as a share of the mean cluster
@@ -71,8 +72,7 @@ class Refinement(nn.Module):
         edge_weight : Tensor, optional
             ``(E,)``; only their ratios matter.
         """
-        values = feat.values() if feat.layout == torch.sparse_csr else feat
-        self.signed.fill_(bool((values < 0).any()))
+        self.signed.fill_(bool((stored_values(feat) < 0).any()))
         known = self._known(graph, feat, edge_weight)
         for _ in range(STEPS):
             self._measure(known, cluster)

@@ -18,7 +18,7 @@ from jbpool.clustering.network import ClusterNet
 from jbpool.nn.conv import DeltaConv
 from jbpool.nn.heads import CosineHead, unit_rows
 from jbpool.ops.adjacency import smooth
-from jbpool.ops.sparse import multiply, sparse_features
+from jbpool.ops.sparse import feature_product
 
 # Maximum number of nodes of all copies. Five starts at once, compared with one by one on two CPU cores: twice as fast
 # on 1,000 nodes, 1.2 times on Cora, no faster on DBLP (docs/performance.md), with five times the memory.
@@ -92,5 +92,5 @@ class Starts(nn.Module):
 def _shared_product(feat: Tensor, weight: Tensor) -> Tensor:
     """The common input features times the weights of each start: ``(N, D)`` and ``(R, D, H)`` to ``(R, N, H)``."""
     wide = weight.transpose(0, 1).flatten(1)                                        # (D, R * H)
-    product = multiply(sparse_features(feat), wide) if feat.layout == torch.sparse_csr else feat @ wide
+    product = feature_product(feat, wide)
     return product.view(feat.shape[0], weight.shape[0], weight.shape[2]).transpose(0, 1).contiguous()

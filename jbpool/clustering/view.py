@@ -17,6 +17,7 @@ from jbpool.clustering.structure import with_features
 from jbpool.data import NodeData
 from jbpool.data.containers import to_csr_tensor
 from jbpool.data.structure import undirected
+from jbpool.ops.sparse import is_sparse
 from jbpool.report.graph_view import GraphView
 from jbpool.report.layout import positions
 from jbpool.report.page import class_names
@@ -142,7 +143,7 @@ def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray) -> NodeData:
     source, target = (torch.from_numpy(end) for end in undirected(edges[:, 0], edges[:, 1], len(nodes)))
     graph = dgl.graph((source, target), num_nodes=len(nodes))
     feat = data.feat
-    if feat is not None and feat.layout == torch.sparse_csr:
+    if feat is not None and is_sparse(feat):
         parts = (part.numpy() for part in (feat.values(), feat.col_indices(), feat.crow_indices()))
         feat = to_csr_tensor(scipy.sparse.csr_matrix(tuple(parts), shape=tuple(feat.shape))[nodes])
     elif feat is not None:

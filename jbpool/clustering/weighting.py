@@ -13,7 +13,7 @@ from torch import Tensor
 from jbpool.checks import lookup
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.adjacency import inverse_sqrt
-from jbpool.ops.sparse import Sparse, csr, multiply, sparse_features
+from jbpool.ops.sparse import csr, is_sparse, multiply, sparse_features
 
 BLOCK = 1 << 22             # dense values looked at together
 
@@ -31,7 +31,7 @@ class UnitRows:
 
     def __init__(self, feat: Tensor, column_weight: Tensor):
         self.device, self.shape = feat.device, feat.shape
-        self.sparse = sparse_features(_unit_sparse(feat, column_weight)) if feat.layout == torch.sparse_csr else None
+        self.sparse = sparse_features(_unit_sparse(feat, column_weight)) if is_sparse(feat) else None
         self.feat, self.column_weight = feat, column_weight
         if self.sparse is None:
             square = [(block * column_weight).square().sum(1) for block in _row_blocks(feat)]
@@ -54,7 +54,7 @@ class UnitRows:
         """``X^T U``: ``(N, C)`` to ``(D, C)``."""
         if self.sparse is None:
             return self.column_weight[:, None] * (self.feat.T @ (self.scale * left))
-        return multiply(Sparse(self.sparse.transpose, self.sparse.matrix), left)
+        return multiply(self.sparse.T, left)
 
     def squares(self) -> Tensor:
         """Sums of squares of the columns of X, ``(D,)`` float64."""
@@ -78,7 +78,7 @@ class UnitRows:
 def weighted_rows(feat: Tensor, weighting: str) -> Tensor:
     """Features with weighted columns and unit rows: ``(N, D)`` to ``(N, D)``, dense or CSR as given."""
     column_weight = lookup(WEIGHTINGS, weighting, "dataset.weighting")(feat)
-    if feat.layout == torch.sparse_csr:
+    if is_sparse(feat):
         return _unit_sparse(feat, column_weight)
     return unit_rows(feat * column_weight)
 
@@ -97,7 +97,7 @@ def no_weights(feat: Tensor) -> Tensor:
 
 def idf_weights(feat: Tensor) -> Tensor:
     """Inverse document frequency ``log(N / nodes with a nonzero value)``, or 0 if none has: ``(N, D)`` to ``(D,)``."""
-    if feat.layout == torch.sparse_csr:
+    if is_sparse(feat):
         present = feat.col_indices()[feat.values() != 0].bincount(minlength=feat.shape[1])
     else:
         present = torch.zeros(feat.shape[1], dtype=torch.long, device=feat.device)
@@ -133,7 +133,7 @@ def are_counts(feat: Tensor) -> bool:
 
 def _nonzeros(feat: Tensor) -> Iterator[tuple[Tensor, Tensor, int]]:
     """Row (counted within the block) and value of the nonzero entries, and the number of rows, block by block."""
-    if feat.layout == torch.sparse_csr:
+    if is_sparse(feat):
         some = feat.values() != 0
         yield _row_numbers(feat)[some], feat.values()[some], feat.shape[0]
         return

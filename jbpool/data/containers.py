@@ -21,7 +21,7 @@ from jbpool.checks import check_index
 from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.errors import DataError
 from jbpool.ops.adjacency import edge_blocks
-from jbpool.ops.sparse import csr
+from jbpool.ops.sparse import csr, is_sparse
 from jbpool.progress import progress_bar
 
 MAX_DEGREE_BUCKET = 15
@@ -56,7 +56,7 @@ class NodeData:
     def _features(self) -> str:
         if self.feat is None:
             return "no features"
-        return f"{self.feat.shape[1]:,} {'sparse ' if self.feat.layout == torch.sparse_csr else ''}features"
+        return f"{self.feat.shape[1]:,} {'sparse ' if is_sparse(self.feat) else ''}features"
 
     @property
     def summary(self) -> str:
@@ -79,7 +79,7 @@ class NodeData:
     def fingerprint(self) -> str:
         """A hash of graph, weights and features."""
         feat: tuple[Tensor | None, ...] = (self.feat,)
-        if self.feat is not None and self.feat.layout == torch.sparse_csr:
+        if self.feat is not None and is_sparse(self.feat):
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
         digest = hashlib.sha256(str((self.graph.num_nodes(), self.graph.num_edges())).encode())
         with progress_bar("fingerprint of the data", self.graph.num_edges(), "edges") as bar:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from jbpool.atomic import check_writable
@@ -14,6 +13,7 @@ from jbpool.engine.config import load_config
 from jbpool.engine.state import load_state
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError
+from jbpool.ops.sparse import stored_values
 
 
 def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dict[str, Any]:
@@ -46,8 +46,7 @@ def check_fits_weights(sizes: Iterable[int], state: Mapping[str, Tensor]) -> Non
 
 def check_finite(feat: Tensor) -> None:
     """Refuse NaN and infinity, which would give a class or cluster like any other."""
-    values = feat.values() if feat.layout == torch.sparse_csr else feat
-    if not bool(values.isfinite().all()):
+    if not bool(stored_values(feat).isfinite().all()):
         raise DataError("feat holds NaN or infinity: fill the gaps first, e.g. with torch.nan_to_num(feat).")
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from jbpool.checks import check_count, check_real
 from jbpool.ops.adjacency import degree, inverse_sqrt, propagate, propagate_normalized, smooth
 from jbpool.ops.inputs import check_edge_weight, check_feat, check_graph
-from jbpool.ops.sparse import multiply, sparse_features
+from jbpool.ops.sparse import feature_product, is_sparse
 
 
 class DeltaConv(nn.Module):
@@ -89,8 +89,8 @@ class DeltaConv(nn.Module):
         check_feat(graph, feat, self.weight.dtype, self.in_feats, sparse=True)
         check_edge_weight(graph, edge_weight)
         # Smoothing and the dense product commute: smooth the narrower side. Sparse features are multiplied first.
-        if _is_sparse(feat) or self.in_feats > self.out_feats:
-            feat = smooth(graph, _times(feat, self.weight), self.delta, edge_weight).to(feat.dtype)
+        if is_sparse(feat) or self.in_feats > self.out_feats:
+            feat = smooth(graph, feature_product(feat, self.weight), self.delta, edge_weight).to(feat.dtype)
         else:
             feat = smooth(graph, feat, self.delta, edge_weight).to(feat.dtype) @ self.weight
         if self.bias is not None:
@@ -99,15 +99,6 @@ class DeltaConv(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.in_feats}, {self.out_feats}, delta={self.delta}, bias={self.bias is not None}"
-
-
-def _is_sparse(feat: Tensor) -> bool:
-    return feat.layout == torch.sparse_csr
-
-
-def _times(feat: Tensor, weight: Tensor) -> Tensor:
-    """``X W`` for dense or sparse features: ``(N, I)`` and ``(I, O)`` to ``(N, O)``."""
-    return multiply(sparse_features(feat), weight) if _is_sparse(feat) else feat @ weight
 
 
 # DGL's layers. Sums over neighbours use ``propagate``, which multiplies the complete graphs returned by a pool as dense
@@ -123,7 +114,7 @@ class GraphConv(dgl.nn.GraphConv):
     takes_sparse = True
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        mixed = propagate_normalized(graph, _times(feat, self.weight), edge_weight).to(feat.dtype)
+        mixed = propagate_normalized(graph, feature_product(feat, self.weight), edge_weight).to(feat.dtype)
         return self._activation(mixed if self.bias is None else mixed + self.bias)
 
 
@@ -165,13 +156,13 @@ class SAGEConv(dgl.nn.SAGEConv):
 
         weight = self.fc_neigh.weight.T                                                        # (in, out)
         # As in DeltaConv: average the narrower side of the product.
-        if _is_sparse(feat) or weight.shape[0] > weight.shape[1]:
-            neighbours = mean(_times(feat, weight))
+        if is_sparse(feat) or weight.shape[0] > weight.shape[1]:
+            neighbours = mean(feature_product(feat, weight))
         else:
             neighbours = self.fc_neigh(mean(feat))
-        if not _is_sparse(feat):
+        if not is_sparse(feat):
             return self.activation(self.fc_self(feat) + neighbours)
-        own, bias = _times(feat, self.fc_self.weight.T), self.fc_self.bias
+        own, bias = feature_product(feat, self.fc_self.weight.T), self.fc_self.bias
         return self.activation((own if bias is None else own + bias) + neighbours)
 
 

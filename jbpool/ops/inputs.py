@@ -9,6 +9,7 @@ from torch import Tensor
 from jbpool.checks import may_read
 from jbpool.errors import JBPoolError
 from jbpool.ops.adjacency import complete_size
+from jbpool.ops.sparse import is_sparse, stored_values
 
 
 class InputError(JBPoolError, DGLError):
@@ -55,7 +56,7 @@ def check_features(feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool
     if not isinstance(feat, Tensor) or feat.dim() != 2 or not feat.is_floating_point():
         got = f"{feat.dtype} {tuple(feat.shape)}" if isinstance(feat, Tensor) else type(feat).__name__
         raise InputError(f"feat is {got}: pass a floating-point matrix of shape (N, in_feats), e.g. feat.float().")
-    if feat.layout != torch.strided and not (sparse and feat.layout == torch.sparse_csr):
+    if feat.layout != torch.strided and not (sparse and is_sparse(feat)):
         raise InputError(f"feat has the layout {feat.layout}: use feat.to_{'sparse_csr' if sparse else 'dense'}().")
     if feat.shape[1] != in_feats:
         raise InputError(
@@ -64,8 +65,7 @@ def check_features(feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool
         )
     if feat.dtype != dtype and not torch.is_autocast_enabled(feat.device.type):
         raise InputError(f"feat is {feat.dtype} but the layer is {dtype}: convert one with .to(dtype).")
-    values = feat if feat.layout == torch.strided else feat.values()
-    if may_read(feat, only_if_asked=True) and not bool(values.isfinite().all()):
+    if may_read(feat, only_if_asked=True) and not bool(stored_values(feat).isfinite().all()):
         row = int((~feat.to_dense().isfinite()).any(dim=1).nonzero()[0, 0])
         raise InputError(f"feat contains NaN or infinity (first in row {row}): use torch.nan_to_num(feat).")
 

@@ -26,6 +26,11 @@ class Sparse(NamedTuple):
     matrix: Tensor          # (M, N)
     transpose: Tensor       # (N, M)
 
+    @property
+    def T(self) -> Sparse:  # noqa: N802  as in torch and numpy
+        """The transpose."""
+        return Sparse(self.transpose, self.matrix)
+
 
 def csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
     """A CSR tensor, with 32-bit indices if they suffice: vendor libraries convert 64-bit indices at every product."""
@@ -89,3 +94,21 @@ def sparse_features(feat: Tensor) -> Sparse:
         )
         _features[feat] = known
     return known[1]
+
+
+# Features of nodes are dense or CSR.
+
+
+def is_sparse(feat: Tensor) -> bool:
+    """Whether features are a CSR matrix."""
+    return feat.layout == torch.sparse_csr
+
+
+def stored_values(feat: Tensor) -> Tensor:
+    """The values of dense features, those that are not zero of CSR features."""
+    return feat.values() if is_sparse(feat) else feat
+
+
+def feature_product(feat: Tensor, weight: Tensor) -> Tensor:
+    """``X W``: ``(N, I)`` and ``(I, O)`` to ``(N, O)``."""
+    return multiply(sparse_features(feat), weight) if is_sparse(feat) else feat @ weight

@@ -10,6 +10,7 @@ from tqdm import trange
 
 from jbpool.data import NodeData
 from jbpool.ops.adjacency import propagate_normalized
+from jbpool.ops.sparse import feature_product
 
 HIDDEN, DIM, LR = 32, 16, 0.01
 EPOCHS = 800        # VGAE is not converged after the usual 200: see docs/reproduce.md
@@ -36,7 +37,7 @@ class _Encoder(nn.Module):
         nn.init.xavier_uniform_(self.second.weight)
 
     def forward(self, graph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
-        hidden = propagate_normalized(graph, feat @ self.first.weight.T, edge_weight).relu()
+        hidden = propagate_normalized(graph, feature_product(feat, self.first.weight.T), edge_weight).relu()
         return propagate_normalized(graph, self.second(hidden), edge_weight)
 
 
