@@ -70,6 +70,9 @@ def balance_loss(
     segments = make_segments(sizes, assign)
     num_clusters = assign.shape[1]
     share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, num_clusters).to(assign.device)
+    if gram is not None and gram.shape != (len(segments.sizes), num_clusters, num_clusters):
+        expected = (len(segments.sizes), num_clusters, num_clusters)
+        raise JBPoolError(f"gram has shape {tuple(gram.shape)}: give S^T S of each graph, {expected}.")
     total = trace(assign, segments, share, gram)                                            # (B,)
     if not normalize:
         return -total.to(assign.dtype)

@@ -79,7 +79,8 @@ def _clusters(folder: Path, name: str, result: dict[str, Any]) -> Run:
 
 def _predictions(folder: Path, name: str, result: dict[str, Any]) -> Run:
     stored = read_arrays(folder / "predictions.npz")
-    where = zip(*(stored[key].tolist() for key in ("graph", "seed", "fold")), strict=True)
+    stored.setdefault("id", stored["graph"])                                # earlier versions wrote no ids
+    where = zip(*(stored[key].tolist() for key in ("id", "seed", "fold")), strict=True)
     ids = np.array([f"{graph} (seed {seed}, fold {fold})" for graph, seed, fold in where])
     scores = torch.from_numpy(stored["scores"]).float()
     names = _class_names(folder, result["runs"][0]["metric"], scores.shape[1])

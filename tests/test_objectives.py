@@ -235,6 +235,7 @@ def test_half_precision_input_gives_a_float32_loss(sqrt, dtype, device):
         (lambda S: balance_loss(S.long()), r"\(N, K\) matrix"),
         (lambda S: balance_loss(S[:, :0]), "at least one cluster"),
         (lambda S: balance_loss(S, [4, 5]), "add up to 9"),
+        (lambda S: balance_loss(S, gram=torch.eye(4).double()[None]), r"gram has shape \(1, 4, 4\).*\(1, 3, 3\)"),
         (lambda S: balance_loss(S, cluster_sizes=[0.5, 0.5]), "give 3 proportions"),
         (lambda S: balance_loss(S, cluster_sizes=[10, 20, 30]), "divide counts by their sum"),
         (lambda S: balance_loss(S, cluster_sizes=[1.2, -0.1, -0.1]), "positive"),

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from jbpool.classification.model import Inputs
 from jbpool.data import GraphData
-from jbpool.data.containers import DEGREE, NODE_LABEL, UNLABELLED
+from jbpool.data.containers import UNLABELLED
+from jbpool.data.one_hot import is_degree, is_node_label
 from jbpool.errors import DataError
 
 
@@ -88,19 +89,19 @@ def _features(data: GraphData, inputs: Inputs) -> Tensor:
         check_columns(data.feat, inputs.in_feats, inputs.categories, data.name, "node feature")
         return data.feat
     trained, given = inputs.feat_names, list(data.feat_names)
-    if trained[0].startswith(DEGREE) and not given[0].startswith(DEGREE):
+    if is_degree(trained[0]) and not is_degree(given[0]):
         raise DataError(f"{data.name} has node features, but the model was trained without: leave them out.")
-    if given[0].startswith(DEGREE) and not trained[0].startswith(DEGREE):
+    if is_degree(given[0]) and not is_degree(trained[0]):
         raise DataError(f"{data.name} has no node features, but the model was trained on {_shown(trained)}.")
     target = []
     for name in given:
         if name in trained:
             target.append(trained.index(name))
-        elif name.startswith(DEGREE):
+        elif is_degree(name):
             target.append(len(trained) - 1)
         else:
             raise DataError(f"{data.name}: {name!r} is unknown to the model, which was trained on {_shown(trained)}.")
-    missing = [name for name in trained if name not in given and not name.startswith((DEGREE, NODE_LABEL))]
+    missing = [name for name in trained if not (name in given or is_degree(name) or is_node_label(name))]
     if missing:
         raise DataError(f"{data.name} lacks {missing[0]!r}: the model was trained on {_shown(trained)}.")
     return torch.zeros(len(data.feat), len(trained)).index_add_(1, torch.tensor(target), data.feat)

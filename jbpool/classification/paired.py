@@ -10,7 +10,7 @@ from scipy import stats
 
 
 class Paired(NamedTuple):
-    """A mean difference, its standard error, and the two-sided p-value of no difference."""
+    """A mean difference, its standard error, and the two-sided p-value of no difference; NaN: not defined."""
 
     mean: float
     error: float
@@ -18,7 +18,7 @@ class Paired(NamedTuple):
     pairs: int
 
     def __str__(self) -> str:
-        p = "p < 0.01" if self.p < 0.01 else f"p = {self.p:.2f}"
+        p = "p not defined" if np.isnan(self.p) else "p < 0.01" if self.p < 0.01 else f"p = {self.p:.2f}"
         return f"{100 * self.mean:+.1f} ± {100 * self.error:.1f} ({p})"
 
 
@@ -39,8 +39,8 @@ def corrected_t_test(differences: Sequence[float], test_over_train: float) -> Pa
     count, values = len(differences), np.asarray(differences, dtype=np.float64)
     mean = float(values.mean())
     error = float(np.sqrt((1 / count + test_over_train) * values.var(ddof=1)))
-    if error == 0:
-        return Paired(mean, error, 1.0 if mean == 0 else 0.0, count)
+    if np.ptp(values) < 1e-12:                                  # few test graphs: equal differences by chance
+        return Paired(mean, 0.0, 1.0 if abs(mean) < 1e-12 else np.nan, count)
     return Paired(mean, error, float(2 * stats.t.sf(abs(mean) / error, count - 1)), count)
 
 

@@ -60,7 +60,7 @@ def write_report(folder: Path, data: GraphData) -> Path:
         raise RunFolderError(f"{folder} has no finished fold yet.")
     with fitting(folder):
         stored = read_arrays(folder / "predictions.npz")
-        predictions = {key: torch.from_numpy(array) for key, array in stored.items()}
+        predictions = {key: torch.from_numpy(array) for key, array in stored.items() if key != "id"}
         known = torch.arange(UNLABELLED, data.num_classes)
         if data.metric == "acc" and not bool(torch.isin(predictions["label"], known).all()):
             raise ValueError("predictions.npz has labels that the dataset does not have")

@@ -56,7 +56,7 @@ def score(data: GraphData, scores: Tensor, label: Tensor) -> float:
 
 
 def balanced_accuracy(scores: Tensor, label: Tensor) -> float:
-    """Mean over the classes of their recall.
+    """Mean recall of the classes that occur.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ def balanced_accuracy(scores: Tensor, label: Tensor) -> float:
     label : Tensor
         ``(G,)`` classes.
     """
-    return multiclass_accuracy(scores, label, scores.shape[1], average="macro").item()
+    recall = multiclass_accuracy(scores, label, scores.shape[1], average="none")               # (C,)
+    return recall[label.unique()].mean().item()
 
 
 # Further scores of test graphs with classes: name in result.json -> function of scores and labels.

@@ -18,6 +18,12 @@ EDGE_WORDS = (SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS)
 log = logging.getLogger(__name__)
 
 
+def names_ends(table: pd.DataFrame) -> bool:
+    """Whether a table has a column of sources and one of targets, by their names."""
+    names = {str(name).lower() for name in table.columns}
+    return bool(names & SOURCE_WORDS and names & TARGET_WORDS)
+
+
 def from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
     """The adjacency matrix of an edge list, whether it has weights, and the ids of the nodes, ``None`` for 0 .. N-1.
 

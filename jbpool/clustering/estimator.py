@@ -147,7 +147,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
             raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
         if self.model_ is None:
             raise DataError(
-                "there is no model for other graphs: the clusters were found without features, or there is only one."
+                "there is no model for other graphs: the clusters rest on the edges alone, or there is only one."
             )
         trained, given = getattr(self, "feature_names_in_", None), _column_names(features)
         if trained is not None and given is not None and not np.array_equal(trained, given):

@@ -13,7 +13,7 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.clustering.edge_tables import check_weights, from_edges, index_of
+from jbpool.clustering.edge_tables import check_weights, from_edges, index_of, names_ends
 from jbpool.data.containers import NodeData, to_csr_tensor
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.errors import DataError
@@ -49,7 +49,7 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
         matrix, weighted, features = _from_dgl(adjacency, features)
     elif _is_networkx(adjacency):
         matrix, weighted, ids = _from_networkx(adjacency)
-    elif isinstance(adjacency, pd.DataFrame) and adjacency.shape[0] == adjacency.shape[1] > 3:
+    elif isinstance(adjacency, pd.DataFrame) and not names_ends(adjacency) and len(adjacency) == adjacency.shape[1] > 3:
         matrix, weighted, ids = _from_table(adjacency)
     elif isinstance(adjacency, pd.DataFrame):
         matrix, weighted, ids = from_edges(adjacency, features)
@@ -148,7 +148,7 @@ def _from_dgl(graph: DGLGraph, features: Any) -> tuple[scipy.sparse.csr_matrix, 
     if not graph.is_homogeneous or graph.is_block:
         raise DataError("adjacency is a heterogeneous graph or a block: use dgl.to_homogeneous(graph).")
     source, target = (end.cpu().numpy() for end in graph.edges())
-    weight = graph.edata["weight"].detach().cpu().numpy().astype(np.float64) if "weight" in graph.edata else None
+    weight = graph.edata["weight"].detach().cpu().double().numpy() if "weight" in graph.edata else None
     if weight is not None:
         if weight.shape != source.shape:
             raise DataError(f"edata['weight'] has shape {weight.shape}: give one number per edge.")
@@ -208,6 +208,8 @@ def _table(features: Any) -> Any:
         return None
     if isinstance(features, pd.DataFrame):
         for name, column in features.items():
+            if column.dtype.kind in "mM":
+                raise DataError(f"column {name!r} of features contains dates or times: drop it, or make it a number.")
             if not pd.api.types.is_numeric_dtype(column.dtype) and pd.to_numeric(column, errors="coerce").isna().any():
                 raise DataError(f"column {name!r} of features is not numeric: drop it, or encode it, e.g. one-hot.")
         return features
@@ -236,10 +238,10 @@ def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor |
         raise DataError(f"features have shape {values.shape} and the graph has {num_nodes} nodes: give a row for each.")
     if not np.isfinite(values.data if sparse else values).all():
         raise DataError("features hold NaN or infinity: fill the gaps first, e.g. with np.nan_to_num(features).")
-    # The scale of features has no influence; numbers that float32 cannot hold must not become infinite or zero.
+    # The scale of features has no influence, but their squares must be neither infinite nor zero in float32.
     largest = float(abs(values).max()) or 1.0
-    if not 1e-6 < largest < 1e6:
-        values = values.astype(np.float64) / largest
+    if not 1e-6 < largest < 1e16:
+        values = values.astype(np.float64) * (min(max(largest, 1.0), 1e16) / largest)
     if sparse:
         return to_csr_tensor(values)
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

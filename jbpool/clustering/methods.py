@@ -51,6 +51,8 @@ def search(data: NodeData, num_clusters: int, seed: int, starts: int, forecast: 
         note = "held-out edges are explained no better than by chance: the clusters come from the features alone."
     elif data.feat is not None and not found.used_features:
         note = "held-out features are explained no better than by chance: the clusters come from the edges alone."
+    elif found.model is None and data.feat is not None and num_clusters > 1:
+        note = "the best partitions rest on the edges alone: there is no model to apply to other graphs (--predict)."
     return SeedResult(found.cluster, found.confidence, record, model, note=note)
 
 

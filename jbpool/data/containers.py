@@ -24,8 +24,6 @@ from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr, is_sparse
 from jbpool.progress import progress_bar
 
-MAX_DEGREE_BUCKET = 15
-DEGREE, NODE_LABEL = "degree from", "node label"        # how the names of one-hot columns begin
 UNLABELLED = -1
 
 
@@ -243,6 +241,8 @@ class GraphData:
         if not (whole and folds >= 2 and 0 <= fold < folds):
             raise DataError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")
         label = self.label.numpy()
+        if (label < 0).any():
+            raise DataError(f"{self.name}: {(label < 0).sum()} graphs have no class; leave them out of the folds.")
         counts = np.bincount(label, minlength=self.num_classes)
         left = counts - -(-counts // max(folds, 1))             # graphs of each class outside the largest test fold
         rare = np.flatnonzero((counts < folds) | (left < 2))    # train and valid need one each
@@ -279,21 +279,3 @@ def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
     matrix.check_format(full_check=True)
     pointers, columns, values = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
     return csr(pointers, columns, values.float(), matrix.shape)
-
-
-def degree_features(sizes: Tensor, num_edges: Tensor, source: Tensor) -> Tensor:
-    """One-hot ``floor(log2(1 + degree))``, capped; used for nodes without features. (N, 2 to 16)."""
-    first = (sizes.cumsum(0) - sizes).repeat_interleave(num_edges)
-    degree = (source + first).bincount(minlength=int(sizes.sum()))
-    bucket = (1 + degree).log2().floor().long().clamp_max(MAX_DEGREE_BUCKET)
-    return one_hot(bucket)
-
-
-def degree_names(feat: Tensor) -> list[str]:
-    """Names of the columns of :func:`degree_features`."""
-    return [f"{DEGREE} {2**bucket - 1}" for bucket in range(feat.shape[1])]
-
-
-def one_hot(codes: Tensor) -> Tensor:
-    """``(N,)`` codes to ``(N, largest + 1)`` zeros and ones, float32."""
-    return torch.zeros(len(codes), int(codes.max()) + 1).scatter_(1, codes[:, None], 1.0)

@@ -15,7 +15,7 @@ import numpy as np
 
 from jbpool.data.edges import EdgeBlocks, EdgeList, require_edge_memory
 from jbpool.data.lines import Block, read_blocks
-from jbpool.data.text import SOURCE_WORDS, SPACES, TARGET_WORDS, WEIGHT_WORDS, Table, is_unnamed
+from jbpool.data.text import SOURCE_WORDS, SPACES, TARGET_WORDS, WEIGHT_WORDS, Table, is_unnamed, nothing_in
 from jbpool.errors import DataError
 
 NAME_COLUMNS = "call the columns source and target"
@@ -76,7 +76,7 @@ def _read(path: Path, separator: str | None, header: bool | None, text: bool) ->
             require_edge_memory(path, int(len(arrays[source]) / block.share))
         edges.add(arrays[source], arrays[target], None if weight is None else arrays[weight])
     if table is None:
-        raise DataError.at(path, "the file is empty")
+        raise DataError.at(path, nothing_in(comments))
     table = replace(table, comments=table.comments + comments)
     listed = edges.finish(*_meaning(table, columns))
     if header is None and table.header is None:

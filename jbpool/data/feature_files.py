@@ -31,7 +31,7 @@ class FeatureTable:
     values: np.ndarray | scipy.sparse.csr_matrix
     ids: np.ndarray | None
     ignored: list[str]
-    names: list[str] | None = None          # of the columns, in lower case
+    names: list[str] | None = None          # of the columns
 
     def __len__(self) -> int:
         return self.values.shape[0]
@@ -57,7 +57,7 @@ def read_features(path: Path) -> FeatureTable:
         if values.ndim != 2 or values.dtype.kind not in "fiub":
             raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected a table of numbers")
     else:
-        table = Table.open(path)
+        table = Table.open(path, numbers=True)
         key = _id_column(table)
         places = tuple(place for place in range(int(key > 0 and table.unnamed), table.columns) if place != key)
         if not places:
@@ -65,7 +65,7 @@ def read_features(path: Path) -> FeatureTable:
         arrays = table.read((key,), places)
         ids, values = arrays[key], np.column_stack([arrays[place] for place in places])
         ignored = table.ignored({key, *places})
-        names = None if table.header is None else [table.header[place] for place in places]
+        names = None if table.header is None else table.names(places)
         refuse_repeated(ids, path)
     return FeatureTable(path, _finite_float32(path, values), ids, ignored, names)
 

@@ -180,7 +180,7 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
         graph, node = _column(table, GRAPH_WORDS, "graph"), table.column({"node", "node_id", "id"}, None)
         key = (graph,) if node is None else (graph, node)
         places = _others(table, key)
-        feat_names = [(table.header or [])[place] for place in places]
+        feat_names = table.names(places)
         arrays = table.read(key, places, text=True)
         graph_blocks.append(_graphs_of(table, arrays[graph], ids))
         if node is not None:
@@ -230,7 +230,7 @@ def _read_edges(
             weights.append(_float32(table, arrays, (weight,))[:, 0])
         if places:
             feats.append(_float32(table, arrays, places))
-            names = [(table.header or [])[place] for place in places]
+            names = table.names(places)
     source, target = (np.concatenate(blocks) for blocks in ends)
     edge_weight, edge_feat = (np.concatenate(blocks) if blocks else None for blocks in (weights, feats))
     return source, target, edge_weight, edge_feat, names

@@ -37,11 +37,15 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
     by_row = path.suffix.lower() in (".npy", ".npz")
     if by_row:
         values = read_array(path, "label")
-        if values.shape != (len(position),) or values.dtype.kind not in "iubU":
-            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected {len(position)} labels")
-        ids = np.arange(len(values))
-        if position.dtype.kind not in "iu" or not np.array_equal(position, ids):
+        if position.dtype.kind not in "iu" or position.min() < 0:
             raise DataError.at(path, "labels by row need node ids 0, 1, 2, ...; use a CSV with node id and label")
+        complete = np.array_equal(position, np.arange(len(position)))
+        most = int(position.max()) + 1
+        fits = values.ndim == 1 and (len(values) == most if complete else len(values) >= most)
+        if not fits or values.dtype.kind not in "iubU":
+            expected = f"expected {most} labels, entry i for node id i"
+            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: {expected}")
+        ids = np.arange(len(values))
     else:
         table = Table.open(path)
         first = 0
@@ -58,9 +62,10 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
         ignored = table.ignored({key, value})
         refuse_repeated(ids, path)
 
-    if ids.dtype.kind != position.dtype.kind:                       # number or text: 7 is the node "7"
+    if not by_row and ids.dtype.kind != position.dtype.kind:                       # number or text: 7 is the node "7"
         ids, position = (np.array([str(name) for name in names], dtype=object) for names in (ids, position))
-    place = ids if by_row else pd.Index(ids).get_indexer(pd.Index(position))        # (N,) row of each node, -1: none
+    # (N,) row of each node, -1: none
+    place = np.asarray(position) if by_row else pd.Index(ids).get_indexer(pd.Index(position))
     label, class_names = class_codes(np.asarray(values), path)
     label = np.where(place < 0, UNLABELLED, label[place])
     if (label == UNLABELLED).all():

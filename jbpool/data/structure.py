@@ -11,8 +11,9 @@ import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 
-from jbpool.data.containers import GraphData, NodeData, degree_features, degree_names
+from jbpool.data.containers import GraphData, NodeData
 from jbpool.data.edges import narrow_weights
+from jbpool.data.one_hot import degree_features, degree_names
 from jbpool.errors import DataError
 
 

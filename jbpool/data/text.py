@@ -15,7 +15,7 @@ import csv
 import io
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,27 +44,29 @@ class Table:
     path: Path
     content: bytes              # comments blanked out, which keeps line numbers
     separator: str              # a character, or SPACES
-    header: list[str] | None    # in lower case
+    header: list[str] | None    # as the user has written it; key words count in any case
     first: int                  # number of the first line of data in the content, from 0
     columns: int
     comments: int               # lines that are left out
     before: int                 # lines of the file before the content
 
     @classmethod
-    def open(cls, path: Path) -> Table:
-        """Read a file and detect its format."""
-        return cls.parse(path, read_text(path))
+    def open(cls, path: Path, numbers: bool = False) -> Table:
+        """Read a file and detect its format; ``numbers``: all columns but the ids are numbers."""
+        return cls.parse(path, read_text(path), numbers=numbers)
 
     @classmethod
-    def parse(cls, path: Path, block: Block, separator: str | None = None, header: bool | None = None) -> Table:
+    def parse(
+        cls, path: Path, block: Block, separator: str | None = None, header: bool | None = None, numbers: bool = False
+    ) -> Table:
         """The table that starts in a block of text; separator and header are detected unless the caller knows them."""
         sample = [(number, line) for number, line in _lines(block.content, 200 * SAMPLE) if line.strip()][:SAMPLE]
         if not sample:
-            raise DataError.at(path, "the file is empty")
+            raise DataError.at(path, nothing_in(block.comments))
         separator = separator or _separator(path, sample)
         rows = [_row(path, number, line, separator) for number, line in sample]
-        has_header = _is_header(rows) if header is None else header
-        names = [name.lower() for name in rows[0]] if has_header else None
+        has_header = _is_header(rows, numbers) if header is None else header
+        names = rows[0] if has_header else None
         first = sample[0][0] + has_header
         table = cls(path, block.content, separator, names, first, len(rows[0]), block.comments, block.before)
         kind = {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
@@ -78,7 +80,15 @@ class Table:
 
     def column(self, words: set[str], default: int | None) -> int | None:
         """The column with one of these names, or the default."""
-        return next((place for place, name in enumerate(self.header or ()) if name in words), default)
+        return next((place for place, name in enumerate(self.header or ()) if name.lower() in words), default)
+
+    def names(self, places: Sequence[int]) -> list[str]:
+        """The names of columns, which must differ."""
+        names = [(self.header or [])[place] for place in places]
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            raise DataError.at(self.path, f"two columns are called {repeated!r}: rename one of them", self.first)
+        return names
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Line number (from 1) and fields of every row of data."""
@@ -251,18 +261,24 @@ def _separator(path: Path, sample: list[tuple[int, str]]) -> str:
     return best if counts[best] > 1 else SPACES
 
 
-def _is_header(rows: list[list[str]]) -> bool:
+def _is_header(rows: list[list[str]], numbers: bool) -> bool:
     first, rest = rows[0], rows[1:]
     names = {field.lower() for field in first}
-    if first[0].lower() in ID_WORDS or is_unnamed(first[0]) or (names & SOURCE_WORDS and names & TARGET_WORDS):
+    if names & ID_WORDS or is_unnamed(first[0]) or (names & SOURCE_WORDS and names & TARGET_WORDS):
         return True
     texts = [place for place, field in enumerate(first) if not is_number(field)]
     over_numbers = [
         place for place in texts if rest and all(place < len(row) and is_number(row[place]) for row in rest)
     ]
     # Features with text ids, unless the first row is data with missing numbers.
-    names_and_numbers = len(first) > 2 and over_numbers == list(range(1, len(first))) and not names & MISSING_WORDS
+    wide = len(first) > (1 if numbers else 2)
+    names_and_numbers = wide and over_numbers == list(range(1, len(first))) and not names & MISSING_WORDS
     return bool(over_numbers) and (texts == over_numbers or names_and_numbers)
+
+
+def nothing_in(comments: int) -> str:
+    """What is wrong with a file that has only so many comments."""
+    return f"all {comments:,} lines are comments, which begin with # or %" if comments else "the file is empty"
 
 
 def is_number(text: str) -> bool:

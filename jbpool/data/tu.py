@@ -1,7 +1,7 @@
 """Graph-classification sets in the TU format: text files ``NAME_A.txt``, ``NAME_graph_indicator.txt`` and so on.
 
 Features are the node attributes and one-hot node labels, concatenated; without both, the degree, one-hot in powers of
-two (0, 1, 2-3, 4-7, ...). Graphs are made symmetric, duplicate edges are merged and self loops dropped.
+two (0, 1-2, 3-6, 7-14, ...). Graphs are made symmetric, duplicate edges are merged and self loops dropped.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import torch
 
 from jbpool.data.archive import open_archive, read_members
 from jbpool.data.cache import Arrays, cached
-from jbpool.data.containers import NODE_LABEL, UNLABELLED, GraphData, degree_features, degree_names, one_hot
+from jbpool.data.containers import UNLABELLED, GraphData
 from jbpool.data.lines import TEXT_FACTOR
+from jbpool.data.one_hot import degree_features, degree_names, node_label_name, one_hot
 from jbpool.data.sources import Source, Wheel, fetch, find
 from jbpool.data.structure import undirected
 from jbpool.errors import DataError
@@ -166,7 +167,7 @@ def _parse(parts: dict[str, tuple[Path, bytes]], where: Path) -> Arrays:
         columns = int((codes.max(axis=0) + 1).sum())
         different = [np.unique(column) for column in raw.T]
         arrays["node_label_names"] = np.array(
-            [f"{NODE_LABEL} {place}: {value}" for place, values in enumerate(different, 1) for value in values]
+            [node_label_name(place, value) for place, values in enumerate(different, 1) for value in values]
         )
         require_memory(path, 8 * num_nodes * columns, f"{columns:,} different node labels in one-hot form")
     if "node_attributes" in parts:

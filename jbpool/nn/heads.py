@@ -73,6 +73,8 @@ def spread_rows(feat: Tensor, count: int, generator: Generator | None = None) ->
     closest row drawn so far, which is half the squared distance of unit rows. Rows of zeros are never drawn. If there
     are fewer distinct rows than ``count``, some are drawn twice.
     """
+    if not bool(feat.isfinite().all()):
+        raise JBPoolError("feat contains NaN or infinity: prototypes are rows of it; use torch.nan_to_num(feat).")
     rows = unit_rows(feat)
     usable = (rows != 0).any(dim=1)                                                 # (N,)
     if not bool(usable.any()):

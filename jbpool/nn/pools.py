@@ -90,11 +90,21 @@ class JBPool(ClusterPool):
         lookup(objectives.TRACES, sqrt, "sqrt")
         self.sqrt = sqrt
         self.normalize = check_flag(normalize, "normalize")
-        share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, self.num_clusters)
+        share = None
+        if cluster_sizes is not None:
+            with torch.device("cpu"):                       # also if the layer is built on the meta device
+                share = check_cluster_sizes(cluster_sizes, self.num_clusters)
         self.cluster_sizes = None if share is None else tuple(share.tolist())
         # A buffer, to be on the right device without a copy at each step; stored as integers, so that .half() does not
         # round the float64 values; not in the state dict, since it is an option and not learned.
         self.register_buffer("share_bits", None if share is None else share.view(torch.int64), persistent=False)
+
+    def reset_parameters(self) -> None:
+        """Draw new random weights for the MLP; after ``to_empty``, also restore ``cluster_sizes``."""
+        super().reset_parameters()
+        if self.share_bits is not None:
+            share = torch.tensor(self.cluster_sizes, dtype=torch.float64, device=self.share_bits.device)
+            self.share_bits = share.view(torch.int64)
 
     def term_options(self) -> dict[str, dict[str, Any]]:
         share = None if self.share_bits is None else self.share_bits.view(torch.float64)
@@ -148,8 +158,8 @@ class CombinedPool(JBPool):
 
     def __init__(self, *args, objective: Mapping[str, float], smooth_scores: bool = False, **kwargs):
         super().__init__(*args, **kwargs)
-        if not objective:
-            raise JBPoolError(f"objective={objective!r}: name at least one loss, such as {{'cut': 1, 'balance': 1}}.")
+        if not objective or not isinstance(objective, Mapping):
+            raise JBPoolError(f"objective={objective!r}: give losses with weights, such as {{'cut': 1, 'balance': 1}}.")
         for name in objective:
             lookup(TERMS, name, "objective")
         self.terms = tuple(objective)
@@ -243,6 +253,8 @@ def make_pool(
     ('cut', 'balance')
     """
     entry = lookup(POOLS, name, "pool")
+    if options is not None and not isinstance(options, PoolOptions):
+        raise JBPoolError(f"options={options!r}: give PoolOptions(...), such as PoolOptions(head='cosine').")
     pool = entry.pool if objective is None else CombinedPool
     chosen = {option: getattr(options or PoolOptions(), option) for option in pool.options} | dict(entry.fixed)
     if objective is not None:

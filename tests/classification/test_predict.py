@@ -211,6 +211,9 @@ def test_node_labels_have_the_columns_of_training(tmp_path, monkeypatch):
         fitted(without, inputs)
     with pytest.raises(DataError, match="has node features, but the model was trained without"):
         fitted(data, Inputs.of(without))
+    both = replace(data, feat_names=["charge", "node label", "degree from home"])      # names that a user chose
+    with pytest.raises(DataError, match="lacks 'node label'"):
+        fitted(replace(both, feat=both.feat[:, :1], feat_names=["charge"]), Inputs.of(both))
 
 
 def test_degrees_above_those_of_training_count_as_the_largest(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import torch
 from jbpool import JBClustering
 from jbpool.clustering.inputs import as_node_data
 from jbpool.errors import DataError
+from jbpool.nn.heads import unit_rows
 
 
 def edges_of(data):
@@ -123,7 +124,10 @@ def test_tables_and_tensors_of_other_kinds():
         assert torch.equal(as_node_data(square, kind(np.eye(5))).feat.to_dense(), torch.eye(5))
     assert torch.equal(as_node_data(square, np.eye(5, dtype=np.float16)).feat, torch.eye(5))
     for scale in (1e300, 1e-30):
-        assert torch.allclose(as_node_data(square, scale * np.eye(5)).feat, torch.eye(5))
+        assert torch.allclose(unit_rows(as_node_data(square, scale * np.eye(5)).feat), torch.eye(5))
+    gap = np.random.default_rng(0).random((5, 3))
+    gap[0] = 9_999_999_999                                                  # a missing value, as some tables mark it
+    assert torch.allclose(unit_rows(as_node_data(square, gap).feat).square().sum(1), torch.ones(5))
 
 
 def weighted_ring(*, both: bool):
@@ -166,6 +170,18 @@ def test_repeated_edges_without_weights_need_not_be_repeated_in_reverse():
     assert edges_of(as_node_data(networkx.MultiGraph([(0, 1), (0, 1), (1, 2)]))) == {(0, 1), (1, 0), (1, 2), (2, 1)}
 
 
+def test_as_many_edges_as_columns():
+    """Four edges with four named columns are no matrix."""
+    table = pd.DataFrame({"source": [0, 1, 2, 3], "target": [1, 2, 3, 0], "weight": [1.0] * 4, "kind": [5] * 4})
+    assert len(edges_of(as_node_data(table))) == 8
+
+
+def test_weights_in_half_precision():
+    graph = dgl.graph(([0, 1], [1, 0]))
+    graph.edata["weight"] = torch.tensor([2.0, 2.0], dtype=torch.bfloat16)
+    assert as_node_data(graph).edge_weight.tolist() == [2, 2]
+
+
 def test_empty_clusters_are_mentioned():
     with pytest.warns(UserWarning, match="clusters are empty"):
         JBClustering(20, random_state=0).fit(networkx.path_graph(20))
@@ -203,6 +219,7 @@ PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
         (np.ones((3, 3)), np.ones((2, 4)), "shape \\(2, 4\\) and the graph has 3 nodes: give a row for each"),
         (np.ones((3, 3)), np.ones(3), "shape \\(3,\\): give a row of numbers per node"),
         (np.ones((3, 3)), pd.DataFrame({"x": [1, 2, 3], "kind": list("abc")}), "column 'kind' of features is not"),
+        (np.ones((3, 3)), pd.DataFrame({"x": pd.to_datetime(["2020"] * 3)}), "column 'x' of features contains dates"),
         (np.ones((3, 3)), pd.DataFrame({"x": [1, None, 3]}), "features hold NaN or infinity"),
         (np.ones((3, 3)), np.full((3, 2), np.inf), "features hold NaN or infinity"),
         (np.ones((3, 3)), np.array([["a"]] * 3), "give a row of numbers per node"),

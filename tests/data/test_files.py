@@ -166,7 +166,7 @@ def test_sparse_features_with_repeated_entries(tmp_path):
     ("content", "words"),
     [
         ("", "the file is empty"),
-        ("# only a comment\n", "the file is empty"),
+        ("# only a comment\n", "all 1 lines are comments, which begin with # or %"),
         ("source,target\n", "no rows below the header"),
         ("0\n1\n", "1 columns: expected source, target"),
         ("0,1,2,3\n", "4 columns"),

@@ -50,6 +50,22 @@ def test_a_folder_of_tables(folder, monkeypatch, block):
     assert sums[:3].tolist() == [[5], [10], [7]]
 
 
+def test_names_of_columns_are_kept(folder):
+    nodes = TABLES["nodes"].replace("graph,node,x,y", "Graph,NODE,Co,CO")
+    edges = TABLES["edges"].replace("graph,source", "GRAPH,Source")
+    data = load_graphs("file", folder=folder(nodes=nodes, edges=edges))
+    assert data.feat_names == ["Co", "CO"]
+    assert data.batch([1]).feat.tolist() == [[1, 2], [3, 4], [2, 2]]
+    with pytest.raises(DataError, match=r"nodes\.csv, line 1: two columns are called 'x': rename one"):
+        load_graphs("file", folder=folder(nodes=TABLES["nodes"].replace("x,y", "x,x")))
+
+
+def test_folds_need_classes(folder):
+    graphs = TABLES["graphs"].replace(",split", "").replace(",train", "").replace(",valid", "").replace(",test", "")
+    with pytest.raises(DataError, match="1 graphs have no class; leave them out of the folds"):
+        load_graphs("file", folder=folder(graphs=graphs)).split(0, 2)
+
+
 @pytest.mark.parametrize("block", [lines.BLOCK, 16, 60])
 def test_an_index_that_pandas_has_written_is_no_feature(folder, monkeypatch, block, caplog):
     monkeypatch.setattr(lines, "BLOCK", block)

@@ -213,3 +213,19 @@ def test_ordinary_files_are_read_without_a_word(tmp_path, caplog):
     labels = write(tmp_path / "y.csv", "id,label\n0,a\n1,a\n2,b\n3,b\n")
     load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN), labels=labels)
     assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("features", "labels"),
+    [
+        ("x,y,name\n1,2,a\n3,4,b\n", "label,node\n0,a\n1,b\n"),               # ids in the last column
+        ("person,age\na,1\nb,3\n", "a,0\nb,1\n"),                              # text over numbers
+    ],
+)
+def test_headers_of_features_and_labels(tmp_path, features, labels):
+    tables = {"edges": "a,b\n", "features": features, "labels": labels}
+    for name, text in tables.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    data = load_nodes("file", **{name: tmp_path / f"{name}.csv" for name in tables})
+    assert data.feat[:, 0].tolist() == [1, 3]
+    assert data.label.tolist() == [0, 1]

@@ -198,6 +198,8 @@ def test_init_prototypes_behind_hidden_layers_without_dropout():
 def test_init_prototypes_rejects_linear_heads_and_zero_rows():
     with pytest.raises(ValueError, match="build the pool with head='cosine'"):
         JBPool(4, 3).init_prototypes(torch.randn(9, 4))
+    with pytest.raises(ValueError, match="feat contains NaN or infinity"):
+        JBPool(4, 3, head="cosine").init_prototypes(torch.full((9, 4), torch.nan))
     with pytest.raises(ValueError, match="9 rows, all zero"):
         JBPool(4, 3, head="cosine").init_prototypes(torch.zeros(9, 4))
 

@@ -9,6 +9,7 @@ from dense_reference import array
 from zoo import POOLS, features, grid, random_graph, symmetric_weights
 
 from jbpool import DiffPool, JBPool, MinCutPool, Pooled
+from jbpool.nn.pools import make_pool as make_pool_by_name
 
 
 def test_the_contract(make_pool, batch):
@@ -189,3 +190,24 @@ def test_the_second_level_trains_the_first_through_the_edge_weights(device):
     two = second(one.graph, one.feat.detach(), one.edge_weight)
     (gradient,) = torch.autograd.grad(two.loss, first.mlp[0].weight)
     assert gradient.abs().sum() > 0
+
+
+def test_cluster_sizes_on_the_meta_device():
+    """A layer that is built there and filled later has the proportions it was given."""
+    with torch.device("meta"):
+        pool = JBPool(8, 3, cluster_sizes=[0.5, 0.3, 0.2])
+    pool.to_empty(device="cpu").reset_parameters()
+    assert pool.term_options()["balance"]["cluster_sizes"].tolist() == [0.5, 0.3, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"objective": ["cut"]}, "give losses with weights"),
+        ({"objective": "cut"}, "give losses with weights"),
+        ({"options": {"sqrt": "diagonal"}}, r"give PoolOptions\(\.\.\.\)"),
+    ],
+)
+def test_wrong_options_of_a_pool_by_name(options, words):
+    with pytest.raises(ValueError, match=words):
+        make_pool_by_name("jb", 8, 4, **options)
