@@ -16,6 +16,7 @@ from jbpool.checks import check_count
 from jbpool.clustering.auto import find_clusters
 from jbpool.clustering.choose_k import choose_num_clusters
 from jbpool.clustering.inputs import as_node_data
+from jbpool.clustering.weighting import scale_warning
 from jbpool.errors import DataError, JBPoolError
 from jbpool.progress import watched
 
@@ -103,6 +104,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
             raise DataError("the graph has one node: there is nothing to cluster.")
         if high > num_nodes:
             raise JBPoolError(f"n_clusters={self.n_clusters}: the graph has only {num_nodes} nodes.")
+        if warning := scale_warning(data.feat):
+            warnings.warn(warning, stacklevel=2)
         seed = self._seed()
         savings, num_clusters = None, low
         if low < high:

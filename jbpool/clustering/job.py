@@ -103,7 +103,7 @@ class Job:
         self.training.curve = []
         used = int(scores["used_clusters"])
         warning = collapse_warning(used, self.num_clusters, trained=result.trained, balance=result.balance)
-        for note in (warning, result.note):
+        for note in (warning, *result.notes):
             if note is not None:
                 self.out.notes.append(f"seed {seed}: {note}")
                 tqdm.write(f"seed {seed}: {note}")

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from jbpool.clustering.auto import find_clusters
 from jbpool.clustering.embed import EMBEDDINGS
+from jbpool.clustering.weighting import scale_warning
 from jbpool.data import NodeData
 from jbpool.engine.forecast import Forecast
 from jbpool.progress import watched
@@ -27,7 +28,7 @@ class SeedResult(NamedTuple):
     history: tuple[dict[str, Any], ...] = ()
     trained: bool = False                   # by epochs, so that a collapse may be cured by more of them
     balance: float | None = None            # the loss, if it is the balance term alone
-    note: str | None = None                 # what a user should know
+    notes: tuple[str, ...] = ()             # what a user should know
 
 
 def search(data: NodeData, num_clusters: int, seed: int, starts: int, forecast: Forecast) -> SeedResult:
@@ -46,14 +47,14 @@ def search(data: NodeData, num_clusters: int, seed: int, starts: int, forecast: 
         "settings": found.settings, "trials": found.trials, "moved": found.moved,
     }  # fmt: skip
     model = None if found.model is None else {"state": found.model.state_dict(), "members": found.model.members}
-    note = None
+    notes = [warning] if (warning := scale_warning(data.feat)) else []
     if not found.used_edges:
-        note = "held-out edges are explained no better than by chance: the clusters come from the features alone."
+        notes.append("held-out edges are explained no better than by chance: clusters come from the features alone.")
     elif data.feat is not None and not found.used_features:
-        note = "held-out features are explained no better than by chance: the clusters come from the edges alone."
+        notes.append("held-out features are explained no better than by chance: clusters come from the edges alone.")
     elif found.model is None and data.feat is not None and num_clusters > 1:
-        note = "the best partitions rest on the edges alone: there is no model to apply to other graphs (--predict)."
-    return SeedResult(found.cluster, found.confidence, record, model, note=note)
+        notes.append("the best partitions rest on the edges alone: there is no model for other graphs (--predict).")
+    return SeedResult(found.cluster, found.confidence, record, model, notes=tuple(notes))
 
 
 def embed(name: str, data: NodeData, num_clusters: int, seed: int) -> SeedResult:

@@ -16,6 +16,7 @@ from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.sparse import csr, is_sparse, multiply, sparse_features
 
 BLOCK = 1 << 22             # dense values looked at together
+UNEQUAL = 30                # how many times as large as the typical column the largest one may be, without a warning
 
 
 class UnitRows:
@@ -129,6 +130,21 @@ def are_counts(feat: Tensor) -> bool:
     if stored in (0, feat.shape[0] * feat.shape[1]):                    # all or no zeros: usually measurements
         return False
     return whole == stored or (compared > 0 and multiples / compared > 0.99)
+
+
+def scale_warning(feat: Tensor | None) -> str | None:
+    """A warning if one column of measurements is so large that it alone decides the direction of every row."""
+    if feat is None or is_sparse(feat) or are_counts(feat):
+        return None
+    square = torch.stack([block.double().square().sum(0) for block in _row_blocks(feat)]).sum(0)        # (D,)
+    size = (square[square > 0] / feat.shape[0]).sqrt()
+    if len(size) < 2 or size.max() <= UNEQUAL * size.median():
+        return None
+    times = float(size.max() / size.median())
+    return (
+        f"the largest feature column is {times:,.0f} times as large as the typical one and hides the others; if they "
+        "are measurements in different units, standardise them (sklearn.preprocessing.StandardScaler)."
+    )
 
 
 def _nonzeros(feat: Tensor) -> Iterator[tuple[Tensor, Tensor, int]]:

@@ -66,8 +66,7 @@ class Table:
         separator = separator or _separator(path, sample)
         rows = [_row(path, number, line, separator) for number, line in sample]
         has_header = _is_header(rows, numbers) if header is None else header
-        names = rows[0] if has_header else None
-        first = sample[0][0] + has_header
+        names, first = rows[0] if has_header else None, sample[0][0] + has_header
         table = cls(path, block.content, separator, names, first, len(rows[0]), block.comments, block.before)
         kind = {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
         log.info("%s: separated by %s, %s header line, %d columns", path, kind, "a" if names else "no", table.columns)

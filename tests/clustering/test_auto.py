@@ -10,11 +10,13 @@ from jbpool.clustering.auto import EDGE_TEMPERATURES, SHARE, STEPS, TEMPERATURES
 from jbpool.clustering.choose_k import Choice, choose_num_clusters
 from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.evidence import Evidence
+from jbpool.clustering.methods import search
 from jbpool.clustering.report_search import search_sections
 from jbpool.clustering.scores import label_scores
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.data import load_nodes
+from jbpool.data import NodeData, load_nodes
 from jbpool.engine.config import load_config
+from jbpool.engine.forecast import Forecast
 from jbpool.errors import DataError
 
 
@@ -225,3 +227,12 @@ def test_fewer_nodes_than_components_and_features():
     found = find_clusters(graph, feat, 3, starts=2)
     again, _ = found.model(graph, feat)
     assert (again == found.cluster).float().mean() > 0.98
+
+
+def test_features_that_say_nothing_leave_no_model_and_a_note():
+    graph, _ = blocks(0.3, 0.02)
+    ray = torch.linspace(1, 2, graph.num_nodes())[:, None] * torch.tensor([[1.0, -1.0]])       # one direction
+    data = NodeData(graph, ray, None, None, "ray")
+    result = search(data, 3, 0, 2, Forecast(1, "", ""))
+    assert result.model is None
+    assert any("edges alone" in note for note in result.notes)

@@ -1,13 +1,15 @@
 """Fixed features against the dense formula: weights, smoothing, centring, principal components."""
 
+import networkx
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
 from zoo import random_graph, symmetric_weights
 
+from jbpool import JBClustering
 from jbpool.clustering.features import FixedFeatures
-from jbpool.clustering.weighting import are_counts, auto_weights, idf_weights
+from jbpool.clustering.weighting import are_counts, auto_weights, idf_weights, scale_warning
 from jbpool.data.containers import to_csr_tensor
 
 
@@ -110,3 +112,15 @@ def test_counts_are_recognised(rows, counts):
     for layout in (feat, sparse(feat)):
         assert are_counts(layout) is counts
     assert bool((auto_weights(feat) != 1).any()) == counts
+
+
+def test_a_column_that_hides_the_others_is_mentioned():
+    torch.manual_seed(0)
+    measured = torch.randn(50, 3) * torch.tensor([0.1, 15.0, 9000.0]) + torch.tensor([1.7, 40.0, 30_000.0])
+    assert "largest feature column is 8" in scale_warning(measured)             # about 30,000 against 40
+    with pytest.warns(UserWarning, match="standardise them"):
+        JBClustering(2, random_state=0).fit(networkx.path_graph(50), measured)
+    scaled = (measured - measured.mean(0)) / measured.std(0)
+    flags = torch.eye(50)[:, :5] * 1000
+    for feat in (None, scaled, scaled[:, :1], flags, flags.to_sparse_csr(), torch.zeros(50, 3)):
+        assert scale_warning(feat) is None
