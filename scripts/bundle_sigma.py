@@ -8,6 +8,7 @@ is part of the package.
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -30,6 +31,7 @@ def header() -> str:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         packages = {**BUNDLED, **BUNDLER}
