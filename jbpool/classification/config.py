@@ -45,7 +45,6 @@ class ClassifyModelConfig:
     readout: str = "mean+max"                       # mean, sum, max, or several joined by +
     readout_of: str = "all"                         # all: of every level, encoder and size included; last: at the end
     norm: str = "batch"                             # batch, layer, none: after every layer
-    residual: bool = False                          # add the result of every layer to its input
     dropout: float = number(0.15, 0, below=1)       # in the head and after every layer
     aux_weight: float = number(1.0, 0, 1e6)         # weight of the losses of the pools
     members: int = number(1, 1, 1000)               # networks per fold, whose predictions are averaged

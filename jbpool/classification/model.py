@@ -111,8 +111,7 @@ def build_model(
             backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
             edge_feats=inputs.edge_feats, edge_scaling=edge_scaling, edge_messages=model.edges == "messages",
             readout=model.readout.split("+"),
-            read_all=model.readout_of == "all", mean_size=mean_size, norm=model.norm,
-            residual=model.residual, dropout=model.dropout,
+            read_all=model.readout_of == "all", mean_size=mean_size, norm=model.norm, dropout=model.dropout,
         )  # fmt: skip
 
     return Ensemble([network() for _ in range(model.members)])

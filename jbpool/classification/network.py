@@ -20,28 +20,21 @@ from jbpool.ops.segment import make_segments
 
 
 class _Layer(nn.Module):
-    """Message passing, normalisation, dropout; edge features are part of the messages, or their sums per node added.
+    """Message passing, normalisation, dropout; edge features are part of the messages, or their sums per node added."""
 
-    A residual layer adds the result to its input.
-    """
-
-    def __init__(
-        self, conv: nn.Module, hidden: int, edge_feats: int, norm: str, dropout: float, residual: bool = False
-    ):
+    def __init__(self, conv: nn.Module, hidden: int, edge_feats: int, norm: str, dropout: float):
         super().__init__()
-        self.residual = residual
         self.conv, self.norm, self.dropout = conv, NORMS[norm](hidden), nn.Dropout(dropout)
         self.edges = nn.Linear(edge_feats, hidden, bias=False) if edge_feats else None
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None) -> Tensor:
         if isinstance(self.conv, GINEConv) and self.edges is not None:
-            mixed = self.conv(graph, feat, self.edges(edge_feat), edge_weight)
+            feat = self.conv(graph, feat, self.edges(edge_feat), edge_weight)
         else:
-            mixed = self.conv(graph, feat, edge_weight=edge_weight)
+            feat = self.conv(graph, feat, edge_weight=edge_weight)
             if self.edges is not None:
-                mixed = mixed + self.edges(edge_feat)
-        mixed = self.dropout(self.norm(mixed))
-        return feat + mixed if self.residual else mixed
+                feat = feat + self.edges(edge_feat)
+        return self.dropout(self.norm(feat))
 
 
 def read_out(graph: DGLGraph, feat: Tensor, kinds: Sequence[str]) -> Tensor:
@@ -92,8 +85,6 @@ class GraphClassifier(nn.Module):
         Mean number of nodes of the training graphs, to which the number of nodes is compared.
     norm : str, default "batch"
         Normalisation after every layer: batch, layer or none.
-    residual : bool, default False
-        Add the result of every layer to its input.
     dropout : float, default 0
         Dropout rate after every layer and in the head.
     """
@@ -119,7 +110,6 @@ class GraphClassifier(nn.Module):
         read_all: bool = True,
         mean_size: float = 1.0,
         norm: str = "batch",
-        residual: bool = False,
         dropout: float = 0.0,
     ):
         super().__init__()
@@ -134,7 +124,7 @@ class GraphClassifier(nn.Module):
             # Batch normalisation cancels the bias of units that are active everywhere: its gradient is rounding error.
             make = gine if edge_messages and width else make_conv
             convs = [make(hidden, hidden, delta, bias=norm != "batch") for _ in range(layers)]
-            self.blocks.append(nn.ModuleList(_Layer(conv, hidden, width, norm, dropout, residual) for conv in convs))
+            self.blocks.append(nn.ModuleList(_Layer(conv, hidden, width, norm, dropout) for conv in convs))
         self.register_buffer("edge_centre", None if edge_scaling is None else edge_scaling[0])
         self.register_buffer("edge_scale", None if edge_scaling is None else edge_scaling[1])
         self.register_buffer("mean_size", torch.tensor(float(mean_size)))

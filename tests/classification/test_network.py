@@ -223,19 +223,6 @@ def test_a_node_sees_its_own_edges_features(backbone):
     assert not torch.allclose(layer(graph, feat, None, swapped)[0], before)
 
 
-def test_a_residual_layer_adds_its_input():
-    torch.manual_seed(0)
-    graph, feat = random_graph(20, 60), torch.randn(20, 4)
-    conv = BACKBONES["gin"](4, 4, 0.85)
-    plain, residual = _Layer(conv, 4, 0, "layer", 0.0), _Layer(conv, 4, 0, "layer", 0.0, residual=True)
-    torch.testing.assert_close(residual(graph, feat, None, None), feat + plain(graph, feat, None, None))
-    data = load_graphs("motifs", num_graphs=6)
-    for changes in ([], ["model.residual=true"]):
-        model = make_model(small("model.layers=2", *changes), data, torch.arange(6))
-        layers = [module for module in model.modules() if isinstance(module, _Layer)]
-        assert [layer.residual for layer in layers] == [bool(changes)] * 4      # before and after the pool
-
-
 def test_members_of_an_ensemble_differ_from_the_start_and_are_averaged():
     data = load_graphs("motifs", num_graphs=12)
     model = make_model(small("model.compare=[]", "model.members=3"), data, torch.arange(12)).eval()
