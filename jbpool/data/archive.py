@@ -88,7 +88,8 @@ def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
 def _check_sizes(members: list[zipfile.ZipInfo], limit: int, path: Path) -> None:
     total = sum(info.file_size for info in members)
     if total > limit:
-        raise DataError.at(path, f"its members unpack to {total:,} bytes, more than the limit of {limit:,}")
+        problem = f"its members unpack to {total:,} bytes, more than the limit of {limit:,}"
+        raise DataError.at(path, f"{problem}; if you trust it, unpack it yourself and use the folder")
 
 
 def _blocks(member: IO[bytes], info: zipfile.ZipInfo) -> Iterator[bytes]:

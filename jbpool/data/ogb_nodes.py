@@ -80,7 +80,8 @@ def load_ogb_nodes(name: str, root: str | Path | None = None) -> NodeData:
         target = cache_dir() / "data" / folder_name(name)
         raise DataError(
             f"{folder_name(name)} is in no data root ({places}). Download {source(info).urls[0]}, unpack it and put "
-            f"its folder {info['download_name']}/ at {target} (or under another root)."
+            f"its folder {info['download_name']}/ at {target} (or under another root). "
+            "To run without it: python tasks/node_cluster.py (a generated graph)."
         )
     feat, label = (torch.from_numpy(arrays[key]) if key in arrays else None for key in ("feat", "label"))
     adjacency = symmetric_adjacency(arrays["source"], arrays["target"], None, int(arrays["num_nodes"]))
