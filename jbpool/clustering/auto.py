@@ -152,20 +152,17 @@ def find_clusters(
     model.prototypes = torch.stack(
         [model.prototypes[0] if trials[i].weighting == EDGES else found[i][0] for i in best]
     )
-    moved = 0
 
     def refine(cluster: Tensor) -> Tensor:
-        nonlocal moved
         if feat is None or not (evidence.use_edges and evidence.use_features):
             return cluster
         better = model.refinement.fit(graph, feat, cluster, edge_weight)
-        if evidence.score(better) < (1 - TOLERANCE) * evidence.score(cluster):
-            model.refinement.used.fill_(False)
-            return cluster
-        moved = int((better != cluster).sum())
-        return better
+        if evidence.score(better) >= (1 - TOLERANCE) * evidence.score(cluster):
+            return better
+        model.refinement.used.fill_(False)
+        return cluster
 
-    cluster, confidence, loss = model.fit([found[i][1] for i in best], evidence.score, generator, refine)
+    cluster, confidence, loss, moved = model.fit([found[i][1] for i in best], evidence.score, generator, refine)
     if feat is not None:
         confidence = confidence * model.refinement.probability(graph, feat, cluster, edge_weight)
     for trial, (_, partition) in zip(trials, found, strict=True):

@@ -78,7 +78,7 @@ class Consensus(nn.Module):
         score: Callable[[Tensor], float],
         generator: torch.Generator,
         refine: Callable[[Tensor], Tensor] = lambda cluster: cluster,
-    ) -> tuple[Tensor, Tensor, float]:
+    ) -> tuple[Tensor, Tensor, float, int]:
         """Train the last head from several starts.
 
         Parameters
@@ -95,7 +95,7 @@ class Consensus(nn.Module):
         Returns
         -------
         tuple
-            The cluster of every node ``(N,)``, its confidence ``(N,)``, and the loss.
+            The cluster of every node ``(N,)``, its confidence ``(N,)``, the loss, and the number of refined nodes.
         """
         num_clusters, num_nodes = len(self.last), len(clusters[0])
         counts = torch.cat([self._counts(cluster, clusters) for cluster in clusters]).double()  # (M * K, M * K) S^T S
@@ -105,13 +105,14 @@ class Consensus(nn.Module):
         rows = self._rows(clusters)
         if not bool(rows.any()):                                    # every member has one cluster
             self.shares[0] = self.centre
-            return clusters[0], torch.ones(num_nodes), -(num_clusters**-0.5)
+            return clusters[0], torch.ones(num_nodes), -(num_clusters**-0.5), 0
         heads, losses = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
         found = heads.clusters(rows)                                                            # (R, N)
         best = max(range(STARTS), key=lambda start: score(found[start]))
         self.last, cluster = unit_rows(heads.prototypes[best]), refine(found[best])
         self.shares = self._counts(cluster, clusters) / cluster.bincount(minlength=num_clusters).clamp_min(1)[:, None]
-        return cluster, self._agreement(clusters, cluster), losses[best].item()
+        moved = int((cluster != found[best]).sum())
+        return cluster, self._agreement(clusters, cluster), losses[best].item(), moved
 
     @torch.no_grad()
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -128,13 +128,7 @@ def fit(
     progress = Progress()
     if resume is not None:
         with usable(resume_path):
-            model.load_state_dict(resume["model"])
-            optimiser.load_state_dict(resume["optimiser"])
-            torch.set_rng_state(resume["rng"])
-            torch.cuda.set_rng_state_all(resume.get("cuda_rng", [])[: torch.cuda.device_count()])
-            problem.load_state(resume["problem"])
-            progress = Progress(**resume["progress"])
-
+            progress = _restore(resume, problem, optimiser)
     kept_at = time.monotonic()
     model.train()
     if forecast is not None:
@@ -144,18 +138,7 @@ def fit(
     while progress.epoch < config.epochs and progress.epoch - progress.best_epoch < patience:
         for group in optimiser.param_groups:
             group["lr"] = config.lr * SCHEDULES[schedule](progress.epoch / config.epochs)
-        began = time.perf_counter()
-        for batch in problem.batches(progress.epoch):
-            loss = problem.loss(batch)
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            mean_gradients(model.parameters())
-            if not math.isfinite(problem.value(loss)):
-                raise TrainingError(f"the loss is NaN or infinite at epoch {progress.epoch + 1} {problem.diagnosis()}.")
-            optimiser.step()
-            progress.steps += 1
-        progress.seconds += time.perf_counter() - began
-        progress.epoch += 1
+        _train_epoch(problem, optimiser, progress)
         each_epoch(progress)
 
         evaluate = progress.epoch % config.eval_every == 0 or progress.epoch == config.epochs
@@ -168,20 +151,48 @@ def fit(
             progress.history.append(row)
             report(progress, row)
             if checkpoint is not None and time.monotonic() - kept_at > CHECKPOINT_SECONDS:
-                checkpoint(
-                    {
-                        "model": model.state_dict(),
-                        "optimiser": optimiser.state_dict(),
-                        "rng": torch.get_rng_state(),
-                        "cuda_rng": torch.cuda.get_rng_state_all(),     # a list, empty without CUDA
-                        "problem": problem.state(),
-                        "progress": vars(progress),
-                    }
-                )
+                checkpoint(_state(problem, optimiser, progress))
                 kept_at = time.monotonic()
         if forecast is not None:
             forecast.after(progress.epoch, config.epochs, stops_early=config.patience is not None)
     return progress
+
+
+def _train_epoch(problem: Problem, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
+    began = time.perf_counter()
+    for batch in problem.batches(progress.epoch):
+        loss = problem.loss(batch)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        mean_gradients(problem.model.parameters())
+        if not math.isfinite(problem.value(loss)):
+            raise TrainingError(f"the loss is NaN or infinite at epoch {progress.epoch + 1} {problem.diagnosis()}.")
+        optimiser.step()
+        progress.steps += 1
+    progress.seconds += time.perf_counter() - began
+    progress.epoch += 1
+
+
+def _state(problem: Problem, optimiser: torch.optim.Optimizer, progress: Progress) -> dict[str, Any]:
+    """The content of a checkpoint."""
+    return {
+        "model": problem.model.state_dict(),
+        "optimiser": optimiser.state_dict(),
+        "rng": torch.get_rng_state(),
+        "cuda_rng": torch.cuda.get_rng_state_all(),             # a list, empty without CUDA
+        "problem": problem.state(),
+        "progress": vars(progress),
+    }
+
+
+def _restore(state: dict[str, Any], problem: Problem, optimiser: torch.optim.Optimizer) -> Progress:
+    """Continue from what :func:`_state` returned."""
+    problem.model.load_state_dict(state["model"])
+    optimiser.load_state_dict(state["optimiser"])
+    torch.set_rng_state(state["rng"])
+    torch.cuda.set_rng_state_all(state.get("cuda_rng", [])[: torch.cuda.device_count()])
+    problem.load_state(state["problem"])
+    return Progress(**state["progress"])
 
 
 def weights_diagnosis(model: nn.Module) -> str:

@@ -29,9 +29,10 @@ def fitted(clusters):
 
 def test_rows_and_confidence_are_those_of_one_hot_matrices():
     clusters = members(noise=0.3)
-    consensus, cluster, confidence, _ = fitted(clusters)
+    consensus, cluster, confidence, _, moved = fitted(clusters)
     S = torch.cat([one_hot(member, CLUSTERS).double() for member in clusters], dim=1)           # (N, M * K)
     centred = S - S.mean(0)
+    assert moved == 0                                                                           # nothing to refine by
     torch.testing.assert_close(consensus.centre.double(), S.mean(0))
     values, axes = torch.linalg.eigh(centred.T @ centred)
     used = consensus.axes.double()
@@ -46,7 +47,7 @@ def test_rows_and_confidence_are_those_of_one_hot_matrices():
 
 def test_a_member_of_another_graph_counts_as_its_mean():
     clusters = members(noise=0.3)
-    consensus, cluster, _, _ = fitted(clusters)
+    consensus, cluster, *_ = fitted(clusters)
     S = [one_hot(member, CLUSTERS).double() for member in clusters]
     S[2] = S[2].mean(0).expand(NODES, -1)
     S = torch.cat(S, dim=1)
@@ -59,11 +60,11 @@ def test_a_member_of_another_graph_counts_as_its_mean():
 
 def test_partitions_that_agree():
     clusters = members(noise=0.0)
-    _, cluster, confidence, loss = fitted(clusters)
+    _, cluster, confidence, loss, _ = fitted(clusters)
     assert len(torch.stack([cluster, clusters[0]]).unique(dim=1).T) == CLUSTERS                 # the same partition
     assert bool((confidence == 1).all())
     assert loss < -0.9
     same = torch.zeros(NODES, dtype=torch.long)
-    _, cluster, confidence, _ = fitted([same, same + 3])
+    _, cluster, confidence, *_ = fitted([same, same + 3])
     assert not cluster.any()
     assert bool((confidence == 1).all())
