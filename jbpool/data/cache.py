@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,8 @@ from jbpool.atomic import atomic_file
 from jbpool.data.sources import cache_dir
 
 Arrays = dict[str, np.ndarray]
+KEY = 24                # letters of a hash in the name of a cache file
+VERSIONS = 3            # of a dataset that are kept
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +59,7 @@ def cached(name: str, files: Iterable[Path], version: int, parse: Callable[[], A
     parse : callable
         Returns the arrays.
     """
-    key = hash_files(files)[:24]
+    key = hash_files(files)[:KEY]
     path = cache_dir() / "parsed" / f"{name}-{key}-v{version}.npz"
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
@@ -71,6 +75,15 @@ def cached(name: str, files: Iterable[Path], version: int, parse: Callable[[], A
     try:
         with atomic_file(path) as kept:
             np.savez(kept, digest=np.array(hash_arrays(arrays)), **arrays)      # type: ignore[arg-type]
+        _remove_old(path.parent, name)
     except OSError as error:
         log.warning("cannot write %s to the cache: %s", path, error)
     return arrays
+
+
+def _remove_old(folder: Path, name: str) -> None:
+    """Keep the latest versions of a dataset: every change of its files leaves another."""
+    with suppress(OSError):
+        versions = folder.glob(f"{glob.escape(name)}-{'[0-9a-f]' * KEY}-v*.npz")
+        for path in sorted(versions, key=lambda path: path.stat().st_mtime, reverse=True)[VERSIONS:]:
+            path.unlink()

@@ -1,5 +1,6 @@
 """Untrusted files: pickles that run code, archives with path traversal or zip bombs, damaged caches."""
 
+import os
 import pickle
 import stat
 import zipfile
@@ -138,6 +139,20 @@ class TestCache:
         source.write_text("two")
         cached("set", [source], 2, self.parser(calls))              # a new source
         assert len(calls) == 3
+
+    def test_the_latest_versions_are_kept(self, source, cache):
+        cached("set-other", [source], 1, self.parser([]))
+        for time, text in enumerate("abcde"):
+            source.write_text(text)
+            cached("set", [source], 1, self.parser([]))
+            for path in (cache / "parsed").glob("*.npz"):
+                os.utime(path, (time, time)) if path.stat().st_mtime > 1000 else None
+        calls = []
+        for text in "edc":
+            source.write_text(text)
+            cached("set", [source], 1, self.parser(calls))
+        assert not calls
+        assert len(list((cache / "parsed").glob("set-*.npz"))) == 4
 
     @pytest.mark.parametrize("damage", [lambda b: b[:100], lambda b: b"", lambda b: b[:500] + b"\xff" * 9 + b[509:]])
     def test_a_damaged_cache_is_rebuilt(self, source, cache, damage, caplog):
