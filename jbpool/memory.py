@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from jbpool.errors import DataError
@@ -20,12 +21,19 @@ def available_memory() -> int:
     except (OSError, ValueError, AttributeError):
         pass                                    # not available on this system
     try:
-        limit, used, parts = ((_CGROUP / f"memory.{name}").read_text() for name in ("max", "current", "stat"))
-        cached = re.search(r"^inactive_file (\d+)", parts, re.MULTILINE)        # file cache: freed when needed
-        candidates.append(max(0, int(limit) - int(used) + (int(cached[1]) if cached else 0)))
+        limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        candidates.append(max(0, limit - used + _file_cache()))
     except (OSError, ValueError):
         pass                                    # not in a container, or no limit ("max")
     return min(candidates, default=1 << 62)
+
+
+def _file_cache() -> int:
+    """Bytes of a container's memory that hold parts of files, and are freed when they are needed."""
+    with suppress(OSError):
+        found = re.search(r"^inactive_file (\d+)", (_CGROUP / "memory.stat").read_text(), re.MULTILINE)
+        return int(found[1]) if found else 0
+    return 0
 
 
 def memory_problem(needed: float, what: str) -> str | None:

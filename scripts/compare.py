@@ -44,7 +44,8 @@ class Run(NamedTuple):
 
     name: str
     result: dict[str, Any]                  # result.json
-    ids: np.ndarray                         # (N,) of nodes, as text; of classification: graph, seed and fold
+    ids: np.ndarray                         # (N,) of nodes, as text; of classification: row of the graph, seed and fold
+    shown: np.ndarray                       # (N,) the same for readers, with the user's own graph ids
     found: np.ndarray                       # (N,) clusters of the best seed, or predicted classes
     certainty: np.ndarray                   # (N,) confidence, or margin of the prediction
     names: list[str]                        # of clusters (their numbers) or classes; empty: predictions are no classes
@@ -74,20 +75,26 @@ def _clusters(folder: Path, name: str, result: dict[str, Any]) -> Run:
     if cluster.dtype.kind not in "iu":
         raise ValueError(f"clusters of type {cluster.dtype}")
     names = [str(number) for number in range(int(cluster.max(initial=-1)) + 1)]
-    return Run(name, result, stored["ids"].astype(str), cluster, stored["confidence"][place], names)
+    ids = stored["ids"].astype(str)
+    return Run(name, result, ids, ids, cluster, stored["confidence"][place], names)
 
 
 def _predictions(folder: Path, name: str, result: dict[str, Any]) -> Run:
     stored = read_arrays(folder / "predictions.npz")
     stored.setdefault("id", stored["graph"])                                # earlier versions wrote no ids
-    where = zip(*(stored[key].tolist() for key in ("id", "seed", "fold")), strict=True)
-    ids = np.array([f"{graph} (seed {seed}, fold {fold})" for graph, seed, fold in where])
+    ids, shown = (
+        np.array([
+            f"{graph} (seed {seed}, fold {fold})"
+            for graph, seed, fold in zip(stored[key], stored["seed"], stored["fold"], strict=True)
+        ])
+        for key in ("graph", "id")
+    )  # fmt: skip
     scores = torch.from_numpy(stored["scores"]).float()
     names = _class_names(folder, result["runs"][0]["metric"], scores.shape[1])
     if scores.shape[1] == 1:
         scores = torch.cat([-scores, scores], dim=1) / 2                    # of a sigmoid
     best = scores.softmax(1).topk(2, dim=1).values
-    return Run(name, result, ids, scores.argmax(1).numpy(), (best[:, 0] - best[:, 1]).numpy(), names)
+    return Run(name, result, ids, shown, scores.argmax(1).numpy(), (best[:, 0] - best[:, 1]).numpy(), names)
 
 
 def _class_names(folder: Path, metric: str, columns: int) -> list[str]:
@@ -215,7 +222,7 @@ def moved_sections(first: Run, other: Run) -> list[str]:
     certain = np.minimum(first.certainty[here], other.certainty[there])
     order = moved[np.argsort(-certain[moved], kind="stable")][:SHOWN]
     rows = [
-        [first.ids[here[i]], first.names[before[i]], other.names[after[i]], first.names[same[i]],
+        [first.shown[here[i]], first.names[before[i]], other.names[after[i]], first.names[same[i]],
          number(float(first.certainty[here[i]])), number(float(other.certainty[there[i]]))]
         for i in order
     ]  # fmt: skip

@@ -10,7 +10,7 @@ import pandas as pd
 import scipy.sparse
 
 from jbpool.data.structure import symmetric_adjacency
-from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS
+from jbpool.data.table_format import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS
 from jbpool.errors import DataError
 
 EDGE_WORDS = (SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS)
@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 
 def names_ends(table: pd.DataFrame) -> bool:
-    """Whether a table has a column of sources and one of targets, by their names."""
+    """Whether a table has a column of sources and one of targets, by their names, and is no matrix of such nodes."""
     names = {str(name).lower() for name in table.columns}
-    return bool(names & SOURCE_WORDS and names & TARGET_WORDS)
+    return bool(names & SOURCE_WORDS and names & TARGET_WORDS) and set(table.index) != set(table.columns)
 
 
 def from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:

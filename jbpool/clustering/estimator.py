@@ -96,6 +96,9 @@ class JBClustering(ClusterMixin, BaseEstimator):
         y : object, optional
             Ignored; part of scikit-learn's interface.
         """
+        return self._fit(adjacency, features)
+
+    def _fit(self, adjacency: Any, features: Any) -> JBClustering:
         low, high = self._range()
         starts = check_count(self.n_init, "n_init")
         data = as_node_data(adjacency, features)
@@ -105,7 +108,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         if high > num_nodes:
             raise JBPoolError(f"n_clusters={self.n_clusters}: the graph has only {num_nodes} nodes.")
         if warning := scale_warning(data.feat):
-            warnings.warn(warning, stacklevel=2)
+            warnings.warn(warning, stacklevel=3)
         seed = self._seed()
         savings, num_clusters = None, low
         if low < high:
@@ -118,7 +121,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
             found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, watch)
         empty = num_clusters - len(found.cluster.unique())
         if empty:
-            warnings.warn(f"{empty} of {num_clusters} clusters are empty: fewer may suit this graph.", stacklevel=2)
+            warnings.warn(f"{empty} of {num_clusters} clusters are empty: fewer may suit this graph.", stacklevel=3)
         self.savings_, self.n_clusters_ = savings, num_clusters
         self.labels_ = found.cluster.numpy()
         self.confidence_ = found.confidence.numpy()
@@ -134,7 +137,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
 
     def fit_predict(self, adjacency: Any, features: Any = None, y: Any = None) -> np.ndarray:
         """Cluster a graph and return ``labels_``; see ``fit``."""
-        return self.fit(adjacency, features).labels_
+        return self._fit(adjacency, features).labels_
 
     def predict(self, adjacency: Any, features: Any = None) -> np.ndarray:
         """Clusters of the nodes of another graph, by the model of the first one; it needs features.

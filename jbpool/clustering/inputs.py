@@ -241,7 +241,7 @@ def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor |
     # The scale of features has no influence, but their squares must be neither infinite nor zero in float32.
     largest = float(abs(values).max()) or 1.0
     if not 1e-6 < largest < 1e16:
-        values = values.astype(np.float64) * (min(max(largest, 1.0), 1e16) / largest)
+        values = values.astype(np.float64) / largest * min(max(largest, 1.0), 1e16)
     if sparse:
         return to_csr_tensor(values)
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

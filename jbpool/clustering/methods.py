@@ -12,7 +12,6 @@ from torch import Tensor
 
 from jbpool.clustering.auto import find_clusters
 from jbpool.clustering.embed import EMBEDDINGS
-from jbpool.clustering.weighting import scale_warning
 from jbpool.data import NodeData
 from jbpool.engine.forecast import Forecast
 from jbpool.progress import watched
@@ -47,13 +46,13 @@ def search(data: NodeData, num_clusters: int, seed: int, starts: int, forecast: 
         "settings": found.settings, "trials": found.trials, "moved": found.moved,
     }  # fmt: skip
     model = None if found.model is None else {"state": found.model.state_dict(), "members": found.model.members}
-    notes = [warning] if (warning := scale_warning(data.feat)) else []
+    notes = []
     if not found.used_edges:
         notes.append("held-out edges are explained no better than by chance: clusters come from the features alone.")
     elif data.feat is not None and not found.used_features:
-        notes.append("held-out features are explained no better than by chance: clusters come from the edges alone.")
-    elif found.model is None and data.feat is not None and num_clusters > 1:
-        notes.append("the best partitions rest on the edges alone: there is no model for other graphs (--predict).")
+        notes.append("held-out features are explained no better than by chance: only the edges decide.")
+    if found.model is None and data.feat is not None and num_clusters > 1:
+        notes.append("the best partitions come from the edges alone: there is no model for other graphs (--predict).")
     return SeedResult(found.cluster, found.confidence, record, model, notes=tuple(notes))
 
 

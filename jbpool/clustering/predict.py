@@ -155,7 +155,7 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClusters:
 
 def _load(run_dir: Path) -> dict[str, Any]:
     """The content of ``model.pt``, if it can be applied to other graphs."""
-    stored = load_model(run_dir, MODEL, f"of {', '.join(('auto', *POOLS))}, with features that its clusters rest on")
+    stored = load_model(run_dir, MODEL, f"of {', '.join(('auto', *POOLS))}, whose clusters depend on features")
     if stored["made_feat"]:
         raise ConfigError(
             f"the model of {run_dir} was trained without features: its inputs, eigenvectors of one graph, are not "

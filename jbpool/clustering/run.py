@@ -11,6 +11,7 @@ from jbpool.clustering.choose_k import choose_num_clusters
 from jbpool.clustering.config import ClusterConfig, cluster_range
 from jbpool.clustering.job import Job
 from jbpool.clustering.room import require_room
+from jbpool.clustering.weighting import scale_warning
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.processes import rank, world_size
 from jbpool.engine.run_folder import RunFolder
@@ -92,6 +93,10 @@ def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFol
     processes = f", {world_size()} processes" if world_size() > 1 else ""
     how = f"{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}{processes}"
     print(f"{data.summary}\n{how}, into {out.path}")
+    warning = scale_warning(data.feat) if config.method.name == "auto" else None
+    if warning is not None and warning not in out.notes:                    # a resumed run has noted it
+        out.notes.append(warning)
+        print(warning)
 
 
 def _choose(candidates: range, data: NodeData, seed: int, out: RunFolder, resume: bool) -> int:

@@ -127,7 +127,7 @@ def are_counts(feat: Tensor) -> bool:
         ratio = (values / smallest[row])[several]
         compared += len(ratio)
         multiples += int(((ratio - ratio.round()).abs() < 1e-3 * ratio).sum())
-    if stored in (0, feat.shape[0] * feat.shape[1]):                    # all or no zeros: usually measurements
+    if stored == 0 or 2 * stored > feat.shape[0] * feat.shape[1]:       # few zeros: usually measurements
         return False
     return whole == stored or (compared > 0 and multiples / compared > 0.99)
 
@@ -136,8 +136,12 @@ def scale_warning(feat: Tensor | None) -> str | None:
     """A warning if one column of measurements is so large that it alone decides the direction of every row."""
     if feat is None or is_sparse(feat) or are_counts(feat):
         return None
-    square = torch.stack([block.double().square().sum(0) for block in _row_blocks(feat)]).sum(0)        # (D,)
-    size = (square[square > 0] / feat.shape[0]).sqrt()
+    square = torch.zeros(feat.shape[1], dtype=torch.float64, device=feat.device)                        # (D,)
+    count = torch.zeros_like(square)
+    for block in _row_blocks(feat):
+        square += block.double().square().sum(0)
+        count += (block != 0).sum(0)
+    size = (square / count)[count > 0].sqrt()                           # where it is not zero: flags may be rare
     if len(size) < 2 or size.max() <= UNEQUAL * size.median():
         return None
     times = float(size.max() / size.median())

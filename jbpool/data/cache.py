@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +16,8 @@ from jbpool.atomic import atomic_file
 from jbpool.data.sources import cache_dir
 
 Arrays = dict[str, np.ndarray]
-KEY = 24                # letters of a hash in the name of a cache file
-VERSIONS = 3            # of a dataset that are kept
+KEY = 24                # hex digits of the hash in the name of a cache file
+VERSIONS = 10           # cached versions kept per name of a dataset
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,8 @@ def cached(name: str, files: Iterable[Path], version: int, parse: Callable[[], A
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = dict(stored)
         if str(arrays.pop("digest", None)) == hash_arrays(arrays):
+            with suppress(OSError):
+                os.utime(path)                              # used now
             return arrays
         log.warning("%s has changed since it was written: parsing again", path)
     except (FileNotFoundError, NotADirectoryError):
@@ -82,7 +85,7 @@ def cached(name: str, files: Iterable[Path], version: int, parse: Callable[[], A
 
 
 def _remove_old(folder: Path, name: str) -> None:
-    """Keep the latest versions of a dataset: every change of its files leaves another."""
+    """Keep the versions of a dataset that were used last: every change of its files leaves another."""
     with suppress(OSError):
         versions = folder.glob(f"{glob.escape(name)}-{'[0-9a-f]' * KEY}-v*.npz")
         for path in sorted(versions, key=lambda path: path.stat().st_mtime, reverse=True)[VERSIONS:]:

@@ -11,7 +11,7 @@ import numpy as np
 from jbpool.data.arrays import array_names, open_npy, read_arrays
 from jbpool.data.edgelist import warn_of_other_columns
 from jbpool.data.edges import BLOCK, INT32_MAX, EdgeBlocks, EdgeList, narrow, narrow_weights, require_edge_memory
-from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS
+from jbpool.data.table_format import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS
 from jbpool.errors import DataError
 from jbpool.progress import progress_bar
 

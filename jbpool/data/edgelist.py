@@ -15,7 +15,8 @@ import numpy as np
 
 from jbpool.data.edges import EdgeBlocks, EdgeList, require_edge_memory
 from jbpool.data.lines import Block, read_blocks
-from jbpool.data.text import SOURCE_WORDS, SPACES, TARGET_WORDS, WEIGHT_WORDS, Table, is_unnamed, nothing_in
+from jbpool.data.table_format import SOURCE_WORDS, SPACES, TARGET_WORDS, WEIGHT_WORDS, is_unnamed, nothing_in
+from jbpool.data.text import Table
 from jbpool.errors import DataError
 
 NAME_COLUMNS = "call the columns source and target"

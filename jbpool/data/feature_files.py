@@ -14,7 +14,8 @@ from torch import Tensor
 
 from jbpool.data.arrays import open_npy, read_array
 from jbpool.data.containers import to_csr_tensor
-from jbpool.data.text import ID_WORDS, Table, refuse_repeated
+from jbpool.data.table_format import ID_WORDS
+from jbpool.data.text import Table, refuse_repeated
 from jbpool.errors import DataError
 from jbpool.memory import require_memory
 
@@ -57,7 +58,7 @@ def read_features(path: Path) -> FeatureTable:
         if values.ndim != 2 or values.dtype.kind not in "fiub":
             raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected a table of numbers")
     else:
-        table = Table.open(path, numbers=True)
+        table = Table.open(path)
         key = _id_column(table)
         places = tuple(place for place in range(int(key > 0 and table.unnamed), table.columns) if place != key)
         if not places:

@@ -27,13 +27,13 @@ from jbpool.data.containers import UNLABELLED, GraphData, Split
 from jbpool.data.labels import class_codes, numbers_if_all, without_gaps
 from jbpool.data.lines import read_blocks
 from jbpool.data.structure import graph_data
-from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, shown
+from jbpool.data.table_format import LABEL_WORDS, SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, nothing_in
+from jbpool.data.text import Table, shown
 from jbpool.errors import DataError
 from jbpool.memory import require_memory
 
 GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
 GRAPH_WORDS = {"graph", "graph_id", "graphid"}
-LABEL_WORDS = {"label", "class"}
 PARTS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 NAME_COLUMN = "if it is a feature, give it a name"
 MEMORY = 12                     # memory that a table takes until the graphs are built, in sizes of its file
@@ -77,8 +77,9 @@ def load_graph_tables(folder: Path) -> GraphData:
 def _tables(path: Path) -> Iterator[Table]:
     """The rows of a CSV file with a header, block by block."""
     require_memory(path, MEMORY * path.stat().st_size, "reading it")
-    table, rows, counted = None, False, 0
+    table, rows, counted, comments = None, False, 0, 0
     for block in read_blocks(path):
+        comments += block.comments
         if block.content.strip():
             table = Table.parse(path, block, header=True) if table is None else table.continued(block)
             if rows or any(True for _ in table.rows()):
@@ -87,7 +88,7 @@ def _tables(path: Path) -> Iterator[Table]:
                 rows = True
                 yield table
     if not rows:
-        raise DataError.at(path, "the file is empty" if table is None else "there are no rows below the header")
+        raise DataError.at(path, nothing_in(comments) if table is None else "there are no rows below the header")
 
 
 def _others(table: Table, used: tuple[int | None, ...]) -> tuple[int, ...]:

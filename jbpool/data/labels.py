@@ -14,7 +14,8 @@ from torch import Tensor
 
 from jbpool.data.arrays import read_array
 from jbpool.data.containers import UNLABELLED
-from jbpool.data.text import ID_WORDS, Table, refuse_repeated, shown
+from jbpool.data.table_format import ID_WORDS, LABEL_WORDS
+from jbpool.data.text import Table, refuse_repeated, shown
 from jbpool.errors import DataError
 
 GAPS = ("NA", "N/A", "<NA>", "NaN", "nan")      # as pandas writes them; words such as none or - may be a class
@@ -38,16 +39,15 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
     if by_row:
         values = read_array(path, "label")
         if position.dtype.kind not in "iu" or position.min() < 0:
-            raise DataError.at(path, "labels by row need node ids 0, 1, 2, ...; use a CSV with node id and label")
-        complete = np.array_equal(position, np.arange(len(position)))
-        most = int(position.max()) + 1
-        fits = values.ndim == 1 and (len(values) == most if complete else len(values) >= most)
-        if not fits or values.dtype.kind not in "iubU":
-            expected = f"expected {most} labels, entry i for node id i"
+            cure = "use a CSV with node id and label"
+            raise DataError.at(path, f"labels by row need node ids that are whole numbers from 0 on; {cure}")
+        least = int(position.max()) + 1
+        if values.ndim != 1 or len(values) < least or values.dtype.kind not in "iubU":
+            expected = f"expected at least {least} labels, entry i for node id i"
             raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: {expected}")
         ids = np.arange(len(values))
     else:
-        table = Table.open(path)
+        table = Table.open(path, LABEL_WORDS)
         first = 0
         if table.columns == 3 and table.unnamed:
             table.skip_index("two columns are expected, node id and label")

@@ -1,12 +1,7 @@
 """Fast reading of text tables (CSV, TSV, spaces, ``.gz``), with the line number of an error.
 
-pandas reads the table; only if it fails are the lines searched one by one for the error. The format is detected from
-the first rows; callers can override it:
-
-- lines end in LF, CRLF or CR; lines that start with ``#`` or ``%`` are comments;
-- the separator is a tab if there is one, else comma or semicolon, whichever gives more fields, else white space;
-- the first row is a header if its first field is empty or a name such as ``id``, if it names a source and a target, or
-  if it is text above columns of numbers, where the first column may be text ids.
+pandas reads the table; only if it fails are the lines searched one by one for the error. Lines end in LF, CRLF or CR;
+those that start with ``#`` or ``%`` are comments. The rest of the format is in ``jbpool.data.table_format``.
 """
 
 from __future__ import annotations
@@ -15,7 +10,8 @@ import csv
 import io
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,15 +20,18 @@ import numpy as np
 import pandas as pd
 
 from jbpool.data.lines import Block, read_text
+from jbpool.data.table_format import (
+    SAMPLE,
+    SPACES,
+    find_separator,
+    is_header,
+    is_header_with_ids,
+    is_number,
+    is_unnamed,
+    nothing_in,
+    row_of,
+)  # fmt: skip
 from jbpool.errors import DataError
-
-SPACES = r"\s+"
-SAMPLE = 20                     # rows from which the format of a table is detected
-SOURCE_WORDS = {"source", "src", "from", "node1", "source_id", "from_id", "id1"}
-TARGET_WORDS = {"target", "dst", "to", "node2", "target_id", "to_id", "id2"}
-ID_WORDS = {"id", "node", "node_id", "nodeid", "name"}
-MISSING_WORDS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
-WEIGHT_WORDS = {"weight", "weights", "w"}
 
 log = logging.getLogger(__name__)
 
@@ -51,21 +50,25 @@ class Table:
     before: int                 # lines of the file before the content
 
     @classmethod
-    def open(cls, path: Path, numbers: bool = False) -> Table:
-        """Read a file and detect its format; ``numbers``: all columns but the ids are numbers."""
-        return cls.parse(path, read_text(path), numbers=numbers)
+    def open(cls, path: Path, others: set[str] | None = None) -> Table:
+        """Read a table with a column of ids and detect its format.
+
+        ``others``: what the other column may be called; ``None`` if all others are numbers.
+        """
+        return cls.parse(path, read_text(path), find_header=lambda rows: is_header_with_ids(rows, others))
 
     @classmethod
     def parse(
-        cls, path: Path, block: Block, separator: str | None = None, header: bool | None = None, numbers: bool = False
+        cls, path: Path, block: Block, separator: str | None = None, header: bool | None = None,
+        find_header: Callable[[list[list[str]]], bool] = is_header,
     ) -> Table:
         """The table that starts in a block of text; separator and header are detected unless the caller knows them."""
         sample = [(number, line) for number, line in _lines(block.content, 200 * SAMPLE) if line.strip()][:SAMPLE]
         if not sample:
             raise DataError.at(path, nothing_in(block.comments))
-        separator = separator or _separator(path, sample)
-        rows = [_row(path, number, line, separator) for number, line in sample]
-        has_header = _is_header(rows, numbers) if header is None else header
+        separator = separator or find_separator(path, sample)
+        rows = [row_of(path, number, line, separator) for number, line in sample]
+        has_header = find_header(rows) if header is None else header
         names, first = rows[0] if has_header else None, sample[0][0] + has_header
         table = cls(path, block.content, separator, names, first, len(rows[0]), block.comments, block.before)
         kind = {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
@@ -84,9 +87,9 @@ class Table:
     def names(self, places: Sequence[int]) -> list[str]:
         """The names of columns, which must differ."""
         names = [(self.header or [])[place] for place in places]
-        repeated = next((name for name in names if names.count(name) > 1), None)
-        if repeated is not None:
-            raise DataError.at(self.path, f"two columns are called {repeated!r}: rename one of them", self.first)
+        name, count = max(Counter(names).items(), key=lambda item: item[1], default=("", 0))
+        if count > 1:
+            raise DataError.at(self.path, f"two columns are called {name!r}: rename one of them")
         return names
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
@@ -94,7 +97,7 @@ class Table:
         for number, line in _lines(self.content):
             if number >= self.first and line.strip():
                 number += self.before
-                yield number + 1, _row(self.path, number, line, self.separator)
+                yield number + 1, row_of(self.path, number, line, self.separator)
 
     def line(self, row: int) -> int:
         """The line number (from 1) of a row of data, counted from 0."""
@@ -165,7 +168,8 @@ class Table:
         for (_, fields), _ in zip(self.rows(), range(SAMPLE), strict=False):
             if not all(place < len(fields) and re.fullmatch(r"-?\d+", fields[place]) for place in ids):
                 return False
-        if not re.search(rb'(?:^|[\s,;"])(?:\+|-?0\d)', self.content):
+        separator = b"" if self.separator == SPACES else re.escape(self.separator.encode())
+        if not re.search(rb'(?:^|[\s,;"' + separator + rb"])(?:\+|-?0\d)", self.content):
             return True
         try:
             frame = self._parse({})                     # rare: other columns may have such numbers, too
@@ -228,64 +232,10 @@ def _lines(content: bytes, limit: int | None = None) -> Iterator[tuple[int, str]
         yield number, line.decode("utf-8").rstrip("\r\n")
 
 
-def _fields(line: str, separator: str) -> list[str]:
-    if separator == SPACES:
-        return line.split()
-    return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
-
-
-def _row(path: Path, number: int, line: str, separator: str) -> list[str]:
-    try:
-        return _fields(line, separator)
-    except csv.Error as error:
-        raise DataError.at(path, f"cannot be read ({error})", number + 1) from None
-
-
 def _counts(column: np.ndarray, start: int) -> bool:
     """Whether a column counts from ``start``; it is text if another column has ids such as 007."""
     expected = np.arange(start, start + len(column))
     return np.array_equal(column, expected if column.dtype == np.int64 else expected.astype(str))
-
-
-def is_unnamed(name: str) -> bool:
-    """Whether a header field is empty, as pandas writes it for an index, or ``Unnamed: 0``, as pandas reads it back."""
-    return re.fullmatch(r"(unnamed: ?\d+)?", name.lower()) is not None
-
-
-def _separator(path: Path, sample: list[tuple[int, str]]) -> str:
-    if any("\t" in line.strip() for _, line in sample):
-        return "\t"
-    counts = {mark: len(_row(path, *sample[0], mark)) for mark in (",", ";")}
-    best = max(counts, key=lambda mark: counts[mark])
-    return best if counts[best] > 1 else SPACES
-
-
-def _is_header(rows: list[list[str]], numbers: bool) -> bool:
-    first, rest = rows[0], rows[1:]
-    names = {field.lower() for field in first}
-    if names & ID_WORDS or is_unnamed(first[0]) or (names & SOURCE_WORDS and names & TARGET_WORDS):
-        return True
-    texts = [place for place, field in enumerate(first) if not is_number(field)]
-    over_numbers = [
-        place for place in texts if rest and all(place < len(row) and is_number(row[place]) for row in rest)
-    ]
-    # Features with text ids, unless the first row is data with missing numbers.
-    wide = len(first) > (1 if numbers else 2)
-    names_and_numbers = wide and over_numbers == list(range(1, len(first))) and not names & MISSING_WORDS
-    return bool(over_numbers) and (texts == over_numbers or names_and_numbers)
-
-
-def nothing_in(comments: int) -> str:
-    """What is wrong with a file that has only so many comments."""
-    return f"all {comments:,} lines are comments, which begin with # or %" if comments else "the file is empty"
-
-
-def is_number(text: str) -> bool:
-    """Whether a field is a finite number."""
-    try:
-        return "_" not in text and bool(np.isfinite(float(text)))       # float() accepts 1_000, tables do not
-    except ValueError:
-        return False
 
 
 def shown(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,11 +33,10 @@ def load_state(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
-    except (PermissionError, MemoryError):
-        raise                               # the file may be good
     except Exception as error:              # a damaged file can fail in any way
-        if "DefaultCPUAllocator" in str(error):
-            raise
+        unreadable = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL, errno.EISDIR)
+        if unreadable or isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+            raise                           # the file may be good
         raise _damaged(path, str(error)) from None
     problem = mismatch(state, expected)
     if problem is not None:

@@ -95,6 +95,9 @@ class JBPool(ClusterPool):
             with torch.device("cpu"):                       # also if the layer is built on the meta device
                 share = check_cluster_sizes(cluster_sizes, self.num_clusters)
         self.cluster_sizes = None if share is None else tuple(share.tolist())
+        device = next(self.mlp.parameters()).device
+        if share is not None and device.type != "meta":
+            share = share.to(device)
         # A buffer, to be on the right device without a copy at each step; stored as integers, so that .half() does not
         # round the float64 values; not in the state dict, since it is an option and not learned.
         self.register_buffer("share_bits", None if share is None else share.view(torch.int64), persistent=False)

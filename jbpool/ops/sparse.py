@@ -105,7 +105,7 @@ def is_sparse(feat: Tensor) -> bool:
 
 
 def stored_values(feat: Tensor) -> Tensor:
-    """The values of dense features, those that are not zero of CSR features."""
+    """All values of dense features, the stored ones of CSR features."""
     return feat.values() if is_sparse(feat) else feat
 
 

@@ -235,4 +235,4 @@ def test_features_that_say_nothing_leave_no_model_and_a_note():
     data = NodeData(graph, ray, None, None, "ray")
     result = search(data, 3, 0, 2, Forecast(1, "", ""))
     assert result.model is None
-    assert any("edges alone" in note for note in result.notes)
+    assert any("no model for other graphs" in note for note in result.notes)

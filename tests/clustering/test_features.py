@@ -118,9 +118,15 @@ def test_a_column_that_hides_the_others_is_mentioned():
     torch.manual_seed(0)
     measured = torch.randn(50, 3) * torch.tensor([0.1, 15.0, 9000.0]) + torch.tensor([1.7, 40.0, 30_000.0])
     assert "largest feature column is 8" in scale_warning(measured)             # about 30,000 against 40
-    with pytest.warns(UserWarning, match="standardise them"):
-        JBClustering(2, random_state=0).fit(networkx.path_graph(50), measured)
     scaled = (measured - measured.mean(0)) / measured.std(0)
+    whole = torch.stack([torch.arange(50) % 2, torch.arange(50) + 20, torch.arange(50) * 100 + 9000], dim=1).float()
+    assert not are_counts(whole)                                                # a flag, an age, an income
+    assert scale_warning(whole) is not None
+    rare = torch.cat([scaled, (torch.rand(50, 30) < 0.02).float()], dim=1)
+    assert scale_warning(rare) is None
+    with pytest.warns(UserWarning, match="standardise them") as warned:
+        JBClustering(2, random_state=0).fit_predict(networkx.path_graph(50), measured)
+    assert all(one.filename == __file__ for one in warned)
     flags = torch.eye(50)[:, :5] * 1000
     for feat in (None, scaled, scaled[:, :1], flags, flags.to_sparse_csr(), torch.zeros(50, 3)):
         assert scale_warning(feat) is None

@@ -123,7 +123,7 @@ def test_tables_and_tensors_of_other_kinds():
     for kind in (scipy.sparse.lil_array, scipy.sparse.dok_matrix, scipy.sparse.csc_matrix, scipy.sparse.dia_array):
         assert torch.equal(as_node_data(square, kind(np.eye(5))).feat.to_dense(), torch.eye(5))
     assert torch.equal(as_node_data(square, np.eye(5, dtype=np.float16)).feat, torch.eye(5))
-    for scale in (1e300, 1e-30):
+    for scale in (1e300, 1e-30, 1e-310):
         assert torch.allclose(unit_rows(as_node_data(square, scale * np.eye(5)).feat), torch.eye(5))
     gap = np.random.default_rng(0).random((5, 3))
     gap[0] = 9_999_999_999                                                  # a missing value, as some tables mark it
@@ -174,6 +174,9 @@ def test_as_many_edges_as_columns():
     """Four edges with four named columns are no matrix."""
     table = pd.DataFrame({"source": [0, 1, 2, 3], "target": [1, 2, 3, 0], "weight": [1.0] * 4, "kind": [5] * 4})
     assert len(edges_of(as_node_data(table))) == 8
+    words = ["to", "from", "a", "b"]                                        # nodes of these names, and a matrix
+    matrix = pd.DataFrame(np.ones((4, 4)) - np.eye(4), index=words, columns=words)
+    assert len(edges_of(as_node_data(matrix))) == 12
 
 
 def test_weights_in_half_precision():

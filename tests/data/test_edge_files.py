@@ -268,11 +268,11 @@ class TestMemory:
         assert load_nodes("file", edges=tmp_path / "e.npy", labels=tmp_path / "y.npy").label.tolist() == [1, 1, -1, 0]
         for wrong in (np.zeros(3, int), np.zeros((4, 1), int), np.zeros(4)):
             np.save(tmp_path / "y.npy", wrong)
-            with pytest.raises(DataError, match="expected 4 labels"):
+            with pytest.raises(DataError, match="expected at least 4 labels"):
                 load_nodes("file", edges=tmp_path / "e.npy", labels=tmp_path / "y.npy")
         np.save(tmp_path / "e.npy", np.array([[0, 5], [5, 9]]))                 # ids with gaps
         np.save(tmp_path / "y.npy", np.arange(10) % 3)
         assert load_nodes("file", edges=tmp_path / "e.npy", labels=tmp_path / "y.npy").label.tolist() == [0, 1, 0]
         np.save(tmp_path / "y.npy", np.zeros(3, int))
-        with pytest.raises(DataError, match="expected 10 labels, entry i for node id i"):
+        with pytest.raises(DataError, match="expected at least 10 labels, entry i for node id i"):
             load_nodes("file", edges=tmp_path / "e.npy", labels=tmp_path / "y.npy")

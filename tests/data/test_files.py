@@ -104,6 +104,7 @@ def test_weights(tmp_path):
         ("0.5,1\n1,2\n", both(("0.5", "1"), ("1", "2"))),
         ("from_id,to_id\nann,bob\n", both(("ann", "bob"))),
         ("0;1;1.5\n1;2;1.5\n", both((0, 1), (1, 2))),
+        ("first,name\nname,last\nlast,first\n", both(("first", "name"), ("name", "last"), ("last", "first"))),
         ("0,1,+1.5\n1,2,01\n", both((0, 1), (1, 2))),              # a sign or a zero in front of a weight
         ("0,1,+1.5\n1,02,1\n", both(("0", "1"), ("1", "02"))),
     ],
@@ -118,6 +119,8 @@ def test_what_cannot_be_guessed_can_be_said(tmp_path):
     assert set(edges_of(load_nodes("file", edges=edges, header=True))) == both(("ann", "bob"))
     edges = write(tmp_path / "e.csv", "a b|c\n")
     assert set(edges_of(load_nodes("file", edges=edges, separator="|"))) == both(("a b", "c"))
+    edges = write(tmp_path / "e.txt", "1|007\n7|2\n")
+    assert set(edges_of(load_nodes("file", edges=edges, separator="|"))) == both(("1", "007"), ("7", "2"))
 
 
 def test_a_first_line_that_may_be_a_header_is_mentioned(tmp_path, caplog):
@@ -166,7 +169,7 @@ def test_sparse_features_with_repeated_entries(tmp_path):
     ("content", "words"),
     [
         ("", "the file is empty"),
-        ("# only a comment\n", "all 1 lines are comments, which begin with # or %"),
+        ("# only a comment\n", "has only comments, lines that begin with # or %"),
         ("source,target\n", "no rows below the header"),
         ("0\n1\n", "1 columns: expected source, target"),
         ("0,1,2,3\n", "4 columns"),

@@ -56,7 +56,7 @@ def test_names_of_columns_are_kept(folder):
     data = load_graphs("file", folder=folder(nodes=nodes, edges=edges))
     assert data.feat_names == ["Co", "CO"]
     assert data.batch([1]).feat.tolist() == [[1, 2], [3, 4], [2, 2]]
-    with pytest.raises(DataError, match=r"nodes\.csv, line 1: two columns are called 'x': rename one"):
+    with pytest.raises(DataError, match=r"nodes\.csv: two columns are called 'x': rename one"):
         load_graphs("file", folder=folder(nodes=TABLES["nodes"].replace("x,y", "x,x")))
 
 

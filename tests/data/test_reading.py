@@ -220,6 +220,7 @@ def test_ordinary_files_are_read_without_a_word(tmp_path, caplog):
     [
         ("x,y,name\n1,2,a\n3,4,b\n", "label,node\n0,a\n1,b\n"),               # ids in the last column
         ("person,age\na,1\nb,3\n", "a,0\nb,1\n"),                              # text over numbers
+        ("a,1\nb,3\n", "a,name\nb,verb\n"),                                     # a class called like a column
     ],
 )
 def test_headers_of_features_and_labels(tmp_path, features, labels):

@@ -140,19 +140,25 @@ class TestCache:
         cached("set", [source], 2, self.parser(calls))              # a new source
         assert len(calls) == 3
 
-    def test_the_latest_versions_are_kept(self, source, cache):
+    def test_the_versions_used_last_are_kept(self, source, cache, monkeypatch):
+        monkeypatch.setattr("jbpool.data.cache.VERSIONS", 2)
         cached("set-other", [source], 1, self.parser([]))
-        for time, text in enumerate("abcde"):
-            source.write_text(text)
-            cached("set", [source], 1, self.parser([]))
-            for path in (cache / "parsed").glob("*.npz"):
-                os.utime(path, (time, time)) if path.stat().st_mtime > 1000 else None
-        calls = []
-        for text in "edc":
+
+        def load(text, calls):
             source.write_text(text)
             cached("set", [source], 1, self.parser(calls))
+            for path in (cache / "parsed").glob("*.npz"):           # every load is a second after the one before
+                os.utime(path, (path.stat().st_mtime - 1,) * 2)
+
+        for text in "abac":                                         # b is the oldest when c comes
+            load(text, [])
+        calls = []
+        for text in "ac":
+            load(text, calls)
         assert not calls
-        assert len(list((cache / "parsed").glob("set-*.npz"))) == 4
+        load("b", calls)
+        assert len(calls) == 1
+        assert len(list((cache / "parsed").glob("set-*.npz"))) == 3
 
     @pytest.mark.parametrize("damage", [lambda b: b[:100], lambda b: b"", lambda b: b[:500] + b"\xff" * 9 + b[509:]])
     def test_a_damaged_cache_is_rebuilt(self, source, cache, damage, caplog):

@@ -196,7 +196,7 @@ def test_a_state_that_cannot_be_saved_keeps_the_old_one(tmp_path, monkeypatch):
     assert load_state(tmp_path / "a.pt", {"a": int}) == {"a": 1}
 
 
-@pytest.mark.parametrize("error", [PermissionError(), MemoryError(), RuntimeError("DefaultCPUAllocator: no memory")])
+@pytest.mark.parametrize("error", [PermissionError(13, "no"), MemoryError(), RuntimeError("DefaultCPUAllocator: no")])
 def test_a_good_file_is_not_called_damaged(error, monkeypatch):
     monkeypatch.setattr(torch, "load", Mock(side_effect=error))
     with pytest.raises(type(error)):
