@@ -23,8 +23,9 @@ def load_run(
 ) -> clustering.TrainedClusters | classification.TrainedClassifier:
     """The trained model of a run folder, in evaluation mode.
 
-    Only tensors and plain values are read, no code. Runs of node clustering have a model if the method is ``auto`` or a
-    pool (``jb``, ``mincut``, ...) and the graph has features; embeddings and k-means leave none.
+    Only tensors and plain values are read, no code. Runs of node clustering have a model if the method is a pool
+    (``jb``, ``mincut``, ...) and the graph has features, or if it is ``auto`` and the features count; embeddings and
+    k-means leave none.
 
     Parameters
     ----------
@@ -36,7 +37,8 @@ def load_run(
     Returns
     -------
     TrainedClusters or TrainedClassifier
-        Called as ``model(graph, feat)``. Node clustering: cluster and confidence of every node, ``(N,)`` each. Graph
+        Called as ``model(graph, feat)``, or ``model.predict(data)`` for what ``load_nodes`` and ``load_graphs`` return,
+        with columns matched by name. Node clustering: cluster and confidence of every node, ``(N,)`` each. Graph
         classification: probabilities ``(B, C)`` of ``model.classes``, of the seed and fold with the best validation
         score. Features are as in training, not scaled.
     """

@@ -17,13 +17,13 @@ from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.run import load_data
 from jbpool.clustering.training import make_model
-from jbpool.data import node_files
+from jbpool.data import NodeData, node_files
 from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import write_assign_csv
 from jbpool.engine.state import usable
 from jbpool.engine.task import Task
-from jbpool.errors import ConfigError, JBPoolError
+from jbpool.errors import ConfigError, DataError, JBPoolError
 from jbpool.nn.pools import POOLS
 from jbpool.ops.inputs import check_edge_weight, check_graph
 
@@ -60,28 +60,9 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
         )
     config = config_for(task, run_dir, changes, node_files)
     data = load_data(config)
-    if data.feat is None:
-        raise ConfigError(
-            f"{data.name} has no features, but the model was trained with {stored['in_feats']} per node: add "
-            "--set dataset.features=FILE (in a DGL .bin file: ndata 'feat')."
-        )
-    if data.feat.shape[1] != stored["in_feats"]:
-        raise ConfigError(
-            f"{data.name} has {data.feat.shape[1]} features, the model was trained on {stored['in_feats']}: "
-            "give the new graph the same features."
-        )
-    trained = stored.get("feat_names")
-    if trained is not None and data.feat_names is not None and list(data.feat_names) != trained:
-        place = next(i for i, (one, other) in enumerate(zip(trained, data.feat_names, strict=True)) if one != other)
-        raise ConfigError(
-            f"feature {place + 1} of {data.name} is {data.feat_names[place]!r}, in training it was {trained[place]!r}: "
-            "give the columns the same names and order."
-        )
-    model = _rebuild(config, stored, run_dir).to(device)
-    weight = None if data.edge_weight is None else data.edge_weight.to(device)
-    cluster, confidence = model(data.graph.to(device), data.feat.to(device), weight)
+    cluster, confidence = _rebuild(config, stored, run_dir).to(device).predict(data)
     ids = np.arange(len(cluster)) if data.ids is None else data.ids
-    write_assign_csv(path, ids, cluster.cpu(), confidence.cpu())
+    write_assign_csv(path, ids, cluster, confidence)
     return path
 
 
@@ -96,11 +77,15 @@ class TrainedClusters(nn.Module):
         Number of features.
     num_clusters : int
         K.
+    feat_names : list of str, optional
+        Names of the features, if they have names.
     """
 
-    def __init__(self, net: ClusterNet | Consensus, in_feats: int, num_clusters: int):
+    def __init__(
+        self, net: ClusterNet | Consensus, in_feats: int, num_clusters: int, feat_names: list[str] | None = None
+    ):
         super().__init__()
-        self.net, self.in_feats, self.num_clusters = net, in_feats, num_clusters
+        self.net, self.in_feats, self.num_clusters, self.feat_names = net, in_feats, num_clusters, feat_names
         self.eval()
 
     def train(self, mode: bool = True) -> TrainedClusters:
@@ -137,6 +122,44 @@ class TrainedClusters(nn.Module):
             return self.net(graph, feat, edge_weight)
         assign, _ = self.net(graph, self.net.prepare(graph, feat, edge_weight), edge_weight)
         return assign.argmax(1), assign.amax(1)
+
+    def predict(self, data: NodeData) -> tuple[Tensor, Tensor]:
+        """The cluster of every node of a dataset and its confidence, ``(N,)`` each, on the CPU.
+
+        Columns of features are matched by name where both have names.
+
+        Parameters
+        ----------
+        data : NodeData
+            A graph, as ``jbpool.data.load_nodes`` returns it.
+        """
+        if not isinstance(data, NodeData):
+            got = type(data).__name__
+            raise JBPoolError(f"data is {got}: give what load_nodes returns, or call model(graph, feat).")
+        device = next(iter(self.net.state_dict().values())).device
+        weight = None if data.edge_weight is None else data.edge_weight.to(device)
+        cluster, confidence = self(data.graph.to(device), self._features(data).to(device), weight)
+        return cluster.cpu(), confidence.cpu()
+
+    def _features(self, data: NodeData) -> Tensor:
+        """The features of a graph in the order of training."""
+        if data.feat is None:
+            raise DataError(
+                f"{data.name} has no features, but the model was trained with {self.in_feats} per node: give "
+                "dataset.features (in a DGL .bin file: ndata 'feat')."
+            )
+        if data.feat.shape[1] != self.in_feats:
+            raise DataError(
+                f"{data.name} has {data.feat.shape[1]} features, the model was trained on {self.in_feats}: "
+                "give the new graph the same features."
+            )
+        if self.feat_names is None or data.feat_names is None or list(data.feat_names) == self.feat_names:
+            return data.feat
+        given = {name: place for place, name in enumerate(data.feat_names)}
+        missing = next((name for name in self.feat_names if name not in given), None)
+        if missing is not None:
+            raise DataError(f"{data.name} lacks the feature {missing!r}, which the model was trained on.")
+        return data.feat[:, [given[name] for name in self.feat_names]]          # named columns are dense
 
 
 def load_trained(task: Task, run_dir: Path) -> TrainedClusters:
@@ -179,4 +202,4 @@ def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> Tr
         net = make_model(config, in_feats, num_clusters)        # outside: a bug in it is not damage to the file
     with usable(model):
         net.load_state_dict(stored["state"])
-    return TrainedClusters(net, in_feats, num_clusters)
+    return TrainedClusters(net, in_feats, num_clusters, stored.get("feat_names"))

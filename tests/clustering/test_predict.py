@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from commands import CLUSTER, CPU, call, result_of, settings
 
+from jbpool import load_run
 from jbpool.clustering.predict import predict
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.errors import ConfigError
+from jbpool.data import load_nodes
+from jbpool.errors import DataError, JBPoolError
 
 
 def write_graph(folder, name, groups="xy", size=30, seed=0):
@@ -97,7 +99,7 @@ def test_a_second_graph_by_the_same_model(trained, tmp_path):
         (["--out", "new", "--set", "model.layers=2"], "only dataset... can be set"),
         (["--out", "new", "--set", "dataset.features=two-labels.csv"], "two-labels.csv"),
         (["--out", "new", "--set", "dataset.name=sbm"], "Did you mean"),
-        (["--out", "new", "--set", "dataset.features=null"], "trained with 3 per node: add --set dataset.features"),
+        (["--out", "new", "--set", "dataset.features=null"], "trained with 3 per node: give dataset.features"),
     ],
 )
 def test_what_predict_refuses(trained, args, words):
@@ -140,7 +142,7 @@ def test_another_number_of_features(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(trained)
     (tmp_path / "narrow.csv").write_text("id,a,b\n" + "".join(f"{g}{i},1,{i}\n" for g in "uv" for i in range(20)))
     changes = [TWO[0], f"dataset.features={tmp_path / 'narrow.csv'}"]
-    with pytest.raises(ConfigError, match="has 2 features, the model was trained on 3"):
+    with pytest.raises(DataError, match="has 2 features, the model was trained on 3"):
         predict(NODE_CLUSTER, Path("r"), changes, tmp_path / "out", CPU)
 
 
@@ -164,8 +166,10 @@ def test_a_pool_that_was_trained_without_features(tmp_path):
 def test_columns_of_other_names_or_order(tmp_path):
     (tmp_path / "edges.csv").write_text("".join(f"n{i},n{j}\n" for i in range(12) for j in range(i) if i % 2 == j % 2))
     rows = "".join(f"n{i},{i % 2},{1 - i % 2}\n" for i in range(12))
-    for name, columns in {"f.csv": "id,one,two", "turned.csv": "id,two,one", "plain.csv": ""}.items():
+    turned = "".join(f"n{i},{1 - i % 2},{i % 2}\n" for i in range(12))
+    for name, columns in {"f.csv": "id,one,two", "other.csv": "id,one,three", "plain.csv": ""}.items():
         (tmp_path / name).write_text(f"{columns}\n{rows}".lstrip())
+    (tmp_path / "turned.csv").write_text(f"id,two,one\n{turned}")
     given = ["dataset.edges=edges.csv", "dataset.features=f.csv", "method.num_clusters=2", "method.name=jb"]
     given.append("train.epochs=2")
     call(CLUSTER.command, "--cfg", "file", *settings(*given), "--out", "r", cwd=tmp_path)
@@ -174,8 +178,18 @@ def test_columns_of_other_names_or_order(tmp_path):
         new = settings("dataset.edges=edges.csv", f"dataset.features={features}")
         return call(CLUSTER.command, "--predict", "r", *new, "--out", features[:-4], cwd=tmp_path, check=False)
 
-    assert "feature 1 of edges is 'two', in training it was 'one'" in predicted("turned.csv").err
-    assert predicted("f.csv").code == predicted("plain.csv").code == 0              # without names: by position
+    assert "edges lacks the feature 'two', which the model was trained on" in predicted("other.csv").err
+    for name in ("f", "turned", "plain"):                                           # without names: by position
+        assert predicted(f"{name}.csv").code == 0
+        assert (tmp_path / name / "assign.csv").read_text() == (tmp_path / "f" / "assign.csv").read_text()
+    model = load_run(tmp_path / "r")
+    data = load_nodes("file", edges=tmp_path / "edges.csv", features=tmp_path / "turned.csv")
+    cluster, confidence = model.predict(data)
+    written = [(row[0], int(row[1])) for row in read_rows(tmp_path / "f" / "assign.csv")]
+    assert written == list(zip(data.ids, cluster.tolist(), strict=True))
+    assert confidence.shape == (12,)
+    with pytest.raises(JBPoolError, match="give what load_nodes returns"):
+        model.predict(data.graph)
 
 
 def test_a_run_of_the_other_task(tmp_path):
