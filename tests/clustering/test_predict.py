@@ -124,7 +124,7 @@ def test_a_prediction_uses_nothing_of_the_training_graph(tmp_path):
         ([], f"specify the new graph, such as --set dataset.edges=new.csv --set dataset.features=new_features.csv; the "
              f"clusters of the training graph are in {Path('r', 'assign.csv')}"),
         (["dataset.header=true"], "specify the new graph"),
-        (["dataset.edges=two-edges.csv"], "trained with 3 per node: add --set dataset.features"),
+        (["dataset.edges=two-edges.csv"], "trained with 3 per node: give dataset.features"),
         (["dataset.name=file", "dataset.edges=two-edges.csv"], "trained with 3 per node"),
         (["dataset.features=two-features.csv"], "give either edges"),
         (["dataset.name=sbm"], "has 128 features, the model was trained on 3"),
