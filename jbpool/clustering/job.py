@@ -79,7 +79,7 @@ class Job:
         left = [seed for seed in self.config.train.seeds if seed not in self.clusters]
         self.training.forecast_for(left)
         shorter = "shorter: fewer --seeds or train.restarts"
-        self.forecast = Forecast(len(left), count(len(left), "seed"), shorter, unit="settings")
+        self.forecast = Forecast(len(left), count(len(left), "seed"), shorter, unit="settings", slow_start=True)
         for seed in left:
             self.finish(seed, self.find(seed))
 

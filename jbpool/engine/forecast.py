@@ -32,6 +32,8 @@ class Forecast:
         Whether the estimate has been printed.
     unit : str, default "epochs"
         What is counted within a training.
+    slow_start : bool, default False
+        The first unit takes longer than the others and is not extrapolated.
     """
 
     trainings: int
@@ -41,22 +43,27 @@ class Forecast:
     clock: Callable[[], float] = time.monotonic
     told: bool = False
     unit: str = "epochs"
+    slow_start: bool = False
 
     def begin(self, epoch: int) -> None:
         """A training starts, or resumes after ``epoch`` epochs."""
         self.trainings -= 1
-        self.first, self.began = epoch, self.clock()
+        self.first, self.began, self.spent = epoch, self.clock(), 0.0
 
     def after(self, epoch: int, epochs: int, stops_early: bool) -> None:
         """``epoch`` of ``epochs`` epochs are done."""
         seconds = self.clock() - self.began
+        if self.slow_start and self.spent == 0:
+            self.first, self.began, self.spent = epoch, self.clock(), seconds
+            return
         if self.told or seconds < MEASURED:
             return
         self.told = True
         left = seconds / (epoch - self.first) * (epochs - epoch + self.trainings * epochs)
-        if seconds + left > WORTH_SAYING:
+        total = self.spent + seconds + left
+        if total > WORTH_SAYING:
             about = "up to" if stops_early else "about"
-            self.say(f"{about} {duration(seconds + left)} for {self.what} x {epochs} {self.unit}; {self.shorter}")
+            self.say(f"{about} {duration(total)} for {self.what} x {epochs} {self.unit}; {self.shorter}")
 
 
 def duration(seconds: float) -> str:

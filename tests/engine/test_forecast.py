@@ -88,3 +88,12 @@ def test_both_tasks_say_it_once(task, changes, more, said, tmp_path, monkeypatch
     config = load_config(task, None, ["train.epochs=10", *changes])
     task.run(config, task.load_data(config), tmp_path / "run", torch.device("cpu"), **more)
     assert lines == [said]
+
+
+def test_a_slow_start_is_not_extrapolated():
+    said, now = [], [0.0]
+    made = Forecast(1, "1 seed", "shorter: less", say=said.append, clock=lambda: now[0], slow_start=True)
+    made.begin(0)
+    for done, now[0] in ((1, 50.0), (2, 51.0), (3, 53.0), (29, 90.0)):
+        made.after(done, 29, False)
+    assert said == ["about 2 min for 1 seed x 29 epochs; shorter: less"]        # 53 s and 26 x 1.5 s
