@@ -24,7 +24,7 @@ SETS = (
 AVERAGED, SEARCHED = "model.members=3", "search.grid.model.dropout=[0.15, 0.4]"
 MORE = {
     "mutag": [AVERAGED, SEARCHED], "gcb-hard-small": [AVERAGED, SEARCHED], "gcb-easy-small": [AVERAGED, SEARCHED],
-    "proteins": [AVERAGED, SEARCHED], "enzymes": [SEARCHED], "gcb-sim": [AVERAGED], "nci1": [AVERAGED],
+    "proteins": [AVERAGED, SEARCHED], "enzymes": [AVERAGED, SEARCHED], "gcb-sim": [AVERAGED], "nci1": [AVERAGED],
     "dd": [AVERAGED], "reddit-binary": [AVERAGED], "molhiv": [AVERAGED],
 }  # fmt: skip
 FORMS = {
