@@ -153,7 +153,7 @@ def _start(name: str, args: argparse.Namespace) -> int:
     device = choose_device(args.device)
     if args.predict is not None:
         return _predict(task, args, device)
-    cfg = args.cfg or (kept_config(name, args.cfg, args.out) if args.resume else None)
+    cfg = args.cfg or (kept_config(name, args.out) if args.resume else None)
     config = load_config(task, cfg, args.changes)
     more = {}
     if getattr(args, "folds", None) is not None:

@@ -224,8 +224,7 @@ class Job:
             columns[key] = torch.cat([entry[key] for entry in ours])
         for key in ("seed", "fold"):
             columns[key] = np.concatenate([np.full(len(entry["graph"]), entry[key]) for entry in ours])
-        ids = np.arange(len(self.data)) if self.data.ids is None else self.data.ids
-        columns["id"] = ids[columns["graph"].numpy()].astype(str)
+        columns["id"] = self.data.own_ids[columns["graph"].numpy()].astype(str)
         with atomic_file(self.out.path / "predictions.npz") as file:
             np.savez_compressed(file, **columns)
 

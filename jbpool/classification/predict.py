@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import numpy as np
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
@@ -227,7 +226,7 @@ def _write(path: Path, model: TrainedClassifier, data: GraphData, probabilities:
     """``predictions.csv``: a line per graph."""
     table = io.StringIO()
     writer = csv.writer(table)
-    ids = (np.arange(len(data)) if data.ids is None else data.ids).tolist()
+    ids = data.own_ids.tolist()
     numbers = ([f"{number:.6g}" for number in row] for row in probabilities.tolist())
     if model.inputs.metric == "acc":
         writer.writerow(["graph", "class", *(f"p_{name}" for name in model.classes)])

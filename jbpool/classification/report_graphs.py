@@ -63,7 +63,7 @@ def _card(data: GraphData, picture: dict[str, Tensor]) -> dict[str, Any]:
     drawn = network(small_positions(graph.num_nodes(), edges), edges, cluster, f"graph {index}")
     pooled = circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled").svg
     told = f"{graph.num_nodes()} nodes, {len(used)} of {len(picture['adj'])} clusters used."
-    name = str(index if data.ids is None else data.ids[index])
+    name = str(data.own_ids[index])
     return {"graph": index, "name": name, "told": told, "svg": f'<div class="pair">{drawn}{pooled}</div>'}
 
 

@@ -127,7 +127,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         self.confidence_ = found.confidence.numpy()
         self.loss_, self.model_ = found.loss, found.model
         self.settings_, self.trials_ = found.settings, found.trials
-        self.node_ids_ = np.arange(num_nodes) if data.ids is None else data.ids
+        self.node_ids_ = data.own_ids
         self.n_features_in_ = 0 if data.feat is None else data.feat.shape[1]
         if hasattr(self, "feature_names_in_"):                          # of an earlier fit
             del self.feature_names_in_

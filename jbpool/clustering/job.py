@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
@@ -54,7 +53,7 @@ class Job:
 
     def save_clusters(self) -> None:
         """Write the clusters: of every seed, and a table of the best one, chosen without labels."""
-        ids = np.arange(self.data.graph.num_nodes()) if self.data.ids is None else self.data.ids
+        ids = self.data.own_ids
         self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
         best = best_run(self.out.runs)["seed"]
         write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])

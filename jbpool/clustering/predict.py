@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
@@ -61,8 +60,7 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
     config = config_for(task, run_dir, changes, node_files)
     data = load_data(config)
     cluster, confidence = _rebuild(config, stored, run_dir).to(device).predict(data)
-    ids = np.arange(len(cluster)) if data.ids is None else data.ids
-    write_assign_csv(path, ids, cluster, confidence)
+    write_assign_csv(path, data.own_ids, cluster, confidence)
     return path
 
 

@@ -51,6 +51,11 @@ class NodeData:
         return f"NodeData({self.name!r}, {size}, {self._features}, {self.num_classes} classes)"
 
     @property
+    def own_ids(self) -> np.ndarray:
+        """The user's node ids, else 0 .. N-1."""
+        return np.arange(self.graph.num_nodes()) if self.ids is None else self.ids
+
+    @property
     def _features(self) -> str:
         if self.feat is None:
             return "no features"
@@ -150,6 +155,11 @@ class GraphData:
     feat_names: Sequence[str] | None = None             # of the columns of feat, if they have names
     edge_names: Sequence[str] | None = None             # of the columns of edge_feat, if they have names
     edge_categories: Sequence[int] | None = None        # categories of each edge feature that edge_sum counts
+
+    @property
+    def own_ids(self) -> np.ndarray:
+        """The user's graph ids, else 0 .. G-1."""
+        return np.arange(len(self)) if self.ids is None else self.ids
 
     def __len__(self) -> int:
         return len(self.sizes)

@@ -107,7 +107,7 @@ def _read_split(parts: Mapping[str, str | Path | None], data: GraphData) -> Spli
     missing = [name for name, path in parts.items() if path is None]
     if missing:
         raise DataError(f"dataset.{missing[0]} is missing: give train, valid and test, or none of them.")
-    known = pd.Index([str(name) for name in (range(len(data)) if data.ids is None else data.ids)])
+    known = pd.Index([str(name) for name in data.own_ids])
     part_of = np.full(len(data), "", dtype=object)
     found = {}
     for name, place in parts.items():

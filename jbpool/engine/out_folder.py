@@ -50,9 +50,9 @@ def choose_folder(task: str, cfg: str | None, out: str | None, resume: bool, *, 
     return folder
 
 
-def kept_config(task: str, cfg: str | None, out: str | None) -> str | None:
-    """The configuration of the run that ``--resume`` continues, so that ``--cfg`` need not be repeated."""
-    kept = _resumed_folder(task, cfg, out) / "config.yaml"
+def kept_config(task: str, out: str | None) -> str | None:
+    """The configuration of the run that ``--resume`` continues without ``--cfg``."""
+    kept = _resumed_folder(task, None, out) / "config.yaml"
     return str(kept) if kept.exists() else None
 
 
