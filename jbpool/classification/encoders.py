@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 
 def centre_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,4 +73,26 @@ class CategoryEncoder(nn.Module):
 
     def forward(self, feat: Tensor) -> Tensor:
         """``(N, D)`` integers to ``(N, hidden)``."""
-        return self.table(feat + self.first)
+        return _SumOfRows.apply(self.table.weight, feat + self.first)
+
+
+class _SumOfRows(Function):
+    """Sum of the rows of a table at the indices of each node: ``(R, hidden)`` and ``(N, D)`` to ``(N, hidden)``.
+
+    Torch's own gradient sorts the indices, which takes several times as long as adding up column by column.
+    """
+
+    @staticmethod
+    def forward(ctx, table, index):
+        ctx.save_for_backward(index)
+        ctx.num_rows = len(table)
+        return functional.embedding_bag(index, table, mode="sum")
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):                                            # (N, hidden)
+        (index,) = ctx.saved_tensors
+        total = grad.new_zeros(ctx.num_rows, grad.shape[1])
+        for column in index.unbind(1):
+            total.index_add_(0, column, grad)
+        return total, None

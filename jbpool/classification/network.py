@@ -14,6 +14,7 @@ from jbpool.classification.norm import NORMS
 from jbpool.data import GraphBatch
 from jbpool.nn.cluster_pool import ClusterPool, Pooled
 from jbpool.nn.conv import BACKBONES, GINEConv, gine
+from jbpool.nn.dropout import Dropout
 from jbpool.ops.adjacency import complete_size
 from jbpool.ops.readout import READOUTS
 from jbpool.ops.segment import make_segments
@@ -24,7 +25,7 @@ class _Layer(nn.Module):
 
     def __init__(self, conv: nn.Module, hidden: int, edge_feats: int, norm: str, dropout: float):
         super().__init__()
-        self.conv, self.norm, self.dropout = conv, NORMS[norm](hidden), nn.Dropout(dropout)
+        self.conv, self.norm, self.dropout = conv, NORMS[norm](hidden), Dropout(dropout)
         self.edges = nn.Linear(edge_feats, hidden, bias=False) if edge_feats else None
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None) -> Tensor:
@@ -130,7 +131,7 @@ class GraphClassifier(nn.Module):
         self.register_buffer("mean_size", torch.tensor(float(mean_size)))
         read = hidden * len(readout) * (1 + len(self.blocks)) + 1 if read_all else hidden * len(readout)
         self.head = nn.Sequential(
-            nn.Linear(read, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, out_feats)
+            nn.Linear(read, hidden), nn.ReLU(), Dropout(dropout), nn.Linear(hidden, out_feats)
         )
 
     def forward(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from jbpool.checks import check_count, check_fraction, check_positive, lookup
 from jbpool.errors import JBPoolError
+from jbpool.nn.dropout import Dropout
 from jbpool.nn.heads import HEADS, CosineHead, spread_rows
 from jbpool.nn.partition import Partition
 from jbpool.nn.terms import TERMS
@@ -107,7 +108,7 @@ class ClusterPool(nn.Module):
 
         layers: list[nn.Module] = []
         for width, next_width in pairwise(widths):
-            layers += [nn.Linear(width, next_width), nonlinearity(), nn.Dropout(dropout)]
+            layers += [nn.Linear(width, next_width), nonlinearity(), Dropout(dropout)]
         self.mlp = nn.Sequential(*layers, make_head(widths[-1], self.num_clusters, temperature))
 
     def reset_parameters(self) -> None:
@@ -135,7 +136,7 @@ class ClusterPool(nn.Module):
             raise JBPoolError("init_prototypes: a linear head has no prototypes; build the pool with head='cosine'.")
         check_features(feat, self._dtype, self.in_feats)
         for layer in list(self.mlp)[:-1]:
-            if not isinstance(layer, nn.Dropout):
+            if not isinstance(layer, Dropout):
                 feat = layer(feat)
         head.weight.copy_(spread_rows(feat, self.num_clusters, generator))
 

@@ -17,6 +17,11 @@ def test_categories_are_embedded_as_ogb_does():
     ours.table.weight.data = torch.cat([table.weight.data for table in theirs.atom_embedding_list])
     feat = torch.stack([torch.randint(0, dim, (40,)) for dim in dims], dim=1)
     torch.testing.assert_close(ours(feat), theirs(feat))
+    weight = torch.randn(40, 8)
+    for encoder in (ours, theirs):
+        (encoder(feat) * weight).sum().backward()
+    grads = [table.weight.grad for table in theirs.atom_embedding_list]
+    torch.testing.assert_close(ours.table.weight.grad, torch.cat(grads))
 
 
 def test_features_are_scaled_by_the_training_graphs():
