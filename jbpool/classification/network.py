@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -17,7 +18,7 @@ from jbpool.nn.conv import BACKBONES, GINEConv, gine
 from jbpool.nn.dropout import Dropout
 from jbpool.ops.adjacency import complete_size
 from jbpool.ops.readout import READOUTS
-from jbpool.ops.segment import make_segments
+from jbpool.ops.segment import Segments, make_segments
 
 
 class _Layer(nn.Module):
@@ -38,14 +39,14 @@ class _Layer(nn.Module):
         return self.dropout(self.norm(feat))
 
 
-def read_out(graph: DGLGraph, feat: Tensor, kinds: Sequence[str]) -> Tensor:
+def graph_segments(graph: DGLGraph, feat: Tensor) -> Segments:
+    """The rows of each graph of a batch."""
+    return replace(make_segments(graph.batch_num_nodes(), feat), equal=complete_size(graph))
+
+
+def read_out(feat: Tensor, segments: Segments, kinds: Sequence[str]) -> Tensor:
     """Concatenated mean, sum or max over the nodes of each graph: ``(N, D)`` to ``(B, len(kinds) * D)``."""
-    size = complete_size(graph)
-    if size is not None:
-        table = feat.view(-1, size, feat.shape[1])                                              # (B, K, D)
-        return torch.cat([READOUTS[kind].equal(table) for kind in kinds], dim=1)
-    segments = make_segments(graph.batch_num_nodes(), feat)
-    return torch.cat([READOUTS[kind].packed(feat, segments) for kind in kinds], dim=1)
+    return torch.cat([READOUTS[kind](feat, segments) for kind in kinds], dim=1)
 
 
 def log_size(graph: DGLGraph, mean_size: Tensor) -> Tensor:
@@ -160,16 +161,18 @@ class GraphClassifier(nn.Module):
         if edge_feat is not None and self.edge_centre is not None and self.edge_scale is not None:
             edge_feat = (edge_feat - self.edge_centre) * self.edge_scale
         made: list[Pooled] = []
-        read = [log_size(graph, self.mean_size), read_out(graph, feat, self.readout)] if self.read_all else []
+        segments = graph_segments(graph, feat)
+        read = [log_size(graph, self.mean_size), read_out(feat, segments, self.readout)] if self.read_all else []
         for level, block in enumerate(self.blocks):
             if level > 0 and isinstance(self.pools[level - 1], ClusterPool):
                 pooled = self.pools[level - 1](graph, feat, edge_weight)
                 graph, feat, edge_weight = pooled.graph, pooled.feat, pooled.edge_weight
+                segments = graph_segments(graph, feat)
                 made.append(pooled)
             for layer in cast(nn.ModuleList, block):
                 feat = layer(graph, feat, edge_weight, edge_feat)
             if self.read_all or level == len(self.blocks) - 1:
-                read.append(read_out(graph, feat, self.readout))
+                read.append(read_out(feat, segments, self.readout))
         return self.head(torch.cat(read, dim=1)), made
 
 

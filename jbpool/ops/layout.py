@@ -31,6 +31,7 @@ class Segments:
     sizes: Tensor                   # (B,)  rows per graph
     num_rows: int                   # N
     counts: Sequence[int] | None    # the sizes on the host, where they can be read without waiting for a device
+    equal: int | None = None        # rows of every graph, if they are known to be equal, as in pooled graphs
 
     @property
     def single(self) -> bool:

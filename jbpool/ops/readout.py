@@ -6,7 +6,6 @@ DGL's ``segment_reduce`` reads a value from the device in its backward pass; not
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +17,8 @@ from jbpool.ops.segment import Segments
 
 def graph_sum(rows: Tensor, segments: Segments) -> Tensor:
     """Sum of the rows of each graph: ``(N, D)`` to ``(B, D)``, in the type of the rows."""
+    if segments.equal is not None:
+        return rows.view(-1, segments.equal, rows.shape[1]).sum(1)
     return rows.new_zeros(segments.sizes.shape[0], rows.shape[1]).index_add_(0, segments.member, rows)
 
 
@@ -31,6 +32,8 @@ def graph_max(rows: Tensor, segments: Segments) -> Tensor:
 
     Rows that share the maximum share the gradient equally.
     """
+    if segments.equal is not None:
+        return rows.view(-1, segments.equal, rows.shape[1]).amax(1)
     return _Max.apply(rows, segments)
 
 
@@ -53,15 +56,5 @@ class _Max(Function):
         return found.mul_((grad / count.clamp_min_(1)).index_select(0, ctx.member)), None
 
 
-class Readout(NamedTuple):
-    """A reduction over the nodes of each graph, for packed graphs and, faster, for graphs of equal size."""
-
-    packed: Callable[[Tensor, Segments], Tensor]        # (N, D) to (B, D)
-    equal: Callable[[Tensor], Tensor]                   # (B, K, D) to (B, D)
-
-
-READOUTS = {
-    "mean": Readout(graph_mean, lambda table: table.mean(1)),
-    "sum": Readout(graph_sum, lambda table: table.sum(1)),
-    "max": Readout(graph_max, lambda table: table.amax(1)),
-}
+# name -> rows (N, D) and their segments to (B, D)
+READOUTS: dict[str, Callable[[Tensor, Segments], Tensor]] = {"mean": graph_mean, "sum": graph_sum, "max": graph_max}

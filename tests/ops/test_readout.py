@@ -1,5 +1,7 @@
 """Readouts against a loop over graphs."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -15,10 +17,18 @@ def test_against_a_loop_over_graphs(kind, device):
     sizes = [3, 0, 40, 1, 0]
     rows = torch.randn(44, 5, dtype=torch.float64, device=device, requires_grad=True)
     segments = make_segments(sizes, rows)
-    out = READOUTS[kind].packed(rows, segments)
+    out = READOUTS[kind](rows, segments)
     expected = [NAIVE[kind](part) if len(part) else part.new_zeros(5) for part in rows.split(sizes)]
     torch.testing.assert_close(out, torch.stack(expected))
-    assert gradcheck(lambda x: READOUTS[kind].packed(x, segments), (rows,))
+    assert gradcheck(lambda x: READOUTS[kind](x, segments), (rows,))
+
+
+@pytest.mark.parametrize("kind", READOUTS)
+def test_graphs_of_equal_size_need_no_index(kind, device):
+    rows = torch.randn(12, 5, dtype=torch.float64, device=device)
+    segments = make_segments([4, 4, 4], rows)
+    packed, equal = (READOUTS[kind](rows, of) for of in (segments, replace(segments, equal=4)))
+    torch.testing.assert_close(packed, equal)
 
 
 def test_rows_that_share_a_maximum_share_its_gradient(device):
@@ -31,6 +41,6 @@ def test_rows_that_share_a_maximum_share_its_gradient(device):
 def test_a_nan_stays_in_its_graph(kind, device):
     rows = torch.ones(4, 1, device=device)
     rows[0] = float("nan")
-    out = READOUTS[kind].packed(rows, make_segments([2, 2], rows))
+    out = READOUTS[kind](rows, make_segments([2, 2], rows))
     assert out[0].isnan().all()
     assert out[1].isfinite().all()
