@@ -6,7 +6,7 @@ import torch
 from sklearn.cluster import KMeans
 from torch.nn.functional import logsigmoid
 
-from jbpool.clustering.embed import EMBEDDINGS, autoencoder, spectral
+from jbpool.clustering.embed import EMBEDDINGS, autoencoder, spectral, walks
 from jbpool.clustering.embed.walks import NEGATIVES, WINDOW, skip_gram_loss
 from jbpool.clustering.scores import label_scores
 from jbpool.data import NodeData
@@ -15,17 +15,30 @@ from jbpool.errors import TrainingError
 
 def test_skip_gram_loss_against_a_loop_over_pairs():
     torch.manual_seed(0)
-    walks = torch.randint(30, (4, 20))
-    walks[0, 9:] = -1                                       # a dead end
+    paths = torch.randint(30, (4, 20))
+    paths[0, 9:] = -1                                       # a dead end
     node, context, other = torch.randn(30, 8), torch.randn(30, 8), torch.randint(30, (16,))
     values = []
-    for walk in walks:
+    for walk in paths:
         for i, one in enumerate(walk):
             for j, two in enumerate(walk):
                 if 0 < abs(i - j) <= WINDOW and one >= 0 and two >= 0:
                     far = logsigmoid(-(context[other] @ node[one])).mean()
                     values.append(logsigmoid(node[one] @ context[two]) + NEGATIVES * far)
-    torch.testing.assert_close(skip_gram_loss(walks, node, context, other), -torch.stack(values).mean())
+    torch.testing.assert_close(skip_gram_loss(paths, node, context, other), -torch.stack(values).mean())
+
+
+def test_large_graphs_take_no_more_steps_but_as_many_walks(monkeypatch):
+    """A step of Adam updates every vector, so that time would be quadratic in the number of nodes."""
+    seen = []
+    monkeypatch.setattr(walks, "skip_gram_loss", lambda of, *rest: seen.append(len(of)) or skip_gram_loss(of, *rest))
+    monkeypatch.setattr(walks, "BATCH", 4)
+    monkeypatch.setattr(walks, "MOST_STEPS", 40)
+    nodes = torch.arange(100)
+    ring = dgl.to_bidirected(dgl.graph((nodes, nodes.roll(1))))
+    EMBEDDINGS["deepwalk"](NodeData(ring, None, None, None, "ring"), 2, 0)
+    assert len(seen) == 40                                  # 250 steps of four walks without the bound
+    assert sum(seen) == walks.EPOCHS * 100
 
 
 @pytest.mark.parametrize("method", EMBEDDINGS)

@@ -15,7 +15,10 @@ from jbpool.data import NodeData
 
 DIM, WALK_LENGTH, WINDOW = 128, 40, 5
 NEGATIVES, POOL = 5, 64                     # negatives per pair, and the size of the shared sample
-EPOCHS, BATCH, LR = 10, 64, 0.01            # walks per node; walks per step
+EPOCHS, BATCH, LR = 10, 64, 0.01            # walks per node; walks per step, at least
+# A step of Adam updates all vectors, so the time would be quadratic in the number of nodes. From 64,000 nodes on, a step
+# takes more walks instead. Fewer steps cost quality: on 20,000 nodes 800 instead of 3,125 gave an NMI of 0.76, not 0.82.
+MOST_STEPS = 10_000
 
 
 def deepwalk(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
@@ -49,8 +52,9 @@ def _skip_gram(data: NodeData, walk: Callable, seed: int, name: str) -> np.ndarr
     nn.init.zeros_(context.weight)
     optimiser = torch.optim.Adam([*node.parameters(), *context.parameters()], lr=LR, fused=True)
     starts = (graph.in_degrees() > 0).nonzero().squeeze(1)             # a walk needs an edge
+    batch = max(BATCH, -(-EPOCHS * len(starts) // MOST_STEPS))
     for _ in trange(EPOCHS, desc=name, leave=False):
-        for nodes in starts[torch.randperm(len(starts))].split(BATCH):
+        for nodes in starts[torch.randperm(len(starts))].split(batch):
             walks = walk(graph, nodes, prob)                                # (W, L), -1 after a dead end
             other = torch.randint(num_nodes, (POOL,))                       # the same negatives for the whole step
             loss = skip_gram_loss(walks, node.weight, context.weight, other)
