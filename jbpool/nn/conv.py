@@ -136,10 +136,10 @@ class GINEConv(GINConv):
         self, graph: DGLGraph, feat: Tensor, edge_feat: Tensor, edge_weight: Tensor | None = None
     ) -> Tensor:
         source, target = (ends.long() for ends in graph.edges())                               # (E,) each
-        message = torch.relu_(feat[source] + edge_feat)                                        # (E, D)
+        message = torch.relu_(feat.index_select(0, source) + edge_feat)                        # (E, D)
         if edge_weight is not None:
             message = message * edge_weight.unsqueeze(-1)
-        mixed = torch.addcmul(torch.zeros_like(feat).index_add(0, target, message), feat, 1 + self.eps)
+        mixed = torch.addcmul(torch.zeros_like(feat).index_add_(0, target, message), feat, 1 + self.eps)
         return self.activation(self.apply_func(mixed))
 
 
