@@ -50,8 +50,9 @@ class PygClassifier(nn.Module):
         sizes = batch.ptr.diff().unsqueeze(1)
         read = [sizes.log(), global_mean_pool(x, batch.batch), global_max_pool(x, batch.batch)]
         for level, conv in enumerate(self.convs):
+            x = conv(x, batch.edge_index).relu()
             x = x + self.edges[level](batch.edge_sum) if self.edges else x
-            x = self.dropout(self.norms[level](conv(x, batch.edge_index).relu()))
+            x = self.dropout(self.norms[level](x))
         read += [global_mean_pool(x, batch.batch), global_max_pool(x, batch.batch)]
         pooled = self.pool(x, adj=batch.edge_index, batch=batch.batch)
         x = pooled.x

@@ -44,11 +44,15 @@ class Run(NamedTuple):
 
     name: str
     result: dict[str, Any]                  # result.json
-    ids: np.ndarray                         # (N,) of nodes, as text; of classification: row of the graph, seed and fold
-    shown: np.ndarray                       # (N,) the same for readers, with the user's own graph ids
+    ids: np.ndarray                         # (N,) of nodes, as text; of classification: graph, seed and fold
     found: np.ndarray                       # (N,) clusters of the best seed, or predicted classes
     certainty: np.ndarray                   # (N,) confidence, or margin of the prediction
     names: list[str]                        # of clusters (their numbers) or classes; empty: predictions are no classes
+
+    @property
+    def named(self) -> np.ndarray:
+        """The names of the predicted classes, (N,): two files may list the classes in another order."""
+        return np.array(self.names)[self.found]
 
 
 # ---------------------------------------------------------------- reading
@@ -76,25 +80,22 @@ def _clusters(folder: Path, name: str, result: dict[str, Any]) -> Run:
         raise ValueError(f"clusters of type {cluster.dtype}")
     names = [str(number) for number in range(int(cluster.max(initial=-1)) + 1)]
     ids = stored["ids"].astype(str)
-    return Run(name, result, ids, ids, cluster, stored["confidence"][place], names)
+    return Run(name, result, ids, cluster, stored["confidence"][place], names)
 
 
 def _predictions(folder: Path, name: str, result: dict[str, Any]) -> Run:
     stored = read_arrays(folder / "predictions.npz")
     stored.setdefault("id", stored["graph"])                                # earlier versions wrote no ids
-    ids, shown = (
-        np.array([
-            f"{graph} (seed {seed}, fold {fold})"
-            for graph, seed, fold in zip(stored[key], stored["seed"], stored["fold"], strict=True)
-        ])
-        for key in ("graph", "id")
-    )  # fmt: skip
+    ids = np.array([
+        f"{graph} (seed {seed}, fold {fold})"
+        for graph, seed, fold in zip(stored["id"], stored["seed"], stored["fold"], strict=True)
+    ])  # fmt: skip
     scores = torch.from_numpy(stored["scores"]).float()
     names = _class_names(folder, result["runs"][0]["metric"], scores.shape[1])
     if scores.shape[1] == 1:
         scores = torch.cat([-scores, scores], dim=1) / 2                    # of a sigmoid
     best = scores.softmax(1).topk(2, dim=1).values
-    return Run(name, result, ids, shown, scores.argmax(1).numpy(), (best[:, 0] - best[:, 1]).numpy(), names)
+    return Run(name, result, ids, scores.argmax(1).numpy(), (best[:, 0] - best[:, 1]).numpy(), names)
 
 
 def _class_names(folder: Path, metric: str, columns: int) -> list[str]:
@@ -164,7 +165,7 @@ def agreement(one: Run, other: Run) -> float:
     if len(here) == 0:
         return float("nan")
     if one.result["task"] == "graph_classify":
-        return float((one.found[here] == other.found[there]).mean())
+        return float((one.named[here] == other.named[there]).mean())
     a, b = (torch.from_numpy(found).long() for found in (one.found[here], other.found[there]))
     return normalized_mutual_information(contingency(a, b))
 
@@ -194,7 +195,7 @@ def agreement_section(runs: list[Run]) -> str:
         values[i, j] = values[j, i] = agreement(runs[i], runs[j])
     names, numbers = [f"{i}: {run.name}" for i, run in enumerate(runs, start=1)], [str(i + 1) for i in range(len(runs))]
     clusters = runs[0].result["task"] == "node_cluster"
-    drawing = value_map(np.nan_to_num(values), names, numbers, "agreement of the runs")
+    drawing = value_map(values, names, numbers, "agreement of the runs")
     note = "NMI of the clusters of the best seed of each run." if clusters else "Share of equal predictions."
     return section("Agreement", drawing, note)
 
@@ -207,8 +208,11 @@ def moved_sections(first: Run, other: Run) -> list[str]:
         return [section(title, "<p>They have no node or graph in common.</p>", wide=True)]
     before, after = first.found[here], other.found[there]
     clusters = first.result["task"] == "node_cluster"
-    same, one_to_one = matched(before, after) if clusters else (after, True)
-    moved = np.flatnonzero(before != same)
+    if clusters:
+        same, one_to_one = matched(before, after)
+        moved = np.flatnonzero(before != same)
+    else:
+        moved = np.flatnonzero(first.named[here] != other.named[there])
     counts = contingency(torch.from_numpy(before).long(), torch.from_numpy(after).long()).numpy()
     sections, kind = [], "nodes" if clusters else "test graphs"
     rows_used, columns_used = np.flatnonzero(counts.sum(1)), np.flatnonzero(counts.sum(0))
@@ -222,16 +226,18 @@ def moved_sections(first: Run, other: Run) -> list[str]:
     certain = np.minimum(first.certainty[here], other.certainty[there])
     order = moved[np.argsort(-certain[moved], kind="stable")][:SHOWN]
     rows = [
-        [first.shown[here[i]], first.names[before[i]], other.names[after[i]], first.names[same[i]],
+        [first.ids[here[i]], first.names[before[i]], other.names[after[i]],
+         *([first.names[same[i]]] if clusters else []),
          number(float(first.certainty[here[i]])), number(float(other.certainty[there[i]]))]
         for i in order
     ]  # fmt: skip
-    head = ["id", first.name, other.name, "matched with", "confidence", "confidence there"]
-    if not clusters:
-        head, rows = [*head[:3], "margin", "margin there"], [[*row[:3], *row[4:]] for row in rows]
+    sure = ["matched with", "confidence", "confidence there"] if clusters else ["margin", "margin there"]
+    head = ["id", first.name, other.name, *sure]
     note = f"{len(moved):,} of {len(here):,} {kind} ({100 * len(moved) / len(here):.1f} %) differ"
-    how = "one to one" if one_to_one else "each with the one that has most of its nodes"
-    note += f", after matching the clusters {how}. " if clusters else ". "
+    if clusters:
+        how = "one to one" if one_to_one else "each with the one that has most of its nodes"
+        note += f", after matching the clusters {how}"
+    note += ". "
     note += f"The {len(rows)} on which both runs are surest are shown." if len(rows) < len(moved) else ""
     apart = len(first.ids) + len(other.ids) - 2 * len(here)
     note += f" {apart:,} {kind} are only in one of the runs." if apart else ""

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -18,30 +17,44 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from jbpool.errors import JBPoolError
+
 DATASETS = ("cora", "citeseer", "pubmed", "dblp")
 FIXED_SETS = (*DATASETS, "acm", "amazon-photo", "cora-ml")
 
 
 def load_results(folder: Path) -> list[dict]:
     """Every ``result.json`` of finished runs below a folder, with the name of its run folder."""
-    paths = sorted(folder.glob("*/result.json"))
-    results = [{**json.loads(path.read_text()), "folder": path.parent.name} for path in paths]
+    from jbpool.engine.run_folder import read_result
+
+    paths = sorted(path.parent for path in folder.glob("*/result.json"))
+    results = [{**read_result(path), "folder": path.name} for path in paths]
     return [result for result in results if result["runs"]]         # else interrupted in the first seed
 
 
 def methods_of(result: dict) -> dict[str, dict]:
     """Name of every method of a run -> its scores."""
-    return {name_of(result): result, **result.get("compared", {})}
+    all_of = {result["method"]: result, **result.get("compared", {})}
+    return {name_of({**result, "method": method}): scores for method, scores in all_of.items()}
 
 
-def repeated(results: list[dict]) -> str | None:
-    """Two runs that would share a cell of a table, since only one of them could be shown."""
+def contradiction(results: list[dict]) -> str | None:
+    """Two runs that would share a cell of a table, or whose folds are not the same."""
     seen: dict[tuple, str] = {}
+    graphs: dict[str, tuple] = {}
     for result in results:
         for method in methods_of(result):
             other = seen.setdefault((result["task"], result["dataset"], method), result["folder"])
             if other != result["folder"]:
                 return f"{other} and {result['folder']} are both {method} on {result['dataset']}: move one of them away"
+        if result["task"] == "graph_classify":
+            config = result["config"]
+            folds = [config["train"][key] for key in ("folds", "official_split")]
+            folds.append({key: value for key, value in config["dataset"].items() if key != "root"})
+            other, known = graphs.setdefault(result["dataset"], (result["folder"], folds))
+            if known != folds:
+                both = f"{other} and {result['folder']}"
+                return f"{both} have other graphs or folds of {result['dataset']}: move one of them away"
     return None
 
 
@@ -56,13 +69,13 @@ USUAL = {"epochs": 2000, "restarts": 1}            # settings of node clustering
 
 def name_of(result: dict) -> str:
     """The method and its non-default settings: square root, objective, network, training, features."""
-    config, words = result["config"], [result["method"]]
+    config, words = result["config"], result["method"].split("-")                  # jb-diagonal: jb, diagonal
     clustering = result["task"] == "node_cluster"
     paper = clustering and result["dataset"] in DATASETS and not is_fixed(result)
     if clustering and not paper:
         words += ["bounded head"] if config["method"].get("head") == "cosine" else []
         words += ["temperature auto"] if config["method"].get("temperature") == "auto" else []
-    if result["method"] == "jb" and config["method"]["sqrt"] == "diagonal":
+    if words[0] == "jb" and config["method"]["sqrt"] == "diagonal" and "diagonal" not in words:
         words.append("diagonal")
     if clustering:
         model, train, objective = config["model"], config["train"], config["method"].get("objective")
@@ -127,7 +140,8 @@ def fixed_table(results: list[dict]) -> str:
 
 
 def classification_table(results: list[dict]) -> str:
-    """Test scores in percent, mean and deviation over folds and seeds, their number in parentheses."""
+    """Test scores, in percent unless they are errors: mean and deviation over folds and seeds, (their number)."""
+    from jbpool.classification.scores import LOWER_IS_BETTER
     from jbpool.report.published import CLASSIFICATION
 
     columns = ["jb", "jb, diagonal", "none", "mincut", "dmon", "diffpool"]
@@ -135,9 +149,10 @@ def classification_table(results: list[dict]) -> str:
     for result in results:
         for method, scores in methods_of(result).items():
             number = len(scores["runs"])
-            deviation = f" ± {100 * scores['std']['test']:.1f}" if number > 1 else ""
-            text = f"{100 * scores['mean']['test']:.1f}{deviation} ({number})"
-            found.setdefault(result["dataset"], {})[method.replace("-", ", ")] = text
+            factor, digits = (1, 3) if scores["runs"][0]["metric"] in LOWER_IS_BETTER else (100, 1)
+            deviation = f" ± {factor * scores['std']['test']:.{digits}f}" if number > 1 else ""
+            text = f"{factor * scores['mean']['test']:.{digits}f}{deviation} ({number})"
+            found.setdefault(result["dataset"], {})[method] = text
     lines = ["| set |" + "".join(f" {column} |" for column in columns) + " published |"]
     lines.append("|---|" + "---|" * (len(columns) + 1))
     for dataset, cells in found.items():
@@ -152,21 +167,21 @@ def classification_table(results: list[dict]) -> str:
 
 
 def paired_table(results: list[dict]) -> str:
-    """Differences to none on the same folds in percentage points: mean, corrected standard error, p-value."""
+    """Differences to none on the same folds: mean in percentage points, corrected standard error, p-value."""
     from jbpool.classification.paired import paired_difference
 
     runs: dict[str, dict[str, list[dict]]] = {}
     folds: dict[str, int] = {}
     for result in results:
         for method, scores in methods_of(result).items():
-            runs.setdefault(result["dataset"], {})[method.replace("-", ", ")] = scores["runs"]
+            runs.setdefault(result["dataset"], {})[method] = scores["runs"]
         folds[result["dataset"]] = result["config"]["train"]["folds"]
     lines = ["| set | method | minus none | folds |", "|---|---|---|---|"]
     for dataset, methods in runs.items():
         for method, ours in methods.items():
             found = paired_difference(ours, methods.get("none", []), folds[dataset]) if method != "none" else None
             if found is not None:
-                lines.append(f"| {dataset} | {method} | {found} | {found.pairs} |")
+                lines.append(f"| {dataset} | {method} | {found.text(ours[0]['metric'])} | {found.pairs} |")
     return "\n".join(lines)
 
 
@@ -176,8 +191,8 @@ def every_run(results: list[dict]) -> str:
     for result in results:
         for method, scores in methods_of(result).items():
             for run in scores["runs"]:
-                found = [run.get(key) for key in ("seed", "fold", "acc", "nmi", "loss", "test")]
-                cells = ["" if value is None else f"{value:.6g}" for value in found]
+                found = [run.get(key, "") for key in ("seed", "fold", "acc", "nmi", "loss", "test")]
+                cells = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in found]
                 lines.append(",".join([result["task"], result["dataset"], method.replace(",", ""), *cells]))
     return "\n".join(lines)
 
@@ -238,13 +253,16 @@ def main() -> None:
     if args.times:
         print(time_table(list(args.datasets), args.steps))
         return
-    results = load_results(args.folder)
+    try:
+        results = load_results(args.folder)
+    except JBPoolError as error:
+        parser.exit(error.exit_code, f"{error}\n")
     if not results:
         parser.error(f"{args.folder} has no run folders; create them with scripts/reproduce.py or reproduce_graphs.py")
     if args.csv:
         print(every_run(results))
         return
-    if problem := repeated(results):
+    if problem := contradiction(results):
         parser.error(problem)
     tables: dict = {clustering_table: [], fixed_table: [], classification_table: []}
     for result in results:

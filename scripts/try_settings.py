@@ -87,7 +87,7 @@ def main() -> None:
         splits = {
             fold: data.split() if fold == "official" else folds.split(int(fold)) for fold in args.folds.split(",")
         }
-    print("| settings | validation accuracy | loss of training, validation | training runs |\n|---|---|---|---|")
+    print("| settings | validation score | loss of training, validation | training runs |\n|---|---|---|---|")
     for name in args.variants:
         config = load_config(GRAPH_CLASSIFY, args.cfg or "gcb-sim", [*common, *VARIANTS[name]])
         runs, last = [], []
@@ -97,8 +97,9 @@ def main() -> None:
             words = "-".join(filter(None, [args.cfg, fold, name, *args.changes]))
             with redirect_stdout(sys.stderr):
                 out = run(config, seen, args.out / re.sub(r"[^\w.=-]+", "_", words), torch.device("cpu"), resume=True)
-            runs += out.runs
-            last += [row for row in out.history if row["epoch"] == config.train.epochs]
+            asked = config.train.seeds                              # the folder may have others, from earlier calls
+            runs += [entry for entry in out.runs if entry["seed"] in asked]
+            last += [row for row in out.history if row["epoch"] == config.train.epochs and row["seed"] in asked]
         valid = [100 * entry["valid"] for entry in runs]
         each = ", ".join(f"{score:.1f}" for score in valid)
         loss = ", ".join(f"{statistics.fmean(row[key] for row in last):.3f}" for key in ("loss", "valid_loss"))

@@ -8,6 +8,7 @@ import json
 import re
 import runpy
 import shutil
+import statistics
 import sys
 
 import numpy as np
@@ -41,6 +42,7 @@ def write_run(folder, dataset, method, acc, nmi, *, sqrt="matrix", lr=1e-4, laye
         "task": "node_cluster", "dataset": dataset, "method": method,
         "runs": [{"seed": seed, "acc": acc, "nmi": nmi, "loss": -0.5} for seed in range(seeds)],
         "mean": {"acc": acc, "nmi": nmi, "seconds": seconds}, "std": {"acc": 0.01, "nmi": 0.02},
+        "compared": {}, "notes": [],
         "config": {"dataset": {"name": dataset, **options}, "train": {"lr": lr, "epochs": epochs, "restarts": 1},
                    "method": {"sqrt": sqrt, "objective": objective},
                    "model": {"backbone": "sage" if layers == 1 else "delta", "layers": layers}},
@@ -98,28 +100,62 @@ def test_a_folder_without_runs(script):
     assert "scripts/reproduce.py" in result.err
 
 
+def write_folds(folder, dataset, method, scores, *, metric="acc", sqrt="matrix", compared=(), folds=10, seed=0):
+    runs = [{"seed": seed, "fold": fold, "test": test, "metric": metric} for fold, test in enumerate(scores)]
+    spread = statistics.stdev(scores) if len(scores) > 1 else 0.0
+    found = {"runs": runs, "mean": {"test": statistics.fmean(scores)}, "std": {"test": spread}}
+    train = {"folds": folds, "official_split": True}
+    result = {
+        "task": "graph_classify", "dataset": dataset, "method": method, **found, "notes": [],
+        "compared": {other: found for other in compared},
+        "config": {"method": {"sqrt": sqrt}, "dataset": {"name": dataset}, "train": train},
+    }  # fmt: skip
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(json.dumps(result))
+
+
 def test_the_table_of_graph_classification(tmp_path, script):
-    for name, sqrt, compared in (("all", "matrix", ["none", "dmon"]), ("diagonal", "diagonal", [])):
-        runs = [{"seed": 0, "fold": fold, "test": test} for fold, test in enumerate((0.73, 0.75, 0.77))]
-        scores = {"runs": runs, "mean": {"test": 0.75}, "std": {"test": 0.02}}
-        result = {
-            "task": "graph_classify", "dataset": "NCI1", "method": "jb", **scores,
-            "compared": {method: scores for method in compared},
-            "config": {"method": {"sqrt": sqrt}, "dataset": {"name": "NCI1"}, "train": {"folds": 10}},
-        }  # fmt: skip
-        (tmp_path / "r" / name).mkdir(parents=True)
-        (tmp_path / "r" / name / "result.json").write_text(json.dumps(result))
-    result["runs"] = [{"seed": 0, "fold": fold, "test": test} for fold, test in enumerate((0.75, 0.78, 0.81))]
-    (tmp_path / "r" / "diagonal" / "result.json").write_text(json.dumps(result))
+    write_folds(tmp_path / "r" / "all", "NCI1", "jb", (0.73, 0.75, 0.77), compared=["none", "dmon"])
+    write_folds(tmp_path / "r" / "diagonal", "NCI1", "mincut", (0.75, 0.78, 0.81), sqrt="diagonal", compared=["jb"])
     lines, paired = (part.splitlines() for part in script("table.py", "r").out.split("\n\n"))
     head, _, row = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
     cells = dict(zip(head, row, strict=True))
-    assert cells["jb"] == cells["jb, diagonal"] == cells["none"] == cells["dmon"] == "75.0 ± 2.0 (3)"
-    assert (cells["set"], cells["mincut"]) == ("NCI1", "-")
+    assert cells["jb"] == cells["none"] == cells["dmon"] == "75.0 ± 2.0 (3)"
+    assert cells["jb, diagonal"] == cells["mincut"] == "78.0 ± 3.0 (3)"
+    assert (cells["set"], cells["diffpool"]) == ("NCI1", "-")
     assert cells["published"] == "GIN 80.0 ± 1.4, DiffPool 76.9 ± 1.9, BN-Pool 80.0"
     error = 100 * ((1 / 3 + 1 / 9) * 0.0001) ** 0.5             # of differences 0.02, 0.03 and 0.04
     assert f"| NCI1 | jb, diagonal | +3.0 ± {error:.1f} (p = 0.05) | 3 |" in paired
     assert "| NCI1 | dmon | +0.0 ± 0.0 (p = 1.00) | 3 |" in paired
+
+
+def test_errors_are_not_percentages_and_names_are_told_apart(tmp_path, script):
+    write_folds(tmp_path / "r" / "a", "ogbg-molesol", "jb-diagonal", (1.1, 1.3), metric="rmse", compared=["none"])
+    table, paired = script("table.py", "r").out.split("\n\n")
+    assert "| ogbg-molesol | - | 1.200 ± 0.141 (2) | 1.200 ± 0.141 (2) |" in table
+    assert "| ogbg-molesol | jb, diagonal | +0.000 ± 0.000 (p = 1.00) | 2 |" in paired
+    write_folds(tmp_path / "r" / "b", "ogbg-molesol", "jb", (1.1, 1.3), metric="rmse", sqrt="diagonal")
+    assert "a and b are both jb, diagonal on ogbg-molesol" in script("table.py", "r", check=False).err
+
+
+def test_folds_of_different_splits_are_not_paired(tmp_path, script):
+    write_folds(tmp_path / "r" / "a", "NCI1", "jb", (0.7, 0.8), folds=5)
+    write_folds(tmp_path / "r" / "b", "NCI1", "none", (0.7, 0.8), folds=10)
+    assert "a and b have other graphs or folds of NCI1" in script("table.py", "r", check=False).err
+
+
+def test_large_seeds_are_not_rounded(tmp_path, script):
+    write_folds(tmp_path / "r" / "a", "NCI1", "jb", (0.5,), seed=1234567)
+    assert "graph_classify,NCI1,jb,1234567,0,,,,0.5" in script("table.py", "r", "--csv").out
+
+
+@pytest.mark.parametrize("text", ["[]", '{"task": "graph_cl'])
+def test_a_damaged_result_is_named(tmp_path, script, text):
+    (tmp_path / "r" / "a").mkdir(parents=True)
+    (tmp_path / "r" / "a" / "result.json").write_text(text)
+    found = script("table.py", "r", check=False)
+    assert "result.json cannot be read" in found.err
+    assert "Traceback" not in found.err
 
 
 @pytest.mark.parametrize(

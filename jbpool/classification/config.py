@@ -38,7 +38,7 @@ class ClassifyModelConfig:
     pool: str = "jb"                                # a pool (--list), or none: the same layers without pooling
     compare: list[str] = field(default_factory=list)    # further pools to run on the same folds
     levels: int = number(1, 1, 100)                 # number of pools in sequence
-    ratio: float | None = number(None, above=0, high=1)     # K of each level over the mean size of training graphs
+    ratio: float | None = number(None, above=0, high=1)     # K over the mean size of training graphs, or K before
     num_clusters: list[int] | None = number(None, 1, MAX_WIDTH)     # K of each level; without both, 4 at the last one
     edges: str = "sum"                              # edge features: sum per node, or messages (GINE; backbone gin)
     mlp: list[int] = number([], 1, MAX_WIDTH)       # hidden layers between the features and the clusters
@@ -123,6 +123,9 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):
         problem = f"model.num_clusters={model.num_clusters} should have one number, or one per level"
         yield "model.num_clusters", problem
+    elif model.ratio is not None and config.method.cluster_sizes is not None:
+        problem = "method.cluster_sizes needs a fixed number of clusters: with model.ratio it depends on the fold; "
+        yield "method.cluster_sizes", problem + "set model.num_clusters instead"
     elif model.ratio is None and model.levels <= MOST_LEVELS:
         yield from wrong_number_of_sizes(config.method.cluster_sizes, fixed_clusters(model))
 

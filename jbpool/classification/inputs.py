@@ -85,14 +85,15 @@ def check_categories(values: Tensor, categories: Sequence[int] | None, name: str
 
 def _features(data: GraphData, inputs: Inputs) -> Tensor:
     """Columns by name where both sets have names, else by position."""
-    if inputs.feat_names is None or data.feat_names is None or inputs.categories is not None:
+    trained, given = inputs.feat_names, data.feat_names
+    if _are_degrees(trained) and not _are_degrees(given):
+        raise DataError(f"{data.name} has node features, but the model was trained without: leave them out.")
+    if _are_degrees(given) and not _are_degrees(trained):
+        on = f"{inputs.in_feats} features" if trained is None else _shown(trained)
+        raise DataError(f"{data.name} has no node features, but the model was trained on {on}.")
+    if trained is None or given is None or inputs.categories is not None:
         check_columns(data.feat, inputs.in_feats, inputs.categories, data.name, "node feature")
         return data.feat
-    trained, given = inputs.feat_names, list(data.feat_names)
-    if is_degree(trained[0]) and not is_degree(given[0]):
-        raise DataError(f"{data.name} has node features, but the model was trained without: leave them out.")
-    if is_degree(given[0]) and not is_degree(trained[0]):
-        raise DataError(f"{data.name} has no node features, but the model was trained on {_shown(trained)}.")
     target = []
     for name in given:
         if name in trained:
@@ -105,6 +106,11 @@ def _features(data: GraphData, inputs: Inputs) -> Tensor:
     if missing:
         raise DataError(f"{data.name} lacks {missing[0]!r}: the model was trained on {_shown(trained)}.")
     return torch.zeros(len(data.feat), len(trained)).index_add_(1, torch.tensor(target), data.feat)
+
+
+def _are_degrees(names: Sequence[str] | None) -> bool:
+    """Whether features stand for the degrees of nodes without features."""
+    return names is not None and is_degree(names[0])
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -120,13 +126,27 @@ def _labels(data: GraphData, inputs: Inputs) -> Tensor:
     if data.label.dim() == 2:
         return torch.full((len(data),), UNLABELLED)
     if inputs.class_names and data.class_names:
-        unknown = [name for name in data.class_names if str(name) not in inputs.class_names]
-        if unknown:
+        place = [_class_named(str(name), inputs.class_names) for name in data.class_names]
+        if None in place:
+            unknown, known = data.class_names[place.index(None)], _shown(inputs.class_names)
             cure = "name the classes as in training (dataset.class_names), or leave out the labels"
-            known = _shown(inputs.class_names)
-            raise DataError(f"{data.name}: class {unknown[0]!r} is none of the model's classes {known}: {cure}.")
-        place = torch.tensor([*(inputs.class_names.index(str(name)) for name in data.class_names), UNLABELLED])
-        return place[data.label]                                # -1 is the last entry
+            raise DataError(f"{data.name}: class {unknown!r} is none of the model's classes {known}: {cure}.")
+        return torch.tensor([*place, UNLABELLED])[data.label]               # -1 is the last entry
     if int(data.label.max()) >= inputs.num_classes:
         raise DataError(f"{data.name} has class {int(data.label.max())}, the model only {inputs.num_classes} classes.")
     return data.label
+
+
+def _class_named(name: str, classes: Sequence[str]) -> int | None:
+    """The class of this name, or else the only one of the same value: 1 in one file may be 1.0 in another."""
+    if name in classes:
+        return list(classes).index(name)
+    same = [code for code, known in enumerate(classes) if _value(known) is not None and _value(known) == _value(name)]
+    return same[0] if len(same) == 1 else None
+
+
+def _value(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

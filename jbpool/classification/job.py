@@ -95,7 +95,8 @@ class Job:
     def run_fold(self, where: dict[str, Any], forecast: Forecast | None) -> None:
         """Train every trial, then score the test graphs with the one that has the best validation score."""
         if {key: self.leader.get(key) for key in where} != where:
-            self.leader = {}
+            self.leader = {}            # another fold was begun since: trials of this one are repeated
+            self.tried = [trial for trial in self.tried if {key: trial[key] for key in where} != where]
         for number in range(self.leader.get("tried", 0), len(self.trials[where["method"]])):
             self.run_trial(where, number, forecast)
         self.finish_fold(where)

@@ -8,6 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from jbpool.classification.scores import LOWER_IS_BETTER
+
+EQUAL = 2e-6            # differences closer than this are equal: scores of earlier runs are float32, or have six digits
+
 
 class Paired(NamedTuple):
     """A mean difference, its standard error, and the two-sided p-value of no difference; NaN: not defined."""
@@ -17,8 +21,11 @@ class Paired(NamedTuple):
     p: float
     pairs: int
 
-    def __str__(self) -> str:
+    def text(self, metric: str) -> str:
+        """The difference in percentage points, or in the unit of a metric that is an error, and the p-value."""
         p = "p not defined" if np.isnan(self.p) else "p < 0.01" if self.p < 0.01 else f"p = {self.p:.2f}"
+        if metric in LOWER_IS_BETTER:
+            return f"{self.mean:+.3f} ± {self.error:.3f} ({p})"
         return f"{100 * self.mean:+.1f} ± {100 * self.error:.1f} ({p})"
 
 
@@ -39,8 +46,8 @@ def corrected_t_test(differences: Sequence[float], test_over_train: float) -> Pa
     count, values = len(differences), np.asarray(differences, dtype=np.float64)
     mean = float(values.mean())
     error = float(np.sqrt((1 / count + test_over_train) * values.var(ddof=1)))
-    if np.ptp(values) < 1e-12:                                  # few test graphs: equal differences by chance
-        return Paired(mean, 0.0, 1.0 if abs(mean) < 1e-12 else np.nan, count)
+    if np.ptp(values) < EQUAL:                                  # few test graphs: equal differences by chance
+        return Paired(mean, 0.0, 1.0 if abs(mean) < EQUAL else np.nan, count)
     return Paired(mean, error, float(2 * stats.t.sf(abs(mean) / error, count - 1)), count)
 
 

@@ -101,6 +101,7 @@ class TrainedClassifier(nn.Module):
                 rows = f"edge_feat with {graph.num_edges()} rows"
                 raise JBPoolError(f"the model was trained with edge features: give {rows}.")
             check_edge_feat(edge_feat, inputs, "edge_feat")
+            check_finite(edge_feat, "edge_feat")
             edge_feat = as_numbers(edge_feat, inputs.edge_categories)
             if not self.net.edge_messages:
                 edge_feat = sum_per_node(edge_feat, graph.edges()[1], len(feat))

@@ -17,7 +17,7 @@ from torchmetrics.functional.classification import binary_roc
 from jbpool.atomic import write_text
 from jbpool.classification.paired import paired_difference
 from jbpool.classification.report_graphs import SCRIPTS, graphs_section
-from jbpool.classification.scores import CLASS_SCORES
+from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER
 from jbpool.data import GraphData
 from jbpool.data.arrays import read_arrays
 from jbpool.data.containers import UNLABELLED
@@ -88,12 +88,13 @@ def _scores(shown: Shown) -> str:
     for method, scores in methods.items():
         flat = {} if method == "none" else methods.get("none", {})
         found = paired_difference(scores["runs"], flat.get("runs", []), result["config"]["train"]["folds"])
-        better = "-" if found is None else str(found)
+        better = "-" if found is None else found.text(shown.data.metric)
         rows.append((method, score(scores, "test"), score(scores, "valid"), better, str(len(scores["runs"]))))
     for source, (mean, deviation) in CLASSIFICATION.get(result["dataset"], {}).items():
         rows.append((f"{source}, published", spread(mean, deviation), "-", "-", "-"))
     note = "Mean and deviation over folds and seeds, all methods on the same folds. "
-    note += "Differences to none in percentage points, with the standard error of the corrected resampled t-test."
+    unit = "" if shown.data.metric in LOWER_IS_BETTER else " in percentage points"
+    note += f"Differences to none{unit}, with the standard error of the corrected resampled t-test."
     return section("Scores", table(("pool", "test", "validation", "minus none", "runs"), rows), note)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import scipy.sparse
 
 from jbpool.data.structure import symmetric_adjacency
-from jbpool.data.table_format import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS
+from jbpool.data.table_format import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, column_named, names_ends
 from jbpool.errors import DataError
 
 EDGE_WORDS = (SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS)
@@ -18,10 +18,9 @@ EDGE_WORDS = (SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS)
 log = logging.getLogger(__name__)
 
 
-def names_ends(table: pd.DataFrame) -> bool:
+def is_edge_list(table: pd.DataFrame) -> bool:
     """Whether a table has a column of sources and one of targets, by their names, and is no matrix of such nodes."""
-    names = {str(name).lower() for name in table.columns}
-    return bool(names & SOURCE_WORDS and names & TARGET_WORDS) and set(table.index) != set(table.columns)
+    return names_ends(map(str, table.columns)) and set(table.index) != set(table.columns)
 
 
 def from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
@@ -70,7 +69,7 @@ def from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_mat
 def _named_columns(edges: pd.DataFrame) -> pd.DataFrame:
     """Source, target and weight in this order, by the names that a CSV header may have; else as they are."""
     names = [str(name).strip().lower() for name in edges.columns]
-    place = [next((names.index(name) for name in names if name in words), None) for words in EDGE_WORDS]
+    place = [column_named(words, names) for words in EDGE_WORDS]
     if None not in place[:2]:
         chosen = [number for number in place if number is not None]
         unused = [name for number, name in enumerate(edges.columns) if number not in chosen]

@@ -13,7 +13,7 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.clustering.edge_tables import check_weights, from_edges, index_of, names_ends
+from jbpool.clustering.edge_tables import check_weights, from_edges, index_of, is_edge_list
 from jbpool.data.containers import NodeData, to_csr_tensor
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.errors import DataError
@@ -49,7 +49,7 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
         matrix, weighted, features = _from_dgl(adjacency, features)
     elif _is_networkx(adjacency):
         matrix, weighted, ids = _from_networkx(adjacency)
-    elif isinstance(adjacency, pd.DataFrame) and not names_ends(adjacency) and len(adjacency) == adjacency.shape[1] > 3:
+    elif isinstance(adjacency, pd.DataFrame) and _is_square(adjacency) and not is_edge_list(adjacency):
         matrix, weighted, ids = _from_table(adjacency)
     elif isinstance(adjacency, pd.DataFrame):
         matrix, weighted, ids = from_edges(adjacency, features)
@@ -189,6 +189,11 @@ def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarra
     if graph.is_directed():
         _refuse_one_way(source, target, weight, list(graph.nodes), "the networkx graph", "graph.to_undirected()")
     return symmetric_adjacency(source, target, weight, len(ids)), weight is not None, ids
+
+
+def _is_square(table: pd.DataFrame) -> bool:
+    """Whether a table may be a matrix of nodes, and not an edge list with weights."""
+    return 3 < len(table) == table.shape[1]
 
 
 def _from_table(adjacency: pd.DataFrame) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray]:

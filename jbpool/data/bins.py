@@ -119,7 +119,7 @@ def _classes(label: np.ndarray, count: int, path: Path) -> tuple[Tensor, list[st
     if label.shape != (count,) or label.dtype.kind not in "iub" or int(label.min()) < UNLABELLED:
         expected = f"{count} classes 0, 1, 2, ... (-1: unlabelled)"
         raise DataError.at(path, f"label ({label.dtype}, {label.shape}) must be {expected}")
-    codes, names = class_codes(label, path)
+    codes, names = class_codes(label)
     return torch.from_numpy(codes), names
 
 

@@ -205,9 +205,12 @@ class GraphData:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of graphs, weights, features, labels and the official split."""
+        """A hash of graphs, weights, features, labels, their names, ids and the official split."""
         edges = self.num_edges, self.source, self.target, self.edge_feat, self.edge_weight, self.edge_sum
-        return _hash(self.sizes, self.feat, self.label, *edges, *(self.official_split or ()))
+        ids = None if self.ids is None else self.ids.tolist()
+        names = self.feat_names, self.edge_names, self.class_names, ids
+        digest = hashlib.sha256(repr([None if part is None else list(part) for part in names]).encode())
+        return _hash(self.sizes, self.feat, self.label, *edges, *(self.official_split or ()), digest=digest)
 
     def with_edge_sums(self, categories: Sequence[int] | None = None, keep: bool = False) -> GraphData:
         """The same graphs with ``edge_sum`` instead of ``edge_feat``; categories are counted.

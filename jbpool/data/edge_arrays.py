@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from jbpool.data.arrays import array_names, open_npy, read_arrays
 from jbpool.data.edgelist import warn_of_other_columns
 from jbpool.data.edges import BLOCK, INT32_MAX, EdgeBlocks, EdgeList, narrow, narrow_weights, require_edge_memory
-from jbpool.data.table_format import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS
+from jbpool.data.table_format import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, column_named
 from jbpool.errors import DataError
 from jbpool.progress import progress_bar
 
@@ -121,8 +121,9 @@ def _parquet_blocks(path: Path, file: Any, columns: list[str]) -> Iterator[Any]:
 def _columns(path: Path, names: list[str]) -> tuple[str, str, str | None]:
     """The columns of source, target and weight."""
 
-    def named(words: set[str]) -> str | None:
-        return next((name for name in names if name.lower() in words), None)
+    def named(words: Sequence[str]) -> str | None:
+        place = column_named(words, names)
+        return None if place is None else names[place]
 
     source, target, weight = named(SOURCE_WORDS), named(TARGET_WORDS), named(WEIGHT_WORDS)
     free = [name for name in names if name not in (source, target, weight)]

@@ -15,7 +15,15 @@ import numpy as np
 
 from jbpool.data.edges import EdgeBlocks, EdgeList, require_edge_memory
 from jbpool.data.lines import Block, read_blocks
-from jbpool.data.table_format import SOURCE_WORDS, SPACES, TARGET_WORDS, WEIGHT_WORDS, is_unnamed, nothing_in
+from jbpool.data.table_format import (
+    SOURCE_WORDS,
+    SPACES,
+    TARGET_WORDS,
+    WEIGHT_WORDS,
+    is_unnamed,
+    names_ends,
+    nothing_in,
+)
 from jbpool.data.text import Table
 from jbpool.errors import DataError
 
@@ -60,7 +68,7 @@ def _read(path: Path, separator: str | None, header: bool | None, text: bool) ->
         if table is None:
             table = Table.parse(path, block, separator, header)
             columns = source, target, weight = _columns(table)
-            counted = table.unnamed and not _names_ends(table)
+            counted = table.unnamed and not names_ends(table.header or ())
         else:
             table = table.continued(block)
             if counted:
@@ -129,11 +137,6 @@ def _columns(table: Table) -> tuple[int, int, int | None]:
     source = free.pop(0) if source is None else source
     target = free.pop(0) if target is None else target
     return source, target, weight
-
-
-def _names_ends(table: Table) -> bool:
-    """Whether the header says which columns are source and target."""
-    return None not in (table.column(SOURCE_WORDS, None), table.column(TARGET_WORDS, None))
 
 
 # As networkx.write_edgelist writes the attributes of an edge.

@@ -86,7 +86,7 @@ def _lines(path: Path) -> tuple[np.ndarray, Table]:
     table = Table.parse(path, block, header=False)
     if table.columns != 1:
         raise DataError.at(path, f"{table.columns} columns: expected one graph id per line", table.first + 1)
-    if next(table.rows())[1][0].lower() in GRAPH_WORDS | {"id"}:
+    if next(table.rows())[1][0].lower() in (*GRAPH_WORDS, "id"):
         table = Table.parse(path, block, header=True)
     return table.read((0,), text=True)[0], table
 

@@ -12,7 +12,7 @@ edges.csv      ``graph``, ``source``, ``target``, optionally ``weight``, and a c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ import torch
 
 from jbpool.checks import hint
 from jbpool.data.containers import UNLABELLED, GraphData, Split
-from jbpool.data.labels import class_codes, numbers_if_all, without_gaps
+from jbpool.data.labels import class_codes, without_gaps
 from jbpool.data.lines import read_blocks
 from jbpool.data.structure import graph_data
 from jbpool.data.table_format import LABEL_WORDS, SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, nothing_in
@@ -33,7 +33,7 @@ from jbpool.errors import DataError
 from jbpool.memory import require_memory
 
 GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
-GRAPH_WORDS = {"graph", "graph_id", "graphid"}
+GRAPH_WORDS = ("graph", "graph_id", "graphid")
 PARTS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 NAME_COLUMN = "if it is a feature, give it a name"
 MEMORY = 12                     # memory that a table takes until the graphs are built, in sizes of its file
@@ -96,7 +96,7 @@ def _others(table: Table, used: tuple[int | None, ...]) -> tuple[int, ...]:
     return tuple(place for place in range(int(table.unnamed), table.columns) if place not in used)
 
 
-def _column(table: Table, words: set[str], name: str) -> int:
+def _column(table: Table, words: Sequence[str], name: str) -> int:
     """The place of a column that must be there."""
     place = table.column(words, None)
     if place is None:
@@ -109,8 +109,8 @@ def _read_graphs(path: Path) -> _Graphs:
     ids: list[np.ndarray] = []
     classes, parts = [], []
     for table in _tables(path):
-        graph = _column(table, GRAPH_WORDS | {"id"}, "graph")
-        label, split = table.column(LABEL_WORDS, None), table.column({"split"}, None)
+        graph = _column(table, (*GRAPH_WORDS, "id"), "graph")
+        label, split = table.column(LABEL_WORDS, None), table.column(("split",), None)
         others = tuple(place for place in (label, split) if place is not None)
         if not ids:
             unused = [(table.header or [])[place] for place in _others(table, (graph, *others))]
@@ -129,9 +129,7 @@ def _read_graphs(path: Path) -> _Graphs:
     codes = np.full(sum(map(len, ids)), UNLABELLED)
     names: list[str] = []
     if classes:
-        given = without_gaps(np.concatenate(classes), path)
-        if (given != "").any():
-            codes, names = class_codes(numbers_if_all(given), path)
+        codes, names = class_codes(without_gaps(np.concatenate(classes), path))
     return _Graphs(pd.Index(np.concatenate(ids)), codes, names, _split(np.concatenate(parts), path) if parts else None)
 
 
@@ -178,7 +176,7 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
     graph_blocks, code_blocks, feat_blocks = [], [], []
     names: dict[str, int] = {}
     for table in _tables(path):
-        graph, node = _column(table, GRAPH_WORDS, "graph"), table.column({"node", "node_id", "id"}, None)
+        graph, node = _column(table, GRAPH_WORDS, "graph"), table.column(("node", "node_id", "id"), None)
         key = (graph,) if node is None else (graph, node)
         places = _others(table, key)
         feat_names = table.names(places)

@@ -18,6 +18,7 @@ from jbpool.data.table_format import ID_WORDS, LABEL_WORDS
 from jbpool.data.text import Table, refuse_repeated, shown
 from jbpool.errors import DataError
 
+WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.0+)?")
 GAPS = ("NA", "N/A", "<NA>", "NaN", "nan")      # as pandas writes them; words such as none or - may be a class
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
         if table.column(ID_WORDS, key) == value:                    # the header says so
             key, value = value, key
         arrays = table.read((key,), classes=(value,))
-        ids, values = arrays[key], numbers_if_all(without_gaps(arrays[value], path))
+        ids, values = arrays[key], without_gaps(arrays[value], path)
         ignored = table.ignored({key, value})
         refuse_repeated(ids, path)
 
@@ -66,7 +67,9 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
         ids, position = (np.array([str(name) for name in names], dtype=object) for names in (ids, position))
     # (N,) row of each node, -1: none
     place = np.asarray(position) if by_row else pd.Index(ids).get_indexer(pd.Index(position))
-    label, class_names = class_codes(np.asarray(values), path)
+    label, class_names = class_codes(np.asarray(values))
+    if not class_names:
+        raise DataError.at(path, "has no label for any node")
     label = np.where(place < 0, UNLABELLED, label[place])
     if (label == UNLABELLED).all():
         where = f"its first id is {shown(ids[0])}, the first id of the graph {shown(position[0])}"
@@ -79,20 +82,21 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
     return Labels(torch.from_numpy(codes), [class_names[code] for code in used], ignored)
 
 
-def class_codes(values: np.ndarray, path: Path) -> tuple[np.ndarray, list[str]]:
+def class_codes(values: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Codes 0, 1, 2, ... and the names of the classes; empty text and the number -1 mean unlabelled.
 
-    If -1 and 1 are the only values, they are two classes.
+    Texts are numbers if all of them are whole numbers (also 2.0). If -1 and 1 are the only numbers, they are two
+    classes. Without any class there are no names.
     """
     known = np.ones(len(values), dtype=bool)
     if values.dtype.kind in "UO":
         known = values != ""
-    elif values.dtype.kind == "i" and set(np.unique(values).tolist()) != {-1, 1}:
-        known = values != UNLABELLED
+        if all(WHOLE.fullmatch(text) for text in values[known]):
+            values = np.array([int(text.partition(".")[0]) if text else UNLABELLED for text in values], dtype=np.int64)
+    if values.dtype.kind == "i" and set(np.unique(values[known]).tolist()) != {-1, 1}:
+        known = known & (values != UNLABELLED)
     codes = np.full(len(values), UNLABELLED, dtype=np.int64)
     names, codes[known] = np.unique(values[known], return_inverse=True)     # sorted by value or alphabetically
-    if not len(names):
-        raise DataError.at(path, "has no label for any node")
     return codes, [str(name) for name in names]
 
 
@@ -103,10 +107,3 @@ def without_gaps(texts: np.ndarray, path: Path) -> np.ndarray:
         named = ", ".join(sorted(set(texts[gap])))
         log.warning("%s: %d labels (%s) are read as missing; rename them if they are a class", path, gap.sum(), named)
     return np.where(gap, "", texts)
-
-
-def numbers_if_all(texts: np.ndarray) -> np.ndarray:
-    """Convert texts to whole numbers if all are whole numbers (also 2.0) or empty (unlabelled)."""
-    if all(re.fullmatch(r"(-?(0|[1-9][0-9]{0,17})(\.0+)?)?", text) for text in texts):
-        return np.array([int(text.partition(".")[0]) if text else UNLABELLED for text in texts], dtype=np.int64)
-    return texts

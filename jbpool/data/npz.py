@@ -148,7 +148,10 @@ def read_npz(path: Path) -> Arrays:
     if label is not None:
         if label.shape != (num_nodes,) or label.dtype.kind not in "iu":
             raise DataError.at(path, f"labels ({label.dtype}, {label.shape}) must be {num_nodes} whole numbers")
-        arrays["label"] = class_codes(label, path)[0]
+        codes, names = class_codes(label)
+        if not names:
+            raise DataError.at(path, "labels are all -1, unlabelled: leave them out")
+        arrays["label"] = codes
     return arrays
 
 

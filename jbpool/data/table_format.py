@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,20 @@ from jbpool.errors import DataError
 
 SPACES = r"\s+"
 SAMPLE = 20                     # rows from which the format of a table is detected
-SOURCE_WORDS = {"source", "src", "from", "node1", "source_id", "from_id", "id1"}
-TARGET_WORDS = {"target", "dst", "to", "node2", "target_id", "to_id", "id2"}
-ID_WORDS = {"id", "node", "node_id", "nodeid", "name"}
 MISSING_WORDS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
-WEIGHT_WORDS = {"weight", "weights", "w"}
-LABEL_WORDS = {"label", "class"}
+
+# What columns may be called; if several of the names occur, the first of them counts.
+SOURCE_WORDS = ("source", "src", "from", "node1", "source_id", "from_id", "id1")
+TARGET_WORDS = ("target", "dst", "to", "node2", "target_id", "to_id", "id2")
+ID_WORDS = ("id", "node", "node_id", "nodeid", "name")
+WEIGHT_WORDS = ("weight", "weights", "w")
+LABEL_WORDS = ("label", "class")
+
+
+def column_named(words: Sequence[str], names: Iterable[str]) -> int | None:
+    """The place of the column with the first of these names that occurs."""
+    lower = [name.lower() for name in names]
+    return next((lower.index(word) for word in words if word in lower), None)
 
 
 def fields_of(line: str, separator: str) -> list[str]:
@@ -57,30 +66,37 @@ def find_separator(path: Path, sample: list[tuple[int, str]]) -> str:
     return best if counts[best] > 1 else SPACES
 
 
-def is_header_with_ids(rows: list[list[str]], others: set[str] | None) -> bool:
+def is_header_with_ids(rows: list[list[str]], others: Sequence[str] | None) -> bool:
     """Whether the first row of features or labels is a header.
 
     Parameters
     ----------
     rows : list of list of str
         The first rows.
-    others : set of str or None
+    others : sequence of str or None
         What the column beside the ids may be called; ``None`` if all other columns are numbers.
     """
     names, rest = [field.lower() for field in rows[0]], rows[1:]
+    has_ids = column_named(ID_WORDS, names) is not None
     if others is not None:
-        return is_header(rows) or bool(set(names) & ID_WORDS and set(names) & others)
+        return is_header(rows) or (has_ids and column_named(others, names) is not None)
     texts = not any(map(is_number, names))
     two = len(rows[0]) == 2 and names[1] not in MISSING_WORDS and bool(rest)
     above_numbers = two and all(len(row) == 2 and is_number(row[1]) for row in rest)
-    return is_header(rows) or (texts and (bool(set(names) & ID_WORDS) or above_numbers))
+    return is_header(rows) or (texts and (has_ids or above_numbers))
+
+
+def names_ends(names: Iterable[str]) -> bool:
+    """Whether columns are called source and target."""
+    names = list(names)
+    return None not in (column_named(SOURCE_WORDS, names), column_named(TARGET_WORDS, names))
 
 
 def is_header(rows: list[list[str]]) -> bool:
     """Whether the first row of an edge list, or of any table, is a header."""
     first, rest = rows[0], rows[1:]
     names = {field.lower() for field in first}
-    if first[0].lower() in ID_WORDS or is_unnamed(first[0]) or (names & SOURCE_WORDS and names & TARGET_WORDS):
+    if first[0].lower() in ID_WORDS or is_unnamed(first[0]) or names_ends(first):
         return True
     texts = [place for place, field in enumerate(first) if not is_number(field)]
     over_numbers = [

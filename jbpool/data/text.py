@@ -23,6 +23,7 @@ from jbpool.data.lines import Block, read_text
 from jbpool.data.table_format import (
     SAMPLE,
     SPACES,
+    column_named,
     find_separator,
     is_header,
     is_header_with_ids,
@@ -50,7 +51,7 @@ class Table:
     before: int                 # lines of the file before the content
 
     @classmethod
-    def open(cls, path: Path, others: set[str] | None = None) -> Table:
+    def open(cls, path: Path, others: Sequence[str] | None = None) -> Table:
         """Read a table with a column of ids and detect its format.
 
         ``others``: what the other column may be called; ``None`` if all others are numbers.
@@ -80,9 +81,10 @@ class Table:
         comments = self.comments + block.comments
         return replace(self, content=block.content, first=0, comments=comments, before=block.before)
 
-    def column(self, words: set[str], default: int | None) -> int | None:
-        """The column with one of these names, or the default."""
-        return next((place for place, name in enumerate(self.header or ()) if name.lower() in words), default)
+    def column(self, words: Sequence[str], default: int | None) -> int | None:
+        """The column with the first of these names that occurs, or the default."""
+        place = column_named(words, self.header or ())
+        return default if place is None else place
 
     def names(self, places: Sequence[int]) -> list[str]:
         """The names of columns, which must differ."""

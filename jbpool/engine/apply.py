@@ -44,10 +44,10 @@ def check_fits_weights(sizes: Iterable[int], state: Mapping[str, Tensor]) -> Non
             raise ValueError(f"a size of {size} does not fit {most} weights")
 
 
-def check_finite(feat: Tensor) -> None:
+def check_finite(feat: Tensor, name: str = "feat") -> None:
     """Refuse NaN and infinity, which would give a class or cluster like any other."""
     if not bool(stored_values(feat).isfinite().all()):
-        raise DataError("feat holds NaN or infinity: fill the gaps first, e.g. with torch.nan_to_num(feat).")
+        raise DataError(f"{name} holds NaN or infinity: fill the gaps first, e.g. with torch.nan_to_num({name}).")
 
 
 def check_request(run_dir: Path, changes: Sequence[str], path: Path) -> None:

@@ -119,6 +119,8 @@ def _apply(change: str, values: dict[str, Any], task: Task, given: Container[str
             raise ConfigError(f"{section!r} is a value, not a section")
     is_separator = len(text) == 1 and not text.isalnum() and text != "~"    # ~ is null in YAML
     value = text if is_separator else read_yaml(text, "not YAML")
+    if isinstance(value, str) and " #" in text and not text.lstrip().startswith(("'", '"')):
+        value = text                                            # a value of --set has no comment
     if key == "dataset.name" and value != inner.get("name"):
         declared = {item.name for item in fields(get_type_hints(task.schema)["dataset"])}
         for option in inner.keys() - declared:

@@ -242,16 +242,27 @@ def by_method(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {result["method"]: result, **result["compared"]}
 
 
-def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """``result.json`` and the rows of ``history.csv``."""
+def read_result(folder: Path) -> dict[str, Any]:
+    """``result.json`` of a run folder."""
     path = folder / "result.json"
-    try:
+    with _readable(path):
         result = json.loads(path.read_text())
         problem = mismatch(result, RESULT)
         if problem is not None:
             raise ValueError(problem)
-        path = folder / "history.csv"
-        with open(path, newline="") as file:
-            return result, list(csv.DictReader(file))
+        return result
+
+
+def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """``result.json`` and the rows of ``history.csv``."""
+    result, path = read_result(folder), folder / "history.csv"
+    with _readable(path), open(path, newline="") as file:
+        return result, list(csv.DictReader(file))
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError, RecursionError, csv.Error) as error:
         raise RunFolderError(f"{path} cannot be read ({one_line(str(error))[:200]}): {REWRITE}") from None

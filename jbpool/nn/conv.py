@@ -138,7 +138,7 @@ class GINEConv(GINConv):
         source, target = (ends.long() for ends in graph.edges())                               # (E,) each
         message = torch.relu_(feat.index_select(0, source) + edge_feat)                        # (E, D)
         if edge_weight is not None:
-            message = message * edge_weight.unsqueeze(-1)
+            message = message * edge_weight.unsqueeze(-1).to(message.dtype)
         mixed = torch.addcmul(torch.zeros_like(feat).index_add_(0, target, message), feat, 1 + self.eps)
         return self.activation(self.apply_func(mixed))
 
@@ -176,7 +176,8 @@ class GATConv(nn.Module):
         self.conv = dgl.nn.GATConv(in_feats, width, heads, activation=torch.relu, allow_zero_in_degree=True, bias=bias)
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        return self.conv(graph, feat, edge_weight=edge_weight).flatten(1)
+        weight = None if edge_weight is None else edge_weight.to(feat.dtype)
+        return self.conv(graph, feat, edge_weight=weight).flatten(1)
 
 
 def _mlp(in_feats: int, out_feats: int, bias: bool) -> nn.Module:

@@ -31,10 +31,11 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """Entries set to zero at random in training; ``x`` itself in evaluation."""
-        dropped = min(round(self.p * LEVELS), LEVELS - 1)
-        if not (self.training and dropped and x.device.type == "cpu"):
+        dropped = round(self.p * LEVELS)
+        if not (self.training and 0 < dropped < LEVELS and x.device.type == "cpu"):
             return super().forward(x)
-        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)     # all 64 bits
+        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_(-(2**63), None)  # all bits
         bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
-        keep = torch.ge(bits, dropped - LEVELS // 2, out=torch.empty(x.shape, dtype=x.dtype))   # zeros and ones
+        keep = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+        torch.ge(bits, dropped - LEVELS // 2, out=keep)                                         # zeros and ones
         return x * keep.mul_(LEVELS / (LEVELS - dropped))

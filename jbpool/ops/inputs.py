@@ -89,10 +89,11 @@ def check_edge_weight(graph: DGLGraph, edge_weight: Tensor | None) -> None:
         raise InputError(
             f"edge_weight is on {edge_weight.device} but the graph is on {graph.device}: move one with .to(device)."
         )
-    # The output of a pool needs no check: if it is not finite, neither is the loss of that pool.
-    if edge_weight.numel() and may_read(edge_weight) and complete_size(graph) is None:
+    if edge_weight.numel() and may_read(edge_weight):
         low, high = edge_weight.detach().aminmax()               # a NaN anywhere makes both NaN
-        if not (bool(low >= 0) and bool(high < float("inf"))):
+        # On a pooled graph only negative weights are refused: if any is not finite, neither is the loss of the pool.
+        pooled = complete_size(graph) is not None
+        if bool(low < 0) or not (pooled or bool(high < float("inf"))):
             raise InputError(
                 f"edge_weight ranges over [{low.item():g}, {high.item():g}]: weights must be finite and non-negative; "
                 "use edge_weight.clamp(min=0) or remove those edges."

@@ -44,9 +44,9 @@ def heat_map(
 
 
 def value_map(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], label: str) -> Chart:
-    """A table of values between 0 and 1, shaded by the value."""
-    values = [[f"{value:.2f}" for value in row] for row in table]
-    return _cells(np.clip(table, 0, 1), values, rows, columns, label, (), False)
+    """A table of values between 0 and 1, shaded by the value; NaN: none."""
+    values = [["-" if np.isnan(value) else f"{value:.2f}" for value in row] for row in table]
+    return _cells(np.clip(np.nan_to_num(table), 0, 1), values, rows, columns, label, (), False)
 
 
 def _texts(table: np.ndarray) -> list[list[str]]:

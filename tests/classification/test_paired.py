@@ -25,8 +25,12 @@ def test_without_overlap_it_is_the_ordinary_t_test():
 
 def test_equal_scores():
     assert corrected_t_test([0.0, 0.0], 0.5).p == 1
-    assert str(corrected_t_test([0.1, 0.1], 0.5)) == "+10.0 ± 0.0 (p not defined)"
+    assert corrected_t_test([0.1, 0.1], 0.5).text("acc") == "+10.0 ± 0.0 (p not defined)"
     assert np.isnan(corrected_t_test([0.3 - 0.2, 0.1], 0.5).p)                  # equal up to rounding
+    ours, others = (np.array(counts, np.float32) / np.float32(19) for counts in ([17, 16, 15], [16, 15, 14]))
+    assert np.ptp(ours - others) > 0
+    assert np.isnan(corrected_t_test(ours - others, 1 / 9).p)                   # as torchmetrics returns accuracies
+    assert np.isnan(corrected_t_test([0.894737 - 0.842105, 0.842105 - 0.789474], 1 / 9).p)     # as in measured.csv
 
 
 def test_common_folds_and_the_mean_over_seeds():
@@ -40,5 +44,6 @@ def test_common_folds_and_the_mean_over_seeds():
     assert found.pairs == 2
     assert found[:3] == pytest.approx(expected[:3])
     assert paired_difference(ours[:2], others, folds=10) is None
-    assert str(corrected_t_test([0.01, 0.02, 0.03], 0.0)) == "+2.0 ± 0.6 (p = 0.07)"
-    assert str(corrected_t_test([0.41, 0.42, 0.43], 0.0)) == "+42.0 ± 0.6 (p < 0.01)"
+    assert corrected_t_test([0.01, 0.02, 0.03], 0.0).text("acc") == "+2.0 ± 0.6 (p = 0.07)"
+    assert corrected_t_test([0.41, 0.42, 0.43], 0.0).text("rocauc") == "+42.0 ± 0.6 (p < 0.01)"
+    assert corrected_t_test([0.41, 0.42, 0.43], 0.0).text("rmse") == "+0.420 ± 0.006 (p < 0.01)"

@@ -14,6 +14,7 @@ from jbpool.classification.model import Inputs
 from jbpool.classification.predict import _print_score, load_trained
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import DataError, load_graphs
+from jbpool.data.one_hot import degree_names
 from jbpool.errors import JBPoolError
 
 
@@ -76,7 +77,8 @@ def test_the_model_from_python(trained):
         ((batch.graph, batch.feat.long()), "are categories, but the model was trained on numbers"),
         ((batch.graph, batch.feat[:5]), "feat has 5 rows"),
         ((batch.graph, batch.feat.numpy()), "feat is ndarray: give the node features as a tensor"),
-        ((batch.graph, batch.feat * float("nan"), None, batch.edge_feat), "feat holds NaN or infinity"),
+        ((batch.graph, batch.feat * float("nan"), None, batch.edge_feat), "^feat holds NaN or infinity"),
+        ((batch.graph, batch.feat, None, batch.edge_feat / 0), "^edge_feat holds NaN or infinity"),
         ((batch.graph, batch.feat, None, batch.edge_feat.repeat(1, 2)), "edge_feat has 2 edge features"),
         ((batch.graph, batch.feat, torch.ones(batch.graph.num_edges()), batch.edge_feat), "leave edge_weight out"),
     ]:
@@ -224,6 +226,28 @@ def test_degrees_above_those_of_training_count_as_the_largest(tmp_path, monkeypa
     assert found.shape[1] == 3
     assert found[3].tolist() == [0, 0, 1]                               # the centre of the star
     assert fitted(small, Inputs.of(large)).feat.shape[1] == 5
+
+
+def test_degrees_are_no_features():
+    """Also if there are as many columns and the features have no names, as in a DGL file."""
+    degrees = load_graphs("motifs", num_graphs=6)
+    degrees = replace(degrees, feat_names=degree_names(degrees.feat))
+    features = replace(degrees, feat_names=None)
+    with pytest.raises(DataError, match="has node features, but the model was trained without"):
+        fitted(features, Inputs.of(degrees))
+    with pytest.raises(DataError, match=f"has no node features, but the model was trained on {features.feat.shape[1]}"):
+        fitted(degrees, Inputs.of(features))
+
+
+def test_classes_are_matched_by_value_if_not_by_name():
+    data = replace(load_graphs("motifs", num_graphs=6), label=torch.tensor([0, 1, -1, 1, 0, 1]))
+    inputs = Inputs.of(replace(data, num_classes=3, class_names=["0.5", "1.0", "2.0"]))
+    assert fitted(replace(data, class_names=["1", "2"]), inputs).label.tolist() == [1, 2, -1, 2, 1, 2]
+    with pytest.raises(DataError, match=r"class '3' is none of the model's classes"):
+        fitted(replace(data, class_names=["1", "3"]), inputs)
+    twice = Inputs.of(replace(data, num_classes=2, class_names=["01", "001"]))
+    with pytest.raises(DataError, match="class '1' is none"):
+        fitted(replace(data, class_names=["1", "01"]), twice)
 
 
 def with_categories(data, metric="rocauc"):

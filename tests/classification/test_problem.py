@@ -52,6 +52,20 @@ def test_smoothed_labels():
     np.testing.assert_allclose(found, [0.9 * yes + 0.1 * no], rtol=1e-6)
 
 
+def test_the_loss_of_the_pools_counts_by_its_weight():
+    found = []
+    for weight in (0, 1, 2.5):
+        torch.manual_seed(0)
+        changes = f"model.aux_weight={weight}", "model.dropout=0"
+        problem = problem_for("acc", torch.arange(60) % 3, *changes)
+        batch = next(iter(problem.batches(0)))
+        found.append(problem.loss(batch).item())
+        task, pools = (problem.sums / batch.of).tolist()
+        assert found[-1] == pytest.approx(task + weight * pools, rel=1e-5)
+    assert found[2] - found[0] == pytest.approx(2.5 * (found[1] - found[0]), rel=1e-4)
+    assert found[0] != found[1]
+
+
 @pytest.mark.parametrize("change", ["train.label_smoothing=0.2", "train.class_weight=true"])
 def test_labels_are_smoothed_and_weighted_in_training_only(change):
     """So that validation losses of different settings can be compared."""

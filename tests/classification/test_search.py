@@ -106,6 +106,27 @@ def test_a_search_continues_after_the_last_finished_trial(searched, tmp_path, mo
     assert again.result["search"] == out.result["search"]
 
 
+def test_trials_that_are_repeated_are_listed_once(tmp_path, monkeypatch):
+    """Another fold is begun before the interrupted one is continued."""
+    fit, fits = jobs.fit, []
+
+    def fit_and_stop(problem, *args, **kwargs):
+        fits.append(problem)
+        if len(fits) == 3:
+            raise KeyboardInterrupt
+        return fit(problem, *args, **kwargs)
+
+    monkeypatch.setattr(jobs, "fit", fit_and_stop)
+    config = load(*GRID, "model.compare=[]", "train.epochs=1")
+    with pytest.raises(KeyboardInterrupt):
+        run(config, tmp_path / "r", folds=[0])
+    run(config, tmp_path / "r", resume=True, folds=[1])
+    out = run(config, tmp_path / "r", resume=True, folds=[0, 1])
+    assert sorted((one["fold"], one["trial"]) for one in out.result["search"]) == [
+        (fold, trial) for fold in (0, 1) for trial in range(4)
+    ]
+
+
 def test_the_command_prints_the_budget_and_lists_the_trials(tmp_path):
     changes = [*CLASSIFY.changes, *GRID, "train.epochs=1", "model.compare=[]"]
     told = call(CLASSIFY.command, *settings(*changes), "--folds", "0", "--out", "r", cwd=tmp_path).out

@@ -1,5 +1,7 @@
 """The user's own graphs to classify: CSV folder, TU folder, DGL file; ids, names of classes, splits, edge features."""
 
+from dataclasses import replace
+
 import dgl
 import numpy as np
 import pytest
@@ -93,6 +95,28 @@ def test_missing_classes_as_pandas_writes_them(folder, caplog):
     assert "1 labels (nan) are read as missing" in caplog.text
 
 
+def test_a_documented_name_goes_before_its_synonyms(folder):
+    """Further columns called id or from are no keys."""
+    tables = {
+        "graphs": "id,graph,label\n9,b,yes\n8,a,no\n",
+        "nodes": "id,graph,node,x\n5,a,n1,1\n6,b,n1,2\n7,b,n2,3\n",
+        "edges": "graph,from,source,target\nb,1,n1,n2\n",
+    }
+    data = load_graphs("file", folder=folder(**tables))
+    assert data.ids.tolist() == ["b", "a"]
+    assert data.feat_names == ["id", "x"]
+    assert data.edge_names == ["from"]
+
+
+def test_the_fingerprint_contains_names_and_ids(folder):
+    data = load_graphs("file", folder=folder())
+    assert load_graphs("file", folder=folder()).fingerprint == data.fingerprint
+    for part in ("feat_names", "edge_names", "class_names"):
+        names = [*getattr(data, part)]
+        assert replace(data, **{part: names[::-1] if len(names) > 1 else ["other"]}).fingerprint != data.fingerprint
+    assert replace(data, ids=data.ids[::-1]).fingerprint != data.fingerprint
+
+
 def test_nodes_without_ids_and_features(folder):
     nodes = "graph\na\nb\na\nb\nc\n007\nb\n"
     edges = "graph_id,from,to\nb,2,0\na,0,1\na,1,0\n"
@@ -153,6 +177,8 @@ def test_a_dgl_file_with_ids_names_and_edge_features(tmp_path, read_here):
     assert data.batch([2]).edge_feat.tolist() == [[1], [1], [2], [2]]           # 0-1, 1-0, 1-2, 2-1
     save(path)
     assert load_graphs("file", graphs=path).label.tolist() == [-1] * 10         # to be predicted
+    save(path, label=torch.full((10,), -1))
+    assert load_graphs("file", graphs=path).label.tolist() == [-1] * 10
     save(path, id=torch.zeros(10))
     with pytest.raises(DataError, match="'id' of shape"):
         load_graphs("file", graphs=path)

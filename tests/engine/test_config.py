@@ -28,6 +28,13 @@ def test_every_file_loads_and_opens_with_its_command(path):
     assert task.unused(config) == []
 
 
+def test_a_hash_in_a_value_of_set_is_no_comment():
+    config = load_config(GRAPH_CLASSIFY, "file", ["dataset.graphs=null", "dataset.folder=my graphs #1"])
+    assert config.dataset.options["folder"] == "my graphs #1"
+    config = load_config(GRAPH_CLASSIFY, "file", ["dataset.graphs=null", "dataset.folder='7'"])
+    assert config.dataset.options["folder"] == "7"
+
+
 def test_the_paper_s_sets_have_the_paper_s_network():
     for name in ("cora", "citeseer", "pubmed", "dblp"):
         model, train = (getattr(load_config(NODE_CLUSTER, name), part) for part in ("model", "train"))

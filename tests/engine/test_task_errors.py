@@ -69,6 +69,7 @@ OWN = [
     (CLASSIFY, ["--folds", "a"], "--folds a"),
     (CLASSIFY, ["--folds", "0,1,0"], "--folds 0,1,0: a fold is named twice"),
     (CLASSIFY, ["--set", "method.cluster_sizes=[0.5, 0.5]"], "2 entries for 6 clusters"),
+    (CLASSIFY, ["--set", "method.cluster_sizes=[0.5, 0.5]", "--set", "model.ratio=0.5"], "it depends on the fold"),
     (CLASSIFY, ["--cfg", str(CLUSTER.task.default)], "no such file"),
 ]
 

@@ -83,6 +83,8 @@ def test_edge_messages_against_a_dense_oracle(weighted, device):
     inside = np.maximum(mixed @ value["apply_func.0.weight"].T + value["apply_func.0.bias"], 0)
     expected = np.maximum(inside @ value["apply_func.2.weight"].T + value["apply_func.2.bias"], 0)
     assert np.allclose(array(conv(graph, feat, edge_feat, weight)), expected)
+    single = conv.float()(graph, feat.float(), edge_feat.float(), weight)          # weights stay float64
+    assert np.allclose(array(single), expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")

@@ -113,10 +113,12 @@ def test_weights_of_zero_are_allowed():
     assert pooled.edge_weight.tolist() == [0, 0, 0, 0]
 
 
-def test_weights_of_a_pooled_graph_are_not_read():
-    """They come from a pool, and reading them would cost time at every level."""
+def test_weights_of_a_pooled_graph_may_be_nan_but_not_negative():
+    """A NaN comes from training that diverged, which its loss shows; negative weights come from the user."""
     pool = JBPool(4, 2)
     pooled = pool(GRAPH, torch.rand(5, 4))
+    with pytest.raises(JBPoolError, match="non-negative"):
+        pool(pooled.graph, pooled.feat, pooled.edge_weight - 0.5)
     again = pool(pooled.graph, pooled.feat, pooled.edge_weight * float("nan"))
     assert again.edge_weight.isnan().any()
     with pytest.raises(DGLError, match="finite"):
