@@ -143,7 +143,10 @@ def _parts(table: Table, values: np.ndarray) -> np.ndarray:
     return found.to_numpy()
 
 
-def _split(parts: np.ndarray, path: Path) -> Split:
+def _split(parts: np.ndarray, path: Path) -> Split | None:
+    if not (parts == "train").any():                    # graphs to be predicted
+        log.warning("%s: no graph has the split 'train', so the column is not used", path)
+        return None
     for name in Split._fields:
         if not (parts == name).any():
             raise DataError.at(path, f"no graph has the split {name!r}: train, valid and test need one at least")

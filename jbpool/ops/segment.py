@@ -17,8 +17,8 @@ from jbpool.ops.layout import Segments, chunked, collect, make_segments, spread,
 from jbpool.ops.precision import at_least_float32, full_precision
 
 __all__ = [
-    "Segments", "make_segments", "segment_gram", "segment_gram_and_products", "segment_norm", "segment_product",
-    "segment_products", "segment_sum",
+    "Segments", "make_segments", "segment_gram", "segment_gram_and_products", "segment_norm", "segment_products",
+    "segment_sum",
 ]  # fmt: skip
 
 # Entries of S converted to float64 at a time for a large graph: a block that fits the cache of a CPU; on other devices
@@ -49,27 +49,6 @@ def segment_norm(rows: Tensor, segments: Segments) -> Tensor:
     return _Norm.apply(rows, segments)
 
 
-def segment_product(left: Tensor, right: Tensor | Sequence[Tensor], segments: Segments) -> Tensor:
-    """``left_g^T right_g`` for every graph g.
-
-    Parameters
-    ----------
-    left : Tensor
-        ``(N, K)``.
-    right : Tensor or sequence of Tensor
-        ``(N, D)``, or several matrices to be concatenated to D columns.
-    segments : Segments
-        Rows of each graph.
-
-    Returns
-    -------
-    Tensor
-        ``(B, K, D)``, in the widest of the input types.
-    """
-    products = segment_products(left, [right] if isinstance(right, Tensor) else right, segments)
-    return products[0] if len(products) == 1 else torch.cat(products, dim=2)
-
-
 def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
     """``S_g^T S_g`` for every graph g: ``(N, K)`` to ``(B, K, K)`` float64.
 
@@ -79,7 +58,22 @@ def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
 
 
 def segment_products(left: Tensor, right: Sequence[Tensor], segments: Segments) -> tuple[Tensor, ...]:
-    """:func:`segment_product` with each matrix."""
+    """``left_g^T right_g`` for every graph g and each of several matrices.
+
+    Parameters
+    ----------
+    left : Tensor
+        ``(N, K)``.
+    right : sequence of Tensor
+        Matrices ``(N, D)``.
+    segments : Segments
+        Rows of each graph.
+
+    Returns
+    -------
+    tuple of Tensor
+        ``(B, K, D)`` each, in the widest of the input types.
+    """
     return _products(segments, False, *_same_type(left, right))[1:]
 
 

@@ -108,6 +108,13 @@ def test_a_documented_name_goes_before_its_synonyms(folder):
     assert data.edge_names == ["from"]
 
 
+def test_a_split_without_training_graphs_is_not_used(folder, caplog):
+    """Graphs to be predicted may come from a file with test graphs only."""
+    data = load_graphs("file", folder=folder(graphs="graph,split\na,test\nb,test\nc,test\n007,test\n"))
+    assert data.official_split is None
+    assert "no graph has the split 'train'" in caplog.text
+
+
 def test_the_fingerprint_contains_names_and_ids(folder):
     data = load_graphs("file", folder=folder())
     assert load_graphs("file", folder=folder()).fingerprint == data.fingerprint

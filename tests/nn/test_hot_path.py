@@ -9,7 +9,7 @@ from watch import Watch
 from zoo import random_graph
 
 from jbpool import DeltaConv, JBPool, objectives, value_checks
-from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
+from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_products, segment_sum
 
 
 @cache
@@ -100,7 +100,7 @@ def run_everything(sizes, assign, neighbours, feat, degree):
         segment_sum(assign, segments),
         segment_gram(assign, segments),
         segment_norm(assign, segments),
-        segment_product(assign, feat, segments),
+        *segment_products(assign, (feat,), segments),
         objectives.balance_loss(assign, sizes),
         objectives.balance_loss(assign, sizes, sqrt="diagonal"),
         objectives.balance_loss(assign, sizes, cluster_sizes=meta(K)),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
 from jbpool.ops import layout, segment
-from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_product, segment_sum
+from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_products, segment_sum
 
 SIZES = st.lists(st.integers(0, 70), min_size=1, max_size=12)
 
@@ -27,9 +27,9 @@ def test_reductions_equal_a_loop_over_graphs(device, sizes, K, D):
     parts = list(zip(split(left, sizes), split(right, sizes), strict=True))
     assert torch.allclose(segment_sum(left, segments), torch.stack([a.sum(0) for a, _ in parts]))
     assert torch.allclose(segment_norm(left, segments), torch.stack([a.norm(dim=0) for a, _ in parts]))
-    assert torch.allclose(segment_product(left, right, segments), torch.stack([a.T @ b for a, b in parts]))
-    both = torch.stack([torch.cat([a.T @ b, a.T @ a], dim=1) for a, b in parts])
-    assert torch.allclose(segment_product(left, (right, left), segments), both)
+    across, own = segment_products(left, (right, left), segments)
+    assert torch.allclose(across, torch.stack([a.T @ b for a, b in parts]))
+    assert torch.allclose(own, torch.stack([a.T @ a for a, _ in parts]))
     assert torch.allclose(segment_gram(left, segments), torch.stack([a.T @ a for a, _ in parts]))
 
 
@@ -50,8 +50,8 @@ def test_gradients(sizes, large, device, monkeypatch):
         torch.randn(44, width, dtype=torch.float64, device=device, requires_grad=True) for width in (3, 2)
     )
     segments = make_segments(sizes, left)
-    assert gradcheck(lambda a, b: segment_product(a, b, segments), (left, right))
-    assert gradcheck(lambda a, b: segment_product(a, (b, a), segments), (left, right))
+    assert gradcheck(lambda a, b: segment_products(a, (b,), segments), (left, right))
+    assert gradcheck(lambda a, b: segment_products(a, (b, a), segments), (left, right))
     assert gradcheck(lambda a: segment_gram(a, segments), (left,))
     assert gradcheck(lambda a: segment_norm(a, segments), (left,))
     assert gradcheck(lambda a: segment_sum(a, segments), (left,))
@@ -76,7 +76,7 @@ def test_large_graphs_equal_a_loop_over_graphs(device, monkeypatch):
     assert torch.allclose(segment_sum(left, segments), torch.stack([a.sum(0) for a, _ in parts]))
     assert torch.allclose(segment_norm(left, segments), torch.stack([a.norm(dim=0) for a, _ in parts]))
     assert torch.allclose(segment_gram(left, segments), torch.stack([a.T @ a for a, _ in parts]))
-    assert torch.allclose(segment_product(left, right, segments), torch.stack([a.T @ b for a, b in parts]))
+    assert torch.allclose(segment_products(left, (right,), segments)[0], torch.stack([a.T @ b for a, b in parts]))
 
 
 def test_a_large_graph_is_cut_into_blocks(monkeypatch, device):
