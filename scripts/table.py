@@ -21,6 +21,7 @@ from jbpool.errors import JBPoolError
 
 DATASETS = ("cora", "citeseer", "pubmed", "dblp")
 FIXED_SETS = (*DATASETS, "acm", "amazon-photo", "cora-ml")
+RECORDED = ("seed", "fold", "acc", "nmi", "loss", "test")           # of every run, in docs/measured.csv
 
 
 def load_results(folder: Path) -> list[dict]:
@@ -187,11 +188,11 @@ def paired_table(results: list[dict]) -> str:
 
 def every_run(results: list[dict]) -> str:
     """One line per seed or fold, as CSV."""
-    lines = ["task,dataset,method,seed,fold,acc,nmi,loss,test"]
+    lines = [",".join(["task", "dataset", "method", *RECORDED])]
     for result in results:
         for method, scores in methods_of(result).items():
             for run in scores["runs"]:
-                found = [run.get(key, "") for key in ("seed", "fold", "acc", "nmi", "loss", "test")]
+                found = ["" if value is None else value for value in map(run.get, RECORDED)]
                 cells = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in found]
                 lines.append(",".join([result["task"], result["dataset"], method.replace(",", ""), *cells]))
     return "\n".join(lines)
