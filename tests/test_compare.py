@@ -73,11 +73,12 @@ def test_classifications(runs, tmp_path, monkeypatch, capsys):
     assert "None." in page                                                  # no setting differs
 
 
-def predictions(folder, scores, metric="acc", names=None):
-    """Replace the predictions of a run, its metric and the names of its classes."""
+def predictions(folder, scores, metric="acc", names=None, ids=None):
+    """Replace the predictions of a run, its metric, the names of its classes and the ids of its graphs."""
     graphs = np.arange(len(scores))
     zeros = np.zeros(len(scores), dtype=np.int64)
-    np.savez(folder / "predictions.npz", graph=graphs, label=zeros, scores=scores, seed=zeros, fold=zeros)
+    own = {} if ids is None else {"id": np.array(ids)}
+    np.savez(folder / "predictions.npz", graph=graphs, label=zeros, scores=scores, seed=zeros, fold=zeros, **own)
     result = json.loads((folder / "result.json").read_text())
     for run in result["runs"]:
         run["metric"] = metric
@@ -116,6 +117,19 @@ def test_classes_have_their_names(scores, metric, names, shown, classified, tmp_
     assert f"<td>0 (seed 0, fold 0)</td><td>{shown[0]}</td><td>{shown[1]}</td>" in page
     for name in shown:
         assert f">{name}</text>" in page
+
+
+def test_graphs_are_matched_by_id_and_classes_by_name(classified, tmp_path, monkeypatch, capsys):
+    """The second run has graphs and classes in reverse order, and another prediction for g3."""
+    first, second = np.array([[3, 0], [3, 0], [0, 3]], np.float32), np.array([[0, 3]] * 3, np.float32)
+    predictions(classified[0], first, names=["no", "yes"], ids=["g1", "g2", "g3"])
+    predictions(classified[1], second, names=["yes", "no"], ids=["g3", "g2", "g1"])
+    out = tmp_path / "page.html"
+    compare(monkeypatch, capsys, *classified, "--out", out)
+    page = out.read_text()
+    assert "1 of 3 test graphs (33.3 %) differ" in page
+    assert "<td>g3 (seed 0, fold 0)</td><td>yes</td><td>no</td>" in page
+    assert ">0.67<" in page                                                 # the share of equal predictions
 
 
 def test_class_names_of_another_run(classified, monkeypatch, capsys):
@@ -178,6 +192,7 @@ def test_nothing_in_common(pair, tmp_path, monkeypatch, capsys):
     out = tmp_path / "page.html"
     compare(monkeypatch, capsys, *pair, "--out", out)
     assert "no node or graph in common" in out.read_text()
+    assert ">0.00<" not in out.read_text()                                  # their agreement is not defined
 
 
 def test_names_tell_runs_apart(tmp_path):

@@ -38,7 +38,7 @@ class ClassifyModelConfig:
     pool: str = "jb"                                # a pool (--list), or none: the same layers without pooling
     compare: list[str] = field(default_factory=list)    # further pools to run on the same folds
     levels: int = number(1, 1, 100)                 # number of pools in sequence
-    ratio: float | None = number(None, above=0, high=1)     # K over the mean size of training graphs, or K before
+    ratio: float | None = number(None, above=0, high=1)     # K / mean size of training graphs; then K / K before
     num_clusters: list[int] | None = number(None, 1, MAX_WIDTH)     # K of each level; without both, 4 at the last one
     edges: str = "sum"                              # edge features: sum per node, or messages (GINE; backbone gin)
     mlp: list[int] = number([], 1, MAX_WIDTH)       # hidden layers between the features and the clusters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-LEVELS = 2**16          # one random number of 64 bits decides about four entries, with 16 bits each
+LEVELS = 2**16          # a random number of 64 bits decides four entries, with 16 bits each
 
 
 class Dropout(nn.Dropout):
