@@ -155,7 +155,7 @@ def run_step(folder: Path) -> dict:
     """Seconds of a training step, the median of some; with torchrun the rows are shared."""
     import torch
 
-    from jbpool.clustering.heads import Heads, rows_together
+    from jbpool.clustering.auto.bounded_heads import Heads, rows_together
     from jbpool.engine.processes import process_group, rank
     from jbpool.engine.shares import RowShares
 

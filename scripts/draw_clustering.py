@@ -40,9 +40,9 @@ def main() -> None:
     import torch
 
     from jbpool import JBPool
-    from jbpool.clustering import auto
-    from jbpool.clustering.features import FixedFeatures
-    from jbpool.clustering.heads import hard_clusters, trained_heads
+    from jbpool.clustering.auto import recipe as auto
+    from jbpool.clustering.auto.bounded_heads import hard_clusters, trained_heads
+    from jbpool.clustering.auto.views import FixedFeatures
     from jbpool.clustering.scores import label_scores
     from jbpool.data import load_nodes
     from jbpool.report import charts

@@ -20,7 +20,7 @@ from dgl import DGLGraph
 from torch import Tensor
 
 from jbpool import JBPool
-from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.data import load_nodes
 from jbpool.objectives import balance_loss
 from jbpool.ops.adjacency import smooth

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from jbpool.clustering import heads
+from jbpool.clustering.auto import bounded_heads as heads
 from jbpool.clustering.job import Job
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine import fit

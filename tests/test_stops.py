@@ -135,10 +135,10 @@ def test_ctrl_c_in_every_phase(command, phase, tmp_path, monkeypatch, capsys):
     "phase",
     [
         "data._call",                                                       # load
-        "clustering.features._Smoothing.smooth",
-        "clustering.features._principal_rotation",                          # reduce
+        "clustering.auto.views._Smoothing.smooth",
+        "clustering.auto.views._principal_rotation",                          # reduce
         "clustering.feature_cache._write",
-        "clustering.heads.Heads.gradient",                                  # train
+        "clustering.auto.bounded_heads.Heads.gradient",                                  # train
         "clustering.job.graph_scores",
         "clustering.job.write_assign_csv",
     ],

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from jbpool.checks import unknown_choices
-from jbpool.clustering.auto import STARTS as AUTO_STARTS
+from jbpool.clustering.auto.recipe import STARTS as AUTO_STARTS
+from jbpool.clustering.auto.weighting import WEIGHTINGS
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.clustering.network import NETWORKS
-from jbpool.clustering.weighting import WEIGHTINGS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, changed, number
 from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes

@@ -8,10 +8,10 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 
-from jbpool.clustering.features import COMPONENTS, FixedFeatures
-from jbpool.clustering.heads import trained_heads
-from jbpool.clustering.refine import Refinement
-from jbpool.clustering.weighting import WEIGHTINGS
+from jbpool.clustering.auto.bounded_heads import trained_heads
+from jbpool.clustering.auto.refinement import Refinement
+from jbpool.clustering.auto.views import COMPONENTS, FixedFeatures
+from jbpool.clustering.auto.weighting import WEIGHTINGS
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.contingency import contingency
 

@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
 
 from jbpool.checks import check_count
-from jbpool.clustering.auto import find_clusters
-from jbpool.clustering.choose_k import choose_num_clusters
+from jbpool.clustering.auto.choose_k import choose_num_clusters
+from jbpool.clustering.auto.recipe import find_clusters
+from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.inputs import as_node_data
-from jbpool.clustering.weighting import scale_warning
 from jbpool.errors import DataError, JBPoolError
 from jbpool.progress import watched
 

@@ -22,7 +22,7 @@ from numpy.lib import format as npy
 from torch import Tensor
 
 from jbpool.atomic import atomic_file
-from jbpool.clustering.features import ROWS, FixedFeatures
+from jbpool.clustering.auto.views import ROWS, FixedFeatures
 from jbpool.data import NodeData
 from jbpool.data.arrays import open_npy
 from jbpool.data.sources import cache_dir

@@ -10,7 +10,7 @@ import torch
 from sklearn.cluster import KMeans
 from torch import Tensor
 
-from jbpool.clustering.auto import find_clusters
+from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.data import NodeData
 from jbpool.engine.forecast import Forecast

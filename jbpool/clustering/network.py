@@ -8,7 +8,7 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 
 from jbpool.checks import lookup
-from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.conv import BACKBONES
 from jbpool.ops.sparse import is_sparse

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from jbpool.clustering.heads import Heads
+from jbpool.clustering.auto.bounded_heads import Heads
 from jbpool.clustering.starts import Starts
 from jbpool.engine.fit import Problem, weights_diagnosis
 from jbpool.engine.shares import RowShares

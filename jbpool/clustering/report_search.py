@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
-from jbpool.clustering.choose_k import Choice
+from jbpool.clustering.auto.choose_k import Choice
 from jbpool.report import charts
 from jbpool.report.page import number, section, table
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jbpool.clustering.auto.views import COLUMNS, COMPONENTS, OVERSAMPLING
 from jbpool.clustering.config import ClusterConfig, num_starts, trains_heads
 from jbpool.clustering.consensus import COMPONENTS_PER_CLUSTER
-from jbpool.clustering.features import COLUMNS, COMPONENTS, OVERSAMPLING
 from jbpool.clustering.starts import starts_at_once
 from jbpool.data import NodeData
 from jbpool.engine.processes import world_size

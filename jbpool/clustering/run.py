@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
-from jbpool.clustering.choose_k import choose_num_clusters
+from jbpool.clustering.auto.choose_k import choose_num_clusters
+from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.config import ClusterConfig, cluster_range
 from jbpool.clustering.job import Job
 from jbpool.clustering.room import require_room
-from jbpool.clustering.weighting import scale_warning
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.processes import rank, world_size
 from jbpool.engine.run_folder import RunFolder

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from jbpool.clustering.auto.bounded_heads import hard_clusters, trained_heads
+from jbpool.clustering.auto.weighting import weighted_rows
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.evidence import Evidence
-from jbpool.clustering.heads import hard_clusters, trained_heads
-from jbpool.clustering.weighting import weighted_rows
 from jbpool.data import NodeData
 
 TEMPERATURES = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4)      # a factor of 1.4 between neighbours

@@ -11,10 +11,10 @@ from dgl import DGLGraph
 from torch import Tensor
 from tqdm import tqdm
 
+from jbpool.clustering.auto.bounded_heads import Heads, candidate_rows, rows_together
+from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.clustering.config import ClusterConfig, num_starts, trains_heads
 from jbpool.clustering.feature_cache import fitted_rows
-from jbpool.clustering.features import FixedFeatures
-from jbpool.clustering.heads import Heads, candidate_rows, rows_together
 from jbpool.clustering.methods import SeedResult
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, HeadsProblem, StartsProblem

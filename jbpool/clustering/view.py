@@ -12,7 +12,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from jbpool.clustering.features import FixedFeatures
+from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.clustering.structure import with_features
 from jbpool.data import NodeData
 from jbpool.data.containers import to_csr_tensor

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from jbpool.clustering.auto import EDGE_TEMPERATURES, SHARE, STEPS, TEMPERATURES, find_clusters
-from jbpool.clustering.choose_k import Choice, choose_num_clusters
+from jbpool.clustering.auto.choose_k import Choice, choose_num_clusters
+from jbpool.clustering.auto.recipe import EDGE_TEMPERATURES, SHARE, STEPS, TEMPERATURES, find_clusters
 from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.evidence import Evidence
 from jbpool.clustering.methods import search

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from jbpool.clustering import heads as heads_module
-from jbpool.clustering.heads import Heads, hard_clusters, spread_nodes, train_heads, trained_heads
+from jbpool.clustering.auto import bounded_heads as heads_module
+from jbpool.clustering.auto.bounded_heads import Heads, hard_clusters, spread_nodes, train_heads, trained_heads
 
 
 def naive_losses(feat, prototypes, temperature):

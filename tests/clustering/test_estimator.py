@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 import jbpool
 from jbpool import JBClustering
-from jbpool.clustering.auto import find_clusters
+from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
 from jbpool.errors import DataError, JBPoolError

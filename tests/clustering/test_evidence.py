@@ -8,8 +8,8 @@ import scipy.sparse
 import torch
 from zoo import ZOO, random_graph, symmetric_weights
 
+from jbpool.clustering.auto.weighting import weighted_rows
 from jbpool.clustering.evidence import Evidence, hold_out, take_columns
-from jbpool.clustering.weighting import weighted_rows
 from jbpool.data import load_nodes
 from jbpool.data.containers import to_csr_tensor
 

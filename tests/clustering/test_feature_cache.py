@@ -11,8 +11,8 @@ import torch
 
 from jbpool.atomic import _File
 from jbpool.clustering import feature_cache
+from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.clustering.feature_cache import _covering, fitted_rows
-from jbpool.clustering.features import FixedFeatures
 from jbpool.data import load_nodes
 from jbpool.engine.shares import RowShares
 

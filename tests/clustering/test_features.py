@@ -8,8 +8,8 @@ import torch
 from zoo import random_graph, symmetric_weights
 
 from jbpool import JBClustering
-from jbpool.clustering.features import FixedFeatures
-from jbpool.clustering.weighting import are_counts, auto_weights, idf_weights, scale_warning
+from jbpool.clustering.auto.views import FixedFeatures
+from jbpool.clustering.auto.weighting import are_counts, auto_weights, idf_weights, scale_warning
 from jbpool.data.containers import to_csr_tensor
 
 

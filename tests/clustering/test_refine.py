@@ -7,9 +7,9 @@ import pytest
 import torch
 from zoo import random_graph
 
-from jbpool.clustering import refine as module
-from jbpool.clustering.auto import find_clusters
-from jbpool.clustering.refine import PRIOR_EDGES, PRIOR_WORDS, Refinement
+from jbpool.clustering.auto import refinement as module
+from jbpool.clustering.auto.recipe import find_clusters
+from jbpool.clustering.auto.refinement import PRIOR_EDGES, PRIOR_WORDS, Refinement
 from jbpool.clustering.report_search import search_sections
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes

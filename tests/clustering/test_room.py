@@ -8,11 +8,11 @@ from commands import ROOT, call, settings
 from zoo import random_graph
 
 from jbpool import cli, memory
-from jbpool.clustering import features as features_module
-from jbpool.clustering import weighting
-from jbpool.clustering.features import FixedFeatures
-from jbpool.clustering.heads import Heads
-from jbpool.clustering.weighting import UnitRows, are_counts, idf_weights
+from jbpool.clustering.auto import views as features_module
+from jbpool.clustering.auto import weighting
+from jbpool.clustering.auto.bounded_heads import Heads
+from jbpool.clustering.auto.views import FixedFeatures
+from jbpool.clustering.auto.weighting import UnitRows, are_counts, idf_weights
 from jbpool.nn.heads import unit_rows
 
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -41,8 +41,8 @@ def test_a_run_that_does_not_fit_is_refused(tmp_path, monkeypatch, changes, word
 
 
 def test_a_step_of_the_heads_needs_the_same_memory_for_any_number_of_nodes(monkeypatch):
-    monkeypatch.setattr("jbpool.clustering.heads.KEPT", 0)
-    monkeypatch.setattr("jbpool.clustering.heads.BLOCK", 2**14)
+    monkeypatch.setattr("jbpool.clustering.auto.bounded_heads.KEPT", 0)
+    monkeypatch.setattr("jbpool.clustering.auto.bounded_heads.BLOCK", 2**14)
     peaks = []
     for num_nodes in (20_000, 80_000):
         feat = unit_rows(torch.randn(num_nodes, 8))

@@ -11,7 +11,7 @@ from commands import CPU, ROOT, SHARED, call, run_ranks
 from shared_runs import config_of
 
 from jbpool import cli
-from jbpool.clustering import heads
+from jbpool.clustering.auto import bounded_heads as heads
 from jbpool.clustering.config import METHODS, one_process_only
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jbpool.clustering.features import COMPONENTS, FixedFeatures
+from jbpool.clustering.auto.views import COMPONENTS, FixedFeatures
 from jbpool.data import NodeData
 
 STEPS = 8

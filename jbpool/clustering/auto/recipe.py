@@ -26,13 +26,13 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
+from jbpool.clustering.auto.bounded_heads import hard_clusters, trained_heads
+from jbpool.clustering.auto.views import COMPONENTS, FixedFeatures
+from jbpool.clustering.auto.weighting import are_counts, weighted_rows
 from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.evidence import Evidence, above_chance, hold_out, joint_score
-from jbpool.clustering.features import COMPONENTS, FixedFeatures
-from jbpool.clustering.heads import hard_clusters, trained_heads
 from jbpool.clustering.scores import confusion, normalized_mutual_information
 from jbpool.clustering.structure import StructuralModes
-from jbpool.clustering.weighting import are_counts, weighted_rows
 from jbpool.errors import DataError
 from jbpool.nn.heads import unit_rows
 

@@ -21,7 +21,7 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from jbpool.clustering.weighting import UnitRows, no_weights
+from jbpool.clustering.auto.weighting import UnitRows, no_weights
 from jbpool.ops.adjacency import propagate
 from jbpool.ops.sparse import stored_values
 

@@ -18,7 +18,7 @@ from dgl import DGLGraph
 from torch import Tensor, nn
 
 from jbpool.checks import lookup
-from jbpool.clustering.weighting import WEIGHTINGS, UnitRows
+from jbpool.clustering.auto.weighting import WEIGHTINGS, UnitRows
 from jbpool.engine.shares import RowShares
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.adjacency import smoothing_matrix

@@ -9,9 +9,9 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 
+from jbpool.clustering.auto.bounded_heads import hard_clusters, trained_heads
+from jbpool.clustering.auto.views import COMPONENTS, FixedFeatures
 from jbpool.clustering.evidence import Evidence
-from jbpool.clustering.features import COMPONENTS, FixedFeatures
-from jbpool.clustering.heads import hard_clusters, trained_heads
 from jbpool.clustering.structure import StructuralModes
 from jbpool.errors import DataError
 
