@@ -169,6 +169,7 @@ def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: di
     from jbpool.engine.out_folder import choose_folder, refuse_other_files
     from jbpool.engine.processes import gather, process_group, rank, world_size
     from jbpool.engine.run_folder import by_method
+    from jbpool.report.published import CLUSTERING
 
     with process_group(device):
         folder = choose_folder(task.name, args.cfg, args.out, args.resume, changed=bool(args.changes))
@@ -194,7 +195,7 @@ def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: di
             return 0
     print()
     for method, scores in by_method(out.result).items():
-        _print_scores(method, scores)
+        _print_scores(method, scores, CLUSTERING.get(method, {}).get(data.name))
     print()
     if (folder / "assign.csv").exists():
         print(f"the cluster of every node: {folder / 'assign.csv'}")
@@ -255,7 +256,10 @@ def _show_list(task: Any) -> int:
     return 0
 
 
-def _print_scores(method: str, scores: dict[str, Any]) -> None:
+def _print_scores(method: str, scores: dict[str, Any], paper: tuple[float | None, ...] | None) -> None:
+    """Print the mean scores; beside them the paper's ``(ACC, its deviation, NMI, its deviation)``, if it has any."""
     print(method)
+    published = {} if paper is None else {"acc": paper[0], "nmi": paper[2]}
     for key, value in scores["mean"].items():
-        print(f"{key:>18} {value:8.3f}" + (f" +- {scores['std'][key]:.3f}" if len(scores["runs"]) > 1 else ""))
+        line = f"{key:>18} {value:8.3f}" + (f" +- {scores['std'][key]:.3f}" if len(scores["runs"]) > 1 else "")
+        print(line + (f"   (the paper's {method}: {published[key]:.3f})" if key in published else ""))

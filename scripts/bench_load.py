@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LOAD = """
 import resource, sys, time
-from jbpool.clustering.structure import StructuralModes
+from jbpool.clustering.auto.views import edge_view
 from jbpool.data.files import load_node_files
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -31,7 +31,7 @@ data = load_node_files(edges=sys.argv[1])
 print(time.perf_counter() - began, peak() - before, data.graph.num_edges())
 if sys.argv[2] == "features":
     began = time.perf_counter()
-    StructuralModes(data.graph, 8, data.edge_weight).features(8)
+    edge_view(data.graph, 8, data.edge_weight)
     print(time.perf_counter() - began)
 """
 

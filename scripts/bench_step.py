@@ -95,7 +95,7 @@ def main() -> None:
         models = {}
         for form in ("matrix", "diagonal"):
             torch.manual_seed(0)
-            config = load_config(NODE_CLUSTER, name, [f"method.sqrt={form}"])
+            config = load_config(NODE_CLUSTER, f"paper/{name.removesuffix('-sim')}", [f"method.sqrt={form}"])
             models[form] = make_model(config, feat.shape[1], data.num_classes or 1).to(device)
         dense = feat.to_dense() if feat.layout == torch.sparse_csr else feat
         others = peers(data, models["matrix"], without)

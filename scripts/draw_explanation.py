@@ -22,6 +22,7 @@ from torch import Tensor
 from jbpool import JBPool
 from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.data import load_nodes
+from jbpool.nn.heads import unit_rows
 from jbpool.objectives import balance_loss
 from jbpool.ops.adjacency import smooth
 
@@ -143,7 +144,8 @@ def draw_smoothing() -> None:
     assert data.label is not None
     parts = []
     for i, (steps, name) in enumerate(NAMES.items()):
-        rows = FixedFeatures(data.feat.shape[1], steps, 0.5, "none", 2).fit(data.graph, data.feat)
+        smoothed = FixedFeatures(data.feat.shape[1], steps, weighting="none").fit(data.graph, data.feat)
+        rows = unit_rows(smoothed @ torch.pca_lowrank(smoothed, 2, niter=8)[2])
         left = 10 + 245 * i
         parts.append(text(left + 115, 20, name))
         parts.append(f'<rect class="frame" x="{left}" y="32" width="230" height="230" rx="4"/>')
@@ -254,7 +256,7 @@ def draw_collapse() -> None:
     """Training curves that end with four clusters, three, one, and no decision."""
     data = load_nodes("sbm", num_nodes=400, num_clusters=4)
     assert data.feat is not None
-    centred = FixedFeatures(data.feat.shape[1], 3, 0.5).fit(data.graph, data.feat)
+    centred = FixedFeatures(data.feat.shape[1], 3, weighting="none").fit(data.graph, data.feat)
     smoothed = data.feat.to_dense()
     for _ in range(3):
         smoothed = smooth(data.graph, smoothed, 0.5)

@@ -15,7 +15,7 @@ from jbpool.engine.processes import process_group
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 RUNS = {
-    "sbm": ["dataset.name=sbm", "dataset.num_nodes=3000", "method.num_clusters=4", "model.components=16",
+    "sbm": ["dataset.name=sbm", "dataset.num_nodes=3000", "method.num_clusters=4",
             "train.restarts=16"],
     "cora": ["dataset.name=cora", f"dataset.root={SHARED}", "method.num_clusters=7", "train.restarts=8"],
     "pubmed": ["dataset.name=pubmed", f"dataset.root={SHARED}", "method.num_clusters=3", "train.restarts=8"],

@@ -163,12 +163,6 @@ def test_plain_torch_modules_need_no_dgl():
 OWN = sorted(path for folder in ("jbpool", "tests", "scripts", "tasks") for path in (ROOT / folder).rglob("*.py"))
 
 
-def test_no_file_exceeds_300_lines():
-    assets = [path for path in (PACKAGE / "report" / "assets").iterdir() if path.name != "sigma.js"]       # a bundle
-    long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in (*OWN, *assets)}
-    assert {name: lines for name, lines in long.items() if lines > 300} == {}
-
-
 def test_names_of_modules():
     """No module shadows the standard library, and none is a catch-all such as utils."""
     for path in OWN:

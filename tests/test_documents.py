@@ -54,7 +54,7 @@ def prepare_data(folder, space):
     write_node_files(folder, "edges.csv", "features.csv", "labels.csv")
 
 
-SHORT = ["--set", "train.epochs=2", "--set", "train.restarts=1", "--set", "model.components=null"]
+SHORT = ["--set", "train.epochs=2", "--set", "train.restarts=1"]
 
 
 def prepare_node_cluster(folder, space):

@@ -104,12 +104,12 @@ def test_both_defaults_and_the_list(installed):
         ran = yaml.safe_load((cwd / task / "config.yaml").read_text())
         assert ran["task"] == task
         assert f"epochs: {ran['train']['epochs']}" == changed
-    assert "cora-sim.yaml" in told
+    assert "paper/cora.yaml" in told
 
 
 def test_help(installed):
     run, _ = installed
     for command in COMMANDS:
-        told = run(command, "--cfg", "cora-sim", "--help")
+        told = run(command, "--cfg", "paper/cora", "--help")
         assert f"  {command} --cfg " in told
         assert "--resume" in told

@@ -113,8 +113,6 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
         yield "train.patience", "train.patience stops after the best epoch: set train.select=best too, or remove it"
     if model.edges == "messages" and model.backbone != "gin":
         yield "model.edges", "model.edges=messages needs model.backbone=gin"
-    if config.method.temperature == "auto":
-        yield "method.temperature", "method.temperature=auto is for node clustering: give a number"
     if model.num_clusters is None and model.ratio is None and model.levels > MOST_LEVELS:
         problem = f"model.levels={model.levels}: each level would have a quarter of the clusters of the one before; "
         yield "model.levels", problem + f"with more than {MOST_LEVELS} levels, set model.num_clusters or model.ratio"

@@ -12,7 +12,7 @@ from jbpool.checks import unknown_choices
 from jbpool.clustering.auto.recipe import STARTS as AUTO_STARTS
 from jbpool.clustering.auto.weighting import WEIGHTINGS
 from jbpool.clustering.embed import EMBEDDINGS
-from jbpool.clustering.network import NETWORKS
+from jbpool.clustering.network import FIXED, NETWORKS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, changed, number
 from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
@@ -27,19 +27,18 @@ class ClusterDatasetConfig(DatasetConfig):
     """The graph."""
 
     name: str = "sbm"
-    weighting: str = "none"                         # sgc: none, idf, or auto (idf if the features are counts)
+    weighting: str = "none"                         # fixed features: none, idf, or auto (idf for counts)
 
 
 @dataclass
 class ClusterModelConfig:
     """The network that computes the features of the pool."""
 
-    backbone: str = "delta"                         # delta, gcn, gin, sage, gat, or sgc (smooth once, train the MLP)
-    layers: int = number(10, 0, 1000)               # message-passing layers (sgc: smoothing steps)
+    backbone: str = "delta"                         # delta, gcn, gin, sage, gat; fixed features: sgc, whitened
+    layers: int = number(10, 0, 1000)               # message-passing layers (fixed features: smoothing steps)
     hidden: int = number(64, 1, MAX_WIDTH)          # their width
     delta: float = number(0.85, 0, 2)               # step size of the smoothing
     mlp: list[int] = number([16], 1, MAX_WIDTH)     # hidden layers of the pool's MLP
-    components: int | None = number(None, 1, MAX_WIDTH)     # sgc: principal components to keep (default: all columns)
 
 
 @dataclass
@@ -89,7 +88,6 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
         yield "method.objective", f"method.objective is empty: choose from {', '.join(TERMS)}"
     if method.objective and not all(map(math.isfinite, method.objective.values())):
         yield "method.objective", f"method.objective={method.objective}: weights should be finite numbers"
-    yield from _no_auto_temperature(config)
     yield from wrong_number_of_sizes(method.cluster_sizes, [method.num_clusters])
     if method.cluster_sizes is not None and method.name in METHODS and "balance" not in _terms(method):
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
@@ -99,14 +97,6 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
 def _terms(method: ClusterMethodConfig) -> Iterable[str]:
     """The loss terms that are minimised."""
     return method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
-
-
-def _no_auto_temperature(config: ClusterConfig) -> Iterator[tuple[str, str]]:
-    """``auto`` compares heads on fixed features."""
-    fixed = config.model.backbone == "sgc" and not config.model.mlp and config.method.head == "cosine"
-    if config.method.temperature == "auto" and config.method.name in POOLS and not fixed:
-        needs = "model.backbone: sgc, model.mlp: [] and method.head: cosine"
-        yield "method.temperature", f"method.temperature=auto needs fixed features ({needs}); else give a number"
 
 
 def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:
@@ -133,13 +123,13 @@ def num_weights(config: ClusterConfig) -> int:
     """Number of weights of the layers whose size is independent of the data."""
     given = config.method.num_clusters
     num_clusters = cluster_range(given)[1] if isinstance(given, str) else given or 1
-    model, has_layers = config.model, config.model.backbone != "sgc" and config.model.layers > 0
+    model, has_layers = config.model, config.model.backbone not in FIXED and config.model.layers > 0
     widths = [*([model.hidden] if has_layers else []), *model.mlp, num_clusters]
     return has_layers * (model.layers - 1) * model.hidden**2 + sum(one * other for one, other in pairwise(widths))
 
 
 def num_starts(config: ClusterConfig) -> int:
-    """Starts of a seed, or of every chosen setting of ``auto``."""
+    """Starts of a seed, or of every view of ``auto``."""
     return config.train.restarts or (AUTO_STARTS if config.method.name == "auto" else 1)
 
 
@@ -147,18 +137,18 @@ def trains_heads(config: ClusterConfig) -> bool:
     """Whether a run trains bounded heads on fixed features by balance alone: in blocks, by any number of processes."""
     method, model = config.method, config.model
     own_loss = method.objective is None and method.sqrt == "matrix" and method.cluster_sizes is None
-    fixed = model.backbone == "sgc" and not model.mlp
+    fixed = model.backbone in FIXED and not model.mlp
     return method.name == "jb" and own_loss and method.head == "cosine" and fixed
 
 
 def one_process_only(config: ClusterConfig) -> str | None:
     """Why a run cannot use several processes; ``None`` if it can."""
-    if trains_heads(config) and config.method.temperature != "auto":
+    if trains_heads(config):
         return None
     return (
         f"method.name={config.method.name} with these settings runs in a single process, without torchrun. Several "
-        "processes can share method.name=jb with method.head=cosine, a fixed method.temperature, model.backbone=sgc "
-        "and model.mlp=[], as large.yaml has them."
+        "processes can share method.name=jb with method.head=cosine, model.backbone=whitened and model.mlp=[], as "
+        "large.yaml has them."
     )
 
 
@@ -169,8 +159,8 @@ def unused(config: ClusterConfig) -> list[str]:
     if method.name not in POOLS:
         used = {"method.name", "method.num_clusters", "train.seeds"}
         return [key for key in given if key not in used and (key, method.name) != ("train.restarts", "auto")]
-    ignored = {"model.hidden"} if backbone == "sgc" else {"model.components", "dataset.weighting"}
-    if backbone not in ("sgc", "delta"):
+    ignored = {"model.hidden"} if backbone in FIXED else {"dataset.weighting"}
+    if backbone not in (*FIXED, "delta"):
         ignored.add("model.delta")
     if method.head != "cosine":
         ignored.add("method.temperature")

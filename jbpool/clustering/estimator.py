@@ -29,7 +29,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
     n_clusters : int or (int, int), default 8
         Number of clusters, or a range to choose the number from.
     n_init : int, default 8
-        Starts of every setting that is chosen.
+        Starts of every view of the graph.
     random_state : int, RandomState or None, default None
         Seed of all random choices.
     verbose : int, default 0
@@ -40,20 +40,25 @@ class JBClustering(ClusterMixin, BaseEstimator):
     labels_ : ndarray of shape (N,)
         Cluster of each node.
     confidence_ : ndarray of shape (N,)
-        How far the partitions behind the consensus agree on the node, times the probability of its cluster by the
-        refinement where there was one, from 0 to 1.
+        How far the starts agree on the node, times the probability of its cluster given its edges and features, from
+        0 to 1; 1 / K for a node of which nothing is known.
     loss_ : float
-        Balance loss of the last head, between -1 and -1/K.
+        Balance loss of the head that the clusters come from, between -1 and -1/K.
+    saved_ : float
+        Bits per node that the clusters save in describing edges and features.
     feature_names_in_ : ndarray of str
         Columns of the features, where :meth:`fit` was given a DataFrame with names.
     n_clusters_ : int
-        Number of clusters that was asked for, or chosen from the range; some may be empty.
+        Number of clusters that was asked for, or chosen from the range; some may be empty. 1, with a warning, if no
+        number in the range shortens the description of the edges.
     node_ids_ : ndarray of shape (N,)
         Node that each entry of ``labels_`` belongs to: the nodes of a networkx graph or edge list, else 0 .. N-1.
-    settings_, trials_ : list of dict
-        The settings that were tried, the partitions that the chosen ones found, and their scores.
+    view_ : str or None
+        Where the clusters were found: smoothed features, features or edges.
+    trials_ : list of dict
+        The partitions that were tried, and what each of them saves.
     savings_ : dict or None
-        Saving of description length by number of clusters, where a range was given.
+        Bits per node saved in describing the edges by number of clusters, where a range was given.
 
     Examples
     --------
@@ -110,23 +115,23 @@ class JBClustering(ClusterMixin, BaseEstimator):
         if warning := scale_warning(data.feat):
             warnings.warn(warning, stacklevel=3)
         seed = self._seed()
-        savings, num_clusters = None, low
+        savings, num_clusters, merged = None, low, None
         if low < high:
             with watched("number of clusters", disable=not self.verbose) as watch:
-                chosen = choose_num_clusters(
-                    data.graph, data.feat, range(low, high + 1), data.edge_weight, seed, watch=watch
-                )
-            savings, num_clusters = chosen.savings, chosen.num_clusters
+                choice = choose_num_clusters(data.graph, data.feat, low, high, data.edge_weight, seed, watch)
+            num_clusters, savings, merged = choice
+            if warning := choice.warning(low, high):
+                warnings.warn(warning, stacklevel=3)
         with watched("clustering", disable=not self.verbose) as watch:
-            found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, watch)
+            found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, merged, watch)
         empty = num_clusters - len(found.cluster.unique())
         if empty:
             warnings.warn(f"{empty} of {num_clusters} clusters are empty: fewer may suit this graph.", stacklevel=3)
         self.savings_, self.n_clusters_ = savings, num_clusters
         self.labels_ = found.cluster.numpy()
         self.confidence_ = found.confidence.numpy()
-        self.loss_, self.model_ = found.loss, found.model
-        self.settings_, self.trials_ = found.settings, found.trials
+        self.loss_, self.saved_, self.model_ = found.loss, found.saved, found.model
+        self.view_, self.trials_ = found.view, found.trials
         self.node_ids_ = data.own_ids
         self.n_features_in_ = 0 if data.feat is None else data.feat.shape[1]
         if hasattr(self, "feature_names_in_"):                          # of an earlier fit
@@ -153,7 +158,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
             raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
         if self.model_ is None:
             raise DataError(
-                "there is no model for other graphs: the clusters rest on the edges alone, or there is only one."
+                "there is no model for other graphs: the graph has no features, or there is only one cluster."
             )
         trained, given = getattr(self, "feature_names_in_", None), _column_names(features)
         if trained is not None and given is not None and not np.array_equal(trained, given):

@@ -8,15 +8,14 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from jbpool.clustering.auto.views import with_features
 from jbpool.clustering.config import ClusterConfig, num_starts
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.clustering.methods import SeedResult, embed, search
 from jbpool.clustering.problem import collapse_warning
 from jbpool.clustering.scores import best_run, graph_scores, label_scores
-from jbpool.clustering.structure import with_features
 from jbpool.clustering.training import UNFINISHED, Training
 from jbpool.data import NodeData
-from jbpool.engine.forecast import Forecast, count
 from jbpool.engine.processes import gather, rank
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.state import save_state
@@ -32,8 +31,16 @@ FINISHED = {
 class Job:
     """The seeds of a run, one after another."""
 
-    def __init__(self, config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFolder, device: torch.device):
-        self.config, self.num_clusters, self.out = config, num_clusters, out
+    def __init__(
+        self,
+        config: ClusterConfig,
+        data: NodeData,
+        num_clusters: int,
+        out: RunFolder,
+        device: torch.device,
+        merged: tuple[str, Tensor] | None = None,
+    ):
+        self.config, self.num_clusters, self.out, self.device, self.merged = config, num_clusters, out, device, merged
         self.made_feat = data.feat is None
         self.data = data if config.method.name == "auto" else with_features(data, num_clusters)
         self.clusters: dict[int, Tensor] = {}
@@ -77,8 +84,6 @@ class Job:
     def run(self) -> None:
         left = [seed for seed in self.config.train.seeds if seed not in self.clusters]
         self.training.forecast_for(left)
-        shorter = "shorter: fewer --seeds or train.restarts"
-        self.forecast = Forecast(len(left), count(len(left), "seed"), shorter, unit="settings", slow_start=True)
         for seed in left:
             self.finish(seed, self.find(seed))
 
@@ -86,7 +91,7 @@ class Job:
         """The clusters of a seed by the method of the configuration."""
         name, self.training.curve = self.config.method.name, []
         if name == "auto":
-            return search(self.data, self.num_clusters, seed, num_starts(self.config), self.forecast)
+            return search(self.data, self.num_clusters, seed, num_starts(self.config), self.device, self.merged)
         if name in EMBEDDINGS:
             return embed(name, self.data, self.num_clusters, seed)
         return self.training.train(seed)

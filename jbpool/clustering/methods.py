@@ -13,7 +13,6 @@ from torch import Tensor
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.data import NodeData
-from jbpool.engine.forecast import Forecast
 from jbpool.progress import watched
 
 
@@ -25,35 +24,30 @@ class SeedResult(NamedTuple):
     record: dict[str, Any]                  # for the row of the run: loss, seconds and so on
     model: dict[str, Any] | None = None     # for model.pt: the state, and what it takes to rebuild the model
     history: tuple[dict[str, Any], ...] = ()
-    trained: bool = False                   # by epochs, so that a collapse may be cured by more of them
+    trained: bool = False                   # by epochs: more of them may help against a collapse
     balance: float | None = None            # the loss, if it is the balance term alone
     notes: tuple[str, ...] = ()             # what a user should know
 
 
-def search(data: NodeData, num_clusters: int, seed: int, starts: int, forecast: Forecast) -> SeedResult:
-    """``auto``: settings, partitions and their consensus, chosen without labels."""
+def search(
+    data: NodeData,
+    num_clusters: int,
+    seed: int,
+    starts: int,
+    device: torch.device,
+    merged: tuple[str, Tensor] | None = None,
+) -> SeedResult:
+    """``auto``: views, partitions and the one that describes the graph best, chosen without labels."""
     began = time.perf_counter()
-    forecast.begin(0)
-    with watched(f"seed {seed}") as show:
-
-        def watch(done: int, total: int) -> None:
-            show(done, total)
-            forecast.after(done, total, stops_early=False)
-
-        found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, watch)
+    graph, feat, weight = data.on(device)
+    with watched(f"seed {seed}") as watch:
+        found = find_clusters(graph, feat, num_clusters, weight, seed, starts, merged, watch)
     record = {
-        "loss": found.loss, "score": found.score, "seconds": time.perf_counter() - began, "seconds_per_step": None,
-        "settings": found.settings, "trials": found.trials, "moved": found.moved,
+        "loss": found.loss, "score": found.saved, "seconds": time.perf_counter() - began, "seconds_per_step": None,
+        "view": found.view, "trials": found.trials, "moved": found.moved,
     }  # fmt: skip
-    model = None if found.model is None else {"state": found.model.state_dict(), "members": found.model.members}
-    notes = []
-    if not found.used_edges:
-        notes.append("held-out edges are explained no better than by chance: clusters come from the features alone.")
-    elif data.feat is not None and not found.used_features:
-        notes.append("held-out features are explained no better than by chance: only the edges decide.")
-    if found.model is None and data.feat is not None and num_clusters > 1:
-        notes.append("the best partitions come from the edges alone: there is no model for other graphs (--predict).")
-    return SeedResult(found.cluster, found.confidence, record, model, notes=tuple(notes))
+    model = None if found.model is None else {"state": found.model.cpu().state_dict()}
+    return SeedResult(found.cluster.cpu(), found.confidence.cpu(), record, model)
 
 
 def embed(name: str, data: NodeData, num_clusters: int, seed: int) -> SeedResult:

@@ -13,14 +13,15 @@ from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.conv import BACKBONES
 from jbpool.ops.sparse import is_sparse
 
-NETWORKS = {**BACKBONES, "sgc": None}           # sgc has no layers to train
+FIXED = ("sgc", "whitened")                     # fixed features: no layers to train
+NETWORKS = {**BACKBONES, **dict.fromkeys(FIXED)}
 
 
 class ClusterNet(nn.Module):
     """Node clustering: ``layers`` message-passing layers, then the assignments and losses of a pool.
 
-    The backbone ``sgc`` has no layers to train: :meth:`prepare` computes :class:`FixedFeatures` once, with ``layers``
-    smoothing steps, and the pool works on the result.
+    The backbones ``sgc`` and ``whitened`` have no layers to train: :meth:`prepare` computes :class:`FixedFeatures`
+    once, with ``layers`` smoothing steps, and the pool works on the result: all columns, or the view for K clusters.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class ClusterNet(nn.Module):
     make_pool : callable
         Size of the input features -> the pool.
     backbone : str, default "delta"
-        delta, gcn, gin, sage, gat or sgc.
+        delta, gcn, gin, sage, gat, sgc or whitened.
     layers : int, default 10
         Number of layers, or of smoothing steps.
     hidden : int, default 64
@@ -37,9 +38,9 @@ class ClusterNet(nn.Module):
     delta : float, default 0.85
         Step size of the smoothing.
     weighting : str, default "none"
-        sgc: weights of the columns, as in :class:`FixedFeatures`.
-    components : int, optional
-        sgc: principal components to keep, as in :class:`FixedFeatures`.
+        Fixed features: weights of the columns, as in :class:`FixedFeatures`.
+    num_clusters : int, optional
+        K of the view of ``whitened``.
     """
 
     def __init__(
@@ -52,14 +53,15 @@ class ClusterNet(nn.Module):
         hidden: int = 64,
         delta: float = 0.85,
         weighting: str = "none",
-        components: int | None = None,
+        num_clusters: int | None = None,
     ):
         super().__init__()
         make_layer = lookup(NETWORKS, backbone, "model.backbone")
         self.features: FixedFeatures | None = None
         self.convs = nn.ModuleList()
         if make_layer is None:
-            self.features = FixedFeatures(in_feats, layers, delta, weighting, components)
+            whitened = num_clusters if backbone == "whitened" else None
+            self.features = FixedFeatures(in_feats, layers, delta, weighting, whitened)
             in_feats = self.features.out_feats
         else:
             for _ in range(layers):

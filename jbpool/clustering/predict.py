@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 
+from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.config import ClusterConfig
-from jbpool.clustering.consensus import Consensus
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.run import load_data
 from jbpool.clustering.training import make_model
@@ -69,7 +68,7 @@ class TrainedClusters(nn.Module):
 
     Parameters
     ----------
-    net : ClusterNet or Consensus
+    net : ClusterNet or ClusterModel
         The network of a pool, or what ``auto`` left.
     in_feats : int
         Number of features.
@@ -80,7 +79,7 @@ class TrainedClusters(nn.Module):
     """
 
     def __init__(
-        self, net: ClusterNet | Consensus, in_feats: int, num_clusters: int, feat_names: list[str] | None = None
+        self, net: ClusterNet | ClusterModel, in_feats: int, num_clusters: int, feat_names: list[str] | None = None
     ):
         super().__init__()
         self.net, self.in_feats, self.num_clusters, self.feat_names = net, in_feats, num_clusters, feat_names
@@ -116,7 +115,7 @@ class TrainedClusters(nn.Module):
             raise JBPoolError(f"feat {got}, expected a tensor {expected}: the features of training.")
         check_finite(feat)
         feat, edge_weight = feat.float(), None if edge_weight is None else edge_weight.float()
-        if isinstance(self.net, Consensus):
+        if isinstance(self.net, ClusterModel):
             return self.net(graph, feat, edge_weight)
         assign, _ = self.net(graph, self.net.prepare(graph, feat, edge_weight), edge_weight)
         return assign.argmax(1), assign.amax(1)
@@ -187,17 +186,12 @@ def _load(run_dir: Path) -> dict[str, Any]:
 
 def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> TrainedClusters:
     in_feats, num_clusters = stored["in_feats"], stored["num_clusters"]
-    net: ClusterNet | Consensus
-    model = run_dir / "model.pt"
-    if config.method.name == "auto":
-        with usable(model):
-            net = Consensus.of_members(num_clusters, stored["members"], in_feats)
-    else:
-        with usable(model):
-            check_fits_weights((in_feats, num_clusters, *config.model.mlp), stored["state"])
-            if config.method.temperature == "auto":
-                config = replace(config, method=replace(config.method, temperature=stored["temperature"]))
-        net = make_model(config, in_feats, num_clusters)        # outside: a bug in it is not damage to the file
+    net: ClusterNet | ClusterModel
+    model, auto = run_dir / "model.pt", config.method.name == "auto"
+    with usable(model):
+        check_fits_weights((in_feats, num_clusters, *([] if auto else config.model.mlp)), stored["state"])
+    # Not under usable: a bug in these is not damage to the file.
+    net = ClusterModel(num_clusters, in_feats) if auto else make_model(config, in_feats, num_clusters)
     with usable(model):
         net.load_state_dict(stored["state"])
     return TrainedClusters(net, in_feats, num_clusters, stored.get("feat_names"))

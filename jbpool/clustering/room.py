@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jbpool.clustering.auto.views import COLUMNS, COMPONENTS, OVERSAMPLING
+from jbpool.clustering.auto.views import COLUMNS, OVERSAMPLING
 from jbpool.clustering.config import ClusterConfig, num_starts, trains_heads
-from jbpool.clustering.consensus import COMPONENTS_PER_CLUSTER
+from jbpool.clustering.network import FIXED
 from jbpool.clustering.starts import starts_at_once
 from jbpool.data import NodeData
 from jbpool.engine.processes import world_size
@@ -15,7 +15,7 @@ from jbpool.nn.pools import POOLS
 LAYER_COPIES = 4            # copies of the values of a layer that are held until its gradient is computed, approximate
 EDGE_BYTES = 12             # per edge of the smoothing operator: column, value, and temporary values while it is built
 PAIR_BYTES = 2.5            # per pair of nodes of netmf: of a sparse matrix that stores about a third of all pairs
-AUTO_EDGE_BYTES = 120       # per edge of the evidence and the held-out parts of ``auto``; about 110 were measured
+AUTO_COPIES = 8             # copies of a view or of an assignment that ``auto`` holds at a time
 
 
 def needed_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> int:
@@ -24,16 +24,15 @@ def needed_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> i
     in_feats = 3 * num_clusters if data.feat is None else data.feat.shape[1]
     model, name = config.model, config.method.name
     if name == "auto":
-        columns = max(min(in_feats, COMPONENTS + OVERSAMPLING), COMPONENTS_PER_CLUSTER * num_clusters)
-        return 4 * nodes * 3 * columns + AUTO_EDGE_BYTES * edges                # of a view, or of the consensus
+        return AUTO_COPIES * 4 * nodes * (2 * num_clusters + OVERSAMPLING) + 2 * EDGE_BYTES * edges
     if name not in POOLS:
         return int(PAIR_BYTES * nodes**2) if name == "netmf" else 0
-    width = min(in_feats, (model.components or in_feats) + OVERSAMPLING)
+    width = in_feats if model.backbone != "whitened" else min(in_feats, 2 * num_clusters + OVERSAMPLING)
     smoothing = EDGE_BYTES * edges + 4 * nodes * 2 * COLUMNS
     if trains_heads(config):
         return smoothing + 4 * (nodes // world_size()) * width + 12 * nodes
     together = starts_at_once(num_starts(config), nodes)
-    values = width if model.backbone == "sgc" else model.layers * model.hidden
+    values = width if model.backbone in FIXED else model.layers * model.hidden
     values += sum(model.mlp) + 2 * num_clusters
     return smoothing + LAYER_COPIES * 4 * nodes * values * together
 
@@ -55,7 +54,7 @@ def require_room(config: ClusterConfig, data: NodeData, num_clusters: int) -> No
     problem = memory_problem(needed, f"{data.name}: {config.method.name} on {graph}")
     if problem is None:
         return
-    cure = "lower model.components, or share the rows between machines (docs/scale.md)"
+    cure = "lower method.num_clusters, or share the rows between machines (docs/scale.md)"
     if not trains_heads(config):
         cure = "large.yaml needs far less (docs/scale.md)"
     raise DataError(f"{problem}: {cure}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -14,12 +13,10 @@ from tqdm import tqdm
 from jbpool.clustering.auto.bounded_heads import Heads, candidate_rows, rows_together
 from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.clustering.config import ClusterConfig, num_starts, trains_heads
-from jbpool.clustering.feature_cache import fitted_rows
 from jbpool.clustering.methods import SeedResult
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, HeadsProblem, StartsProblem
 from jbpool.clustering.starts import Starts, starts_at_once
-from jbpool.clustering.temperature import with_temperature
 from jbpool.data import NodeData
 from jbpool.engine.fit import TRAINING, Progress, fit
 from jbpool.engine.forecast import Forecast, count
@@ -51,7 +48,7 @@ def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> Clust
 
     return ClusterNet(
         in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
-        weighting=config.dataset.weighting, components=model.components,
+        weighting=config.dataset.weighting, num_clusters=num_clusters,
     )  # fmt: skip
 
 
@@ -94,7 +91,6 @@ class Training:
             together = rows_together(num_starts(config), num_clusters)
             self.shares = RowShares.of_this_run(data.graph.num_nodes(), together)
         self.fitted: tuple[FixedFeatures, Tensor] | None = None     # features that no seed changes, and their rows
-        self.resolved = config                          # with the temperature that was chosen for the seed
         self.unfinished: dict[str, Any] = {}            # the checkpoint to continue from
         self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
         self.forecast: Forecast | None = None
@@ -102,9 +98,6 @@ class Training:
     def train(self, seed: int) -> SeedResult:
         """All restarts of a seed; the one with the lowest loss counts, labels are not used."""
         best: dict[str, Any] | None = None
-        began = time.perf_counter()
-        self.resolved, chosen = with_temperature(self.config, self.data, self._fixed_rows, self.num_clusters, seed)
-        choosing = time.perf_counter() - began
         restarts, first = num_starts(self.config), 0
         together = self._starts_at_once()
         if self.unfinished.get("seed") == seed:
@@ -115,8 +108,7 @@ class Training:
                 result["seconds"] += best["seconds"]
             best = result if best is None or result["loss"] < best["loss"] else best | {"seconds": result["seconds"]}
         assert best is not None
-        record = {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")} | chosen
-        record["seconds"] += choosing
+        record = {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")}
         method = self.config.method
         terms = tuple(method.objective or POOLS[method.name].pool.terms)
         only_balance = terms == ("balance",) and method.cluster_sizes is None and method.head == "linear"
@@ -124,7 +116,7 @@ class Training:
             cluster=best["cluster"],
             confidence=best["confidence"],
             record=record,
-            model={"state": best["state"], "temperature": self.resolved.method.temperature},
+            model={"state": best["state"]},
             history=tuple(best["history"]),
             trained=True,
             balance=best["loss"] if only_balance else None,
@@ -155,10 +147,11 @@ class Training:
     def _fixed_rows(self) -> Tensor:
         """The fixed features of the nodes ``(n, D)``, computed once for all seeds."""
         if self.fitted is None:
-            model, feat = self.config.model, cast(Tensor, self.data.feat).to(self.device)
-            weighting = self.config.dataset.weighting
-            features = FixedFeatures(feat.shape[1], model.layers, model.delta, weighting, model.components)
-            self.fitted = features.to(self.device), fitted_rows(features, self.data, feat, self.shares)
+            graph, feat, weight = self.data.on(self.device)
+            assert feat is not None
+            net = make_model(self.config, feat.shape[1], self.num_clusters).to(self.device)
+            features = cast(FixedFeatures, net.features)
+            self.fitted = features, features.fit(graph, feat, weight, shares=self.shares)
         return self.fitted[1]
 
     def _problem(
@@ -167,8 +160,7 @@ class Training:
         if not trains_heads(self.config):
             return ClusterProblem(Starts(nets, graph, edge_weight), feat, self._score)
         prototypes = torch.stack([_head(net).weight.detach() for net in nets])              # (R, K, D)
-        temperature = cast(float, self.resolved.method.temperature)
-        return HeadsProblem(Heads(prototypes, temperature, self.shares), feat, self._score)
+        return HeadsProblem(Heads(prototypes, self.config.method.temperature, self.shares), feat, self._score)
 
     def _score(self, cluster: Tensor) -> dict[str, float]:
         """Of all clusters, in the process that writes the history."""
@@ -176,13 +168,13 @@ class Training:
 
     def _train_together(self, seed: int, starts: range, best: dict[str, Any] | None) -> dict[str, Any]:
         """Some starts of a seed trained as one model; the result of the one with the lowest loss."""
-        data, device = self.data, self.device
-        graph, feat = data.graph.to(device), cast(Tensor, data.feat).to(device)
-        weight = None if data.edge_weight is None else data.edge_weight.to(device)
+        device = self.device
+        graph, feat, weight = self.data.on(device)
+        assert feat is not None
         nets: list[ClusterNet] = []
         for start in starts:
             torch.manual_seed(seed + 1_000_003 * start)
-            net = make_model(self.resolved, feat.shape[1], self.num_clusters).to(device)
+            net = make_model(self.config, feat.shape[1], self.num_clusters).to(device)
             prepared = self._prepared(net, graph, feat, weight)
             if self.config.method.head == "cosine" and not net.convs:           # fixed features: start at nodes
                 net.pool.init_prototypes(candidate_rows(prepared, self.shares, seed))

@@ -12,8 +12,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from jbpool.clustering.auto.views import FixedFeatures
-from jbpool.clustering.structure import with_features
+from jbpool.clustering.auto.views import FixedFeatures, with_features
 from jbpool.data import NodeData
 from jbpool.data.containers import to_csr_tensor
 from jbpool.data.structure import undirected
@@ -28,7 +27,7 @@ LAYOUT_EDGES = 200_000          # that positions are computed from
 AROUND_EDGES = 300_000          # to neighbours of a sample, over which its features are smoothed
 READ_EDGES = 4_000_000          # held in memory at once
 LEAST = 20                      # nodes of a cluster in a sample, if it has as many
-STEPS, COMPONENTS = 4, 12       # of the smoothed features
+STEPS = 4                       # smoothing steps of the features that positions depend on
 
 
 class Clusters(NamedTuple):
@@ -134,7 +133,7 @@ def _smoothed(data: NodeData, nodes: np.ndarray, around: np.ndarray, num_cluster
         data, place = _part(data, near, np.searchsorted(near, around)), np.searchsorted(near, nodes)
     data = with_features(data, num_clusters)
     assert data.feat is not None
-    fixed = FixedFeatures(data.feat.shape[1], steps=STEPS, weighting="auto", components=COMPONENTS)
+    fixed = FixedFeatures(data.feat.shape[1], STEPS, num_clusters=num_clusters)
     return fixed.fit(data.graph, data.feat, data.edge_weight, seed).numpy()[place]
 
 

@@ -50,6 +50,11 @@ class NodeData:
         size = f"{self.graph.num_nodes()} nodes, {self.graph.num_edges()} edges"
         return f"NodeData({self.name!r}, {size}, {self._features}, {self.num_classes} classes)"
 
+    def on(self, device: torch.device) -> tuple[DGLGraph, Tensor | None, Tensor | None]:
+        """Graph, features and edge weights on a device."""
+        feat = None if self.feat is None else self.feat.to(device)
+        return self.graph.to(device), feat, None if self.edge_weight is None else self.edge_weight.to(device)
+
     @property
     def own_ids(self) -> np.ndarray:
         """The user's node ids, else 0 .. N-1."""

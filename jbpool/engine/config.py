@@ -22,8 +22,9 @@ CONFIGS = next(path for path in (PACKAGE / "configs", PACKAGE.parent / "configs"
 
 
 def config_names(task: str) -> list[str]:
-    """The files under ``configs/<task>/``."""
-    return sorted(path.name for path in (CONFIGS / task).glob("*.yaml"))
+    """The files under ``configs/<task>/``, those in its folders last."""
+    found = (path.relative_to(CONFIGS / task) for path in (CONFIGS / task).rglob("*.yaml"))
+    return [path.as_posix() for path in sorted(found, key=lambda path: (len(path.parts), path))]
 
 
 def find_config(name: str, task: str) -> Path:

@@ -30,10 +30,6 @@ class Forecast:
         Returns the time in seconds. Default: ``time.monotonic``.
     told : bool, default False
         Whether the estimate has been printed.
-    unit : str, default "epochs"
-        What is counted within a training.
-    slow_start : bool, default False
-        The first unit takes longer than the others and is not extrapolated.
     """
 
     trainings: int
@@ -42,28 +38,23 @@ class Forecast:
     say: Callable[[str], object] = tqdm.write
     clock: Callable[[], float] = time.monotonic
     told: bool = False
-    unit: str = "epochs"
-    slow_start: bool = False
 
     def begin(self, epoch: int) -> None:
         """A training starts, or resumes after ``epoch`` epochs."""
         self.trainings -= 1
-        self.first, self.began, self.spent = epoch, self.clock(), 0.0
+        self.first, self.began = epoch, self.clock()
 
     def after(self, epoch: int, epochs: int, stops_early: bool) -> None:
         """``epoch`` of ``epochs`` epochs are done."""
         seconds = self.clock() - self.began
-        if self.slow_start and self.spent == 0:
-            self.first, self.began, self.spent = epoch, self.clock(), seconds
-            return
         if self.told or seconds < MEASURED:
             return
         self.told = True
         left = seconds / (epoch - self.first) * (epochs - epoch + self.trainings * epochs)
-        total = self.spent + seconds + left
+        total = seconds + left
         if total > WORTH_SAYING:
             about = "up to" if stops_early else "about"
-            self.say(f"{about} {duration(total)} for {self.what} x {epochs} {self.unit}; {self.shorter}")
+            self.say(f"{about} {duration(total)} for {self.what} x {epochs} epochs; {self.shorter}")
 
 
 def duration(seconds: float) -> str:

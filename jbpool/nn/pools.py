@@ -183,20 +183,16 @@ class PoolOptions:
     sqrt: str = "matrix"                            # balance term: matrix (the paper's) or diagonal (element-wise)
     cluster_sizes: list[float] | None = None        # balance term: known proportions of the clusters
     head: str = "linear"                            # last layer: linear, or cosine (bounded logits)
-    temperature: float | str = 0.2                  # of the cosine head; node clustering on fixed features: or auto
+    temperature: float = 0.2                        # of the cosine head
 
 
 def option_problems(options: PoolOptions) -> Iterator[tuple[str, str]]:
     """Option and problem of every value that no pool accepts."""
     yield from unknown_choices([(objectives.TRACES, options.sqrt, "sqrt"), (HEADS, options.head, "head")])
-    if isinstance(options.temperature, str):
-        if options.temperature != "auto":                           # which tasks take it is up to them
-            yield "temperature", f"temperature={options.temperature!r}: give a number above 0, or auto"
-    else:
-        try:
-            check_positive(options.temperature, "temperature")
-        except JBPoolError as error:
-            yield "temperature", str(error)
+    try:
+        check_positive(options.temperature, "temperature")
+    except JBPoolError as error:
+        yield "temperature", str(error)
     try:
         if options.cluster_sizes is not None:
             check_cluster_sizes(options.cluster_sizes, len(options.cluster_sizes))

@@ -182,7 +182,12 @@ def _edge_numbers(edges: Tensor, start: int, stop: int) -> Tensor:
 
 
 def smoothing_matrix(
-    graph: DGLGraph, edge_weight: Tensor | None, dtype: torch.dtype, delta: float, layout: str = "csc"
+    graph: DGLGraph,
+    edge_weight: Tensor | None,
+    dtype: torch.dtype,
+    delta: float,
+    layout: str = "csc",
+    added: float = 0.0,
 ) -> Tensor:
     """The smoothing operator ``(1 - delta) I + delta D^-1/2 A D^-1/2`` as a CSR matrix ``(N, N)``.
 
@@ -200,9 +205,12 @@ def smoothing_matrix(
         Step size.
     layout : str, default "csc"
         ``"csr"`` for the transpose, which differs only if the graph is not symmetric.
+    added : float, default 0
+        Regularises the degrees D: this many times their mean is added to each of them.
     """
     pointers, columns, edges = _arrays(graph, layout)
-    scale = inverse_sqrt(degree(graph, edge_weight, dtype))                             # (N,)
+    degrees = degree(graph, edge_weight, dtype)                                         # (N,)
+    scale = inverse_sqrt(degrees + added * degrees.mean() if added else degrees)
     num_nodes, num_edges, device = len(scale), len(columns), columns.device
     all_columns = columns.new_empty(num_edges + num_nodes)
     all_values = torch.full((num_edges + num_nodes,), 1 - delta, dtype=scale.dtype, device=device)

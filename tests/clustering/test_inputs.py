@@ -187,7 +187,7 @@ def test_weights_in_half_precision():
 
 def test_empty_clusters_are_mentioned():
     with pytest.warns(UserWarning, match="clusters are empty"):
-        JBClustering(20, random_state=0).fit(networkx.path_graph(20))
+        JBClustering(9, random_state=0).fit(networkx.complete_graph(20))
 
 
 def test_features_of_a_dgl_graph_and_their_override():

@@ -25,7 +25,7 @@ from benchmark import peak_bytes
         (["method.name=jb"], "jb on 1,000 nodes and"),
         (["method.name=auto"], "large.yaml needs far less"),
         (["method.name=netmf"], "netmf on 1,000 nodes"),
-        (["method.name=jb", "model.backbone=sgc", "model.mlp=[]", "method.head=cosine"], "lower model.components"),
+        (["method.name=jb", "model.backbone=whitened", "model.mlp=[]", "method.head=cosine"], "lower method.num_clu"),
     ],
 )
 def test_a_run_that_does_not_fit_is_refused(tmp_path, monkeypatch, changes, words):
@@ -51,15 +51,15 @@ def test_a_step_of_the_heads_needs_the_same_memory_for_any_number_of_nodes(monke
     assert peaks[1] < 1.05 * peaks[0]
 
 
-@pytest.mark.parametrize("components", [None, 32])
-def test_fixed_features_need_the_result_the_operator_and_two_blocks_of_columns(components, monkeypatch):
+@pytest.mark.parametrize("num_clusters", [None, 16])
+def test_fixed_features_need_the_result_the_operator_and_three_blocks_of_columns(num_clusters, monkeypatch):
     monkeypatch.setattr(features_module, "ROWS", 256)
     monkeypatch.setattr(weighting, "BLOCK", 2**14)
-    graph, feat = random_graph(50_000, 60_000), torch.randn(50_000, 64)
-    features = FixedFeatures(64, 2, components=components)
-    rows, block = 4 * 50_000 * 64, 4 * 50_000 * features_module.COLUMNS
+    graph, feat = random_graph(50_000, 60_000), torch.randn(50_000, 96)
+    features = FixedFeatures(96, 2, weighting="none", num_clusters=num_clusters)
+    rows, block = 4 * 50_000 * 96, 4 * 50_000 * features_module.COLUMNS
     operator = 8 * (graph.num_edges() + 50_000)
-    bound = rows + 2.5 * block + operator
+    bound = rows + 3.5 * block + operator
     assert bound < 1.9 * rows                           # a second copy of the features would show
     assert peak_bytes(lambda: features.fit(graph, feat)) < bound
 

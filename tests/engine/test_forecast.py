@@ -83,17 +83,9 @@ def test_both_tasks_say_it_once(task, changes, more, said, tmp_path, monkeypatch
         now[0] += 10.0                      # read when a training begins and after every epoch
         return now[0]
 
-    monkeypatch.setattr(module.Forecast.__init__, "__defaults__", (lines.append, clock, False, "epochs", False))
+    monkeypatch.setattr(module.Forecast.__init__, "__defaults__", (lines.append, clock, False))
     monkeypatch.setattr("jbpool.clustering.starts.MAX_NODES", 1)
     config = load_config(task, None, ["train.epochs=10", *changes])
     task.run(config, task.load_data(config), tmp_path / "run", torch.device("cpu"), **more)
     assert lines == [said]
 
-
-def test_a_slow_start_is_not_extrapolated():
-    said, now = [], [0.0]
-    made = Forecast(1, "1 seed", "shorter: less", say=said.append, clock=lambda: now[0], slow_start=True)
-    made.begin(0)
-    for done, now[0] in ((1, 50.0), (2, 51.0), (3, 53.0), (29, 90.0)):
-        made.after(done, 29, False)
-    assert said == ["about 2 min for 1 seed x 29 epochs; shorter: less"]        # 53 s and 26 x 1.5 s

@@ -8,8 +8,6 @@ passes over its share of the rows, and the sums are added up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -32,17 +30,14 @@ class Heads:
     ----------
     prototypes : Tensor
         ``(R, K, D)``, the initial prototypes; see :func:`spread_nodes`.
-    temperature : float or Tensor, default 0.2
-        One for all heads, or ``(R,)``. Logits lie in ``[-1 / temperature, 1 / temperature]``.
+    temperature : float, default 0.2
+        Logits lie in ``[-1 / temperature, 1 / temperature]``.
     shares : RowShares, optional
         Rows of each process. Default: this process has all of them.
     """
 
-    def __init__(self, prototypes: Tensor, temperature: float | Tensor = 0.2, shares: RowShares | None = None):
-        self.prototypes, self.shares = prototypes.clone(), shares
-        each = torch.as_tensor(temperature, dtype=prototypes.dtype, device=prototypes.device)
-        self.temperature = each.expand(len(prototypes))[:, None, None]                  # (R, 1, 1)
-        self.shift = float(torch.as_tensor(temperature).min()) < COLD
+    def __init__(self, prototypes: Tensor, temperature: float = 0.2, shares: RowShares | None = None):
+        self.prototypes, self.temperature, self.shares = prototypes.clone(), temperature, shares
 
     def losses(self, feat: Tensor) -> Tensor:
         """The balance loss of every head on unit rows: ``(N, D)`` to ``(R,)``."""
@@ -98,7 +93,7 @@ class Heads:
     def _soft(self, block: Tensor, weight: Tensor) -> Tensor:
         """Softmax over clusters, nodes last: ``(n, D)`` and ``(R, K, D)`` to ``(R, K, n)``."""
         soft = (weight.flatten(0, 1) @ block.T).unflatten(0, weight.shape[:2])
-        if self.shift:
+        if self.temperature < COLD:
             soft -= soft.amax(1, keepdim=True)
         soft.exp_()
         return soft.mul_(soft.sum(1, keepdim=True).reciprocal_())
@@ -140,9 +135,11 @@ def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: tor
     Tensor
         ``(R, K, D)``.
     """
+    device = feat.device
     if len(feat) > CANDIDATES:
-        feat = feat[torch.randint(len(feat), (CANDIDATES,), generator=generator)]
-    return torch.stack([spread_rows(feat, num_clusters, generator) for _ in range(num_heads)])
+        feat = feat[torch.randint(len(feat), (CANDIDATES,), generator=generator).to(device)]
+    feat = feat.cpu()                                           # where the generator is
+    return torch.stack([spread_rows(feat, num_clusters, generator) for _ in range(num_heads)]).to(device)
 
 
 @torch.no_grad()
@@ -183,12 +180,8 @@ def train_heads(heads: Heads, feat: Tensor, steps: int, lr: float = 1e-2) -> Ten
     return heads.losses(feat)
 
 
-def trained_heads(
-    rows: Tensor, num_clusters: int, starts: int, temperatures: Sequence[float], generator: torch.Generator
-) -> tuple[Heads, Tensor]:
+def trained_heads(rows: Tensor, num_clusters: int, starts: int, generator: torch.Generator) -> tuple[Heads, Tensor]:
     """Heads from several starts: k-means++ nodes, a few k-means steps, then the balance loss.
-
-    All temperatures are trained at once: heads 0 to ``starts - 1`` have the first one, and so on.
 
     Parameters
     ----------
@@ -197,24 +190,21 @@ def trained_heads(
     num_clusters : int
         K.
     starts : int
-        Starts of every temperature.
-    temperatures : sequence of float
-        Temperatures of the heads.
+        R.
     generator : torch.Generator
         Source of randomness for the sample and the starts.
 
     Returns
     -------
     tuple
-        The R = starts x temperatures heads, and their losses ``(R,)``.
+        The heads, and their losses ``(R,)``.
     """
     present = (rows != 0).any(1)
     if bool(present.any()) and not bool(present.all()):
         rows = rows[present]
     if len(rows) > TRAIN_NODES:
-        rows = rows[torch.randperm(len(rows), generator=generator)[:TRAIN_NODES]]
-    temperature = torch.tensor(temperatures).repeat_interleave(starts)
-    heads = Heads(lloyd(rows, spread_nodes(rows, num_clusters, len(temperature), generator)), temperature)
+        rows = rows[torch.randperm(len(rows), generator=generator)[:TRAIN_NODES].to(rows.device)]
+    heads = Heads(lloyd(rows, spread_nodes(rows, num_clusters, starts, generator)))
     return heads, train_heads(heads, rows, EPOCHS)
 
 

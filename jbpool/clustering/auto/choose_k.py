@@ -1,53 +1,64 @@
-"""How many clusters: the number whose partition shortens the description of the graph most."""
+"""How many clusters: the number whose partition shortens the description of the graph most.
+
+The largest number is clustered once. Then the two clusters whose union costs least become one, again and again, and
+after each union all nodes move once: one partition for every number of clusters, at about the price of the largest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from dgl import DGLGraph
 from torch import Tensor
+from torch.nn.functional import one_hot
+from torch.special import xlogy
 
-from jbpool.clustering.auto.bounded_heads import hard_clusters, trained_heads
-from jbpool.clustering.auto.views import COMPONENTS, FixedFeatures
-from jbpool.clustering.evidence import Evidence
-from jbpool.clustering.structure import StructuralModes
-from jbpool.errors import DataError
+from jbpool.clustering.auto.recipe import EDGES, best_of, try_partitions
+from jbpool.clustering.auto.refinement import ClusterModel, Known
 
-STEPS = 6               # smoothing steps of the one view that all numbers are compared on
-STARTS = 5
-TEMPERATURE = 0.2
+STARTS = 4              # of every view of the largest number
 
 
 class Choice(NamedTuple):
-    """The curve that numbers of clusters are chosen by."""
+    """The number of clusters, and the curve that it was chosen by."""
 
-    savings: dict[int, float]       # K -> nats per edge saved by K clusters; at most 0: no better than one cluster
+    num_clusters: int               # 1 if no number in the range saves anything
+    savings: dict[int, float]       # K -> bits per node that K clusters save in describing the edges
+    merged: tuple[str, Tensor] | None       # the view and the clusters (N,) behind the best number
 
-    @property
-    def num_clusters(self) -> int:
-        return self.ranked[0]
+    def warning(self, low: int, high: int) -> str | None:
+        """What a user should know about the choice from ``low`` to ``high``; ``None`` if it is clear."""
+        if self.num_clusters == 1 < low:
+            return (
+                f"no number of clusters from {low} to {high} shortens the description of the edges: the graph has no "
+                "clusters, or too few edges to show them. The result is one cluster; give a number to get more."
+            )
+        if self.num_clusters == high and high > low:
+            return f"the best number of clusters, {high}, is the end of the range: try a larger one."
+        return None
 
-    @property
-    def ranked(self) -> list[int]:
-        """The numbers tried, best first; of equally good ones the smallest, since the others leave clusters empty."""
-        return sorted(self.savings, key=lambda k: (-round(self.savings[k], 9), k))
+
+def ranked(savings: dict[int, float]) -> list[int]:
+    """The numbers of clusters, best first; of equally good ones the smallest."""
+    return sorted(savings, key=lambda k: (-savings[k], k))
 
 
+@torch.no_grad()
 def choose_num_clusters(
     graph: DGLGraph,
     feat: Tensor | None,
-    candidates: Sequence[int],
+    low: int,
+    high: int,
     edge_weight: Tensor | None = None,
     seed: int = 0,
     watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Choice:
     """Choose the number of clusters without labels.
 
-    Every candidate gets several starts; the partition with the largest
-    :meth:`~jbpool.clustering.evidence.Evidence.saving` decides. Features are used together with the edges; if no
-    number of clusters saves anything that way, the edges alone are tried.
+    Features help to find the partitions; the description of the edges decides between them.
 
     Parameters
     ----------
@@ -55,37 +66,127 @@ def choose_num_clusters(
         Both directions of every edge.
     feat : Tensor or None
         ``(N, D)``, dense or CSR; ``None`` for a graph without features.
-    candidates : sequence of int
-        The numbers to compare.
+    low : int
+        The smallest number.
+    high : int
+        The largest number.
     edge_weight : Tensor, optional
         ``(E,)``.
     seed : int, default 0
         Seed of all random choices.
     watch : callable, optional
-        Called with the number of candidates tried so far and their total.
+        Called with the number of steps done so far and their total.
     """
-    evidence = Evidence(graph, None, edge_weight)
+    known = Known(graph, feat, edge_weight)
+    savings: dict[int, float] = {}
+    merged = None
+    if high > 1:
+        tried = try_partitions(known, feat, high, edge_weight, seed, STARTS)
+        by_edges = [one for one in tried if one[0].view == EDGES]
+        # Features may hide what the edges show.
+        for trial, refined in (best_of(tried), *([best_of(by_edges)] if by_edges else [])):
+            if not savings or max(savings.values()) <= 0:
+                savings, cluster = _merge(known, refined.cluster, max(low, 2), lambda done: watch(done, high - low + 1))
+                merged = trial.view, cluster
+    if low == 1:
+        savings[1] = 0.0
+    chosen = next(iter(ranked(savings)), 1)
+    if savings.get(chosen, 0.0) <= 0:
+        return Choice(1, savings, None)
+    return Choice(chosen, savings, merged)
 
-    def savings(rows_for: Callable[[int], Tensor]) -> dict[int, float]:
-        """K -> saving, on the rows ``(N, D)`` for K clusters; fewer entries where the rows are all zero."""
-        generator, found = torch.Generator().manual_seed(seed), {}
-        for done, num_clusters in enumerate(candidates, 1):
-            if num_clusters == 1:
-                found[1] = 0.0
-            elif bool((rows := rows_for(num_clusters)).any()):
-                heads, _ = trained_heads(rows, num_clusters, STARTS, (TEMPERATURE,), generator)
-                found[num_clusters] = max(evidence.saving(cluster) for cluster in hard_clusters(heads, rows))
-            watch(done, len(candidates))
-        return found
 
-    found: dict[int, float] = {}
-    if feat is not None:
-        view = FixedFeatures(feat.shape[1], STEPS, weighting="auto", components=COMPONENTS)
-        smoothed = view.fit(graph, feat, edge_weight, seed)                                 # (N, D)
-        found = savings(lambda num_clusters: smoothed)
-    if max(found.values(), default=0.0) <= 0:
-        by_edges = savings(StructuralModes(graph, max(candidates), edge_weight, seed).features)
-        found = max(found, by_edges, key=lambda one: (len(one), max(one.values(), default=0.0)))
-    if len(found) < len(candidates):
-        raise DataError("the features and edges of the graph do not distinguish its nodes.")
-    return Choice(found)
+def _merge(
+    known: Known, cluster: Tensor, low: int, watch: Callable[[int], None]
+) -> tuple[dict[int, float], Tensor]:
+    """Merge clusters ``(N,)`` until ``low`` are left. Returns: K -> bits saved per node, and the best clusters."""
+    savings: dict[int, float] = {}
+    best, high = cluster, int(cluster.max()) + 1
+    while True:
+        cluster = cluster.unique(return_inverse=True)[1]
+        count = int(cluster.max()) + 1
+        watch(high - count + 1)
+        if count < low:
+            break
+        weight, size = _blocks(known, cluster, count)
+        saved = saved_nats(weight, size) / math.log(2) / len(cluster)
+        if not savings or saved > max(savings.values()):
+            best = cluster
+        savings[count] = saved
+        if count == low:
+            break
+        one, other = _cheapest_union(weight, size)
+        cluster = torch.where(cluster == other, one, cluster).unique(return_inverse=True)[1]
+        cluster = _moved(known, cluster, count - 1)
+    return savings, best
+
+
+def _blocks(known: Known, cluster: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Edge weight between clusters, ``(K, K)``, and the nodes with edges in each, ``(K,)``; float64."""
+    onehot = one_hot(cluster, count).float()
+    return onehot.T.double() @ known.neighbours(onehot).double(), (known.connected[:, None] * onehot).sum(0).double()
+
+
+def _moved(known: Known, cluster: Tensor, count: int) -> Tensor:
+    """The clusters ``(N,)`` after one round of moves."""
+    model = ClusterModel(count, 0 if known.rows is None else known.rows.shape[1]).to(cluster.device)
+    model.measure(known, cluster)
+    return model.scores(known, one_hot(cluster, count).float()).argmax(1)
+
+
+def saved_nats(weight: Tensor, size: Tensor) -> float:
+    """Nats that K clusters save in describing the edges of a graph, against one cluster.
+
+    The message has two parts: the edges given the clusters, by a degree-corrected block model with a rate inside each
+    cluster and a common one between them, and the clusters themselves: their sizes, their nodes, and how many edges
+    are inside each. More clusters shorten the first part and lengthen the second, so that numbers can be compared.
+
+    Parameters
+    ----------
+    weight : Tensor
+        ``(K, K)`` edge weight between clusters, both directions, with mean 1 per edge.
+    size : Tensor
+        ``(K,)`` nodes of each cluster.
+    """
+    nodes, edges = size.sum(), weight.sum() / 2
+    share = weight / weight.sum().clamp_min(1e-300)
+    volume = share.sum(0)
+    inside, expected = share.diagonal(), volume.square()
+    gain = _inside(inside, expected).sum() + _outside(1 - inside.sum(), 1 - expected.sum())
+    count = torch.tensor(float(len(size)))
+    cost = _log_choose(nodes - 1, count - 1) + torch.lgamma(nodes + 1) - torch.lgamma(size + 1).sum()
+    cost += _log_choose(edges + count, count) - (edges + 1).log()           # one cluster has a single number of edges
+    return float(edges * gain - cost)
+
+
+# Only edges that are inside clusters more often than by chance count: other blocks are no clusters.
+
+
+def _inside(share: Tensor, expected: Tensor) -> Tensor:
+    """Nats per edge gained by edges inside clusters, from their share and the share by chance."""
+    return torch.where(share > expected, xlogy(share, share / expected.clamp_min(1e-300)), 0)
+
+
+def _outside(share: Tensor, expected: Tensor) -> Tensor:
+    """Nats per edge gained by edges between clusters; at most 0."""
+    share = share.clamp_min(0)
+    return xlogy(share, share / expected.clamp_min(1e-12)).clamp_max(0)
+
+
+def _log_choose(n: Tensor, k: Tensor) -> Tensor:
+    return torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
+
+
+def _cheapest_union(weight: Tensor, size: Tensor) -> tuple[int, int]:
+    """The two clusters whose union has the largest :func:`saved_nats`; parameters as there."""
+    edges = weight.sum() / 2
+    share = weight / weight.sum().clamp_min(1e-300)                                     # (K, K)
+    volume, inside = share.sum(0), share.diagonal()
+    alone = _inside(inside, volume.square())                                            # (K,)
+    union = _inside(inside[:, None] + inside + 2 * share, (volume[:, None] + volume).square())      # (K, K)
+    rest = _outside(1 - inside.sum() - 2 * share, 1 - volume.square().sum() - 2 * torch.outer(volume, volume))
+    gain = union - alone[:, None] - alone + rest
+    named = torch.lgamma(size[:, None] + size + 1) - torch.lgamma(size[:, None] + 1) - torch.lgamma(size + 1)
+    saved = (edges * gain + named).fill_diagonal_(-torch.inf)
+    one, other = divmod(int(saved.argmax()), len(size))
+    return one, other

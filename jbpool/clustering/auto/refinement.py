@@ -1,4 +1,4 @@
-"""Nodes move to the cluster that explains their edges and their features best.
+"""Nodes move to the cluster that explains their edges and their features best, until the description stops shrinking.
 
 Edges follow a block model with degree correction, words are drawn from a distribution per cluster, and a cluster is as
 likely as it is large:
@@ -6,15 +6,20 @@ likely as it is large:
     log p(i in k) = sum_j A_ij log(B_(k, c_j) / (b_k b_(c_j))) + sum_w X_iw log(P_kw / p_w) + log(n_k / N) + const
 
 with the shares of edge weight B between clusters (b: their sums) and of words P_k in a cluster (p: in all). Features
-with negative values are treated as measurements, not as words: unit rows X that are normally distributed around a mean
-M_k, with one variance v_w per column inside all clusters. Then the second sum is
+with negative values, or with few zeros, are treated as measurements, not as words: unit rows X that are normally
+distributed around a mean M_k, with one variance v_w per column inside all clusters. Then the second sum is
 
     sum_w X_iw (M_kw - m_w) / v_w  -  (M_kw^2 - m_w^2) / 2 v_w          with the mean m of all rows.
 
-Nothing here prefers clusters of equal size, unlike the balance loss that the consensus comes from.
+What the clusters save in describing the data, against one cluster, is the sum over edges and features of these
+logarithms minus the entropy of the sizes, which it takes to name the cluster of every node. Nothing here prefers
+clusters of equal size, unlike the balance loss that partitions come from.
 """
 
 from __future__ import annotations
+
+import math
+from typing import NamedTuple
 
 import torch
 from dgl import DGLGraph
@@ -22,31 +27,96 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from jbpool.clustering.auto.weighting import UnitRows, no_weights
-from jbpool.ops.adjacency import propagate
+from jbpool.ops.adjacency import degree, propagate
 from jbpool.ops.sparse import stored_values
 
-STEPS = 5               # iterations, in each of which all nodes move at once
+GAIN = 0.01             # the least relative gain of a round that is worth another one
+ROUNDS = 20             # at most; in each of them all nodes move at once
+NEW_ROUNDS = 5          # on another graph, where nothing is measured
 PRIOR_WORDS = 0.05      # pseudo-counts of p, or rows m, added to every cluster, as a share of the mean cluster
-PRIOR_EDGES = 1e-3      # pseudo-weight spread evenly over all pairs of clusters, as a share of the total
+PRIOR_EDGES = 4         # pseudo-edges of every pair of clusters, as if pairs of different clusters were all alike
+FEW_ZEROS = 0.25        # of measurements; words have more
 
 
-class Refinement(nn.Module):
-    """The block model and the feature distributions of K clusters, and the refinement of partitions by them.
+def are_measurements(feat: Tensor) -> bool:
+    """Whether features have negative values or few zeros, unlike words and flags: ``(N, D)`` dense or CSR."""
+    values = stored_values(feat)
+    return bool((values < 0).any()) or int((values != 0).sum()) > (1 - FEW_ZEROS) * feat.shape[0] * feat.shape[1]
+
+
+class Known:
+    """Edges and features of one graph, as products with them; computed once for all partitions.
+
+    Parameters
+    ----------
+    graph : DGLGraph
+        Both directions of every edge.
+    feat : Tensor or None
+        ``(N, D)``, dense or CSR.
+    edge_weight : Tensor, optional
+        ``(E,)``; only their ratios matter.
+    measurements : bool, optional
+        Whether features are measurements or words; by default, found out.
+    """
+
+    def __init__(
+        self,
+        graph: DGLGraph,
+        feat: Tensor | None,
+        edge_weight: Tensor | None = None,
+        measurements: bool | None = None,
+    ):
+        self.graph = graph
+        self.weight = None if edge_weight is None else edge_weight / edge_weight.mean().clamp_min(1e-30)
+        self.connected = degree(graph, self.weight, torch.float32) > 0                      # (N,)
+        self.rows = None if feat is None else UnitRows(feat, no_weights(feat))
+        self.measurements, self.informed = False, self.connected    # (N,) False: nothing is known of the node
+        if feat is not None and self.rows is not None:
+            self.measurements = are_measurements(feat) if measurements is None else measurements
+            present = self.rows.present()                                                   # (N, 1)
+            self.informed = self.connected | (present.squeeze(1) > 0)
+            # A unit row times its sum has (sum x)^2 / sum x^2 words: all of them if they are flags, else fewer.
+            ones = torch.ones(feat.shape[1], 1, device=feat.device)
+            self.length = present if self.measurements else self.rows.times(ones)           # (N, 1)
+
+    def neighbours(self, onehot: Tensor) -> Tensor:
+        """``A Z``: ``(N, K)`` to ``(N, K)``."""
+        return propagate(self.graph, onehot, self.weight)
+
+    def sums(self, onehot: Tensor) -> Tensor:
+        """``X^T Z``, the features of every cluster: ``(N, K)`` to ``(D, K)`` float64."""
+        assert self.rows is not None
+        return self.rows.transposed_times(self.length * onehot).double()
+
+    def explained(self, words: Tensor, offset: Tensor) -> Tensor | float:
+        """``X V`` plus an offset ``(K,)``: ``(D, K)`` to ``(N, K)``; 0 without features."""
+        return 0.0 if self.rows is None else self.length * (self.rows.times(words) + offset)
+
+
+class Refined(NamedTuple):
+    """A partition that was improved, and what it was found to be."""
+
+    cluster: Tensor                 # (N,)
+    saved: float                    # nats, against one cluster
+    model: ClusterModel
+
+
+class ClusterModel(nn.Module):
+    """What K clusters have in common: their block model, their features and their sizes. Applies to other graphs.
 
     Parameters
     ----------
     num_clusters : int
         K.
     in_feats : int
-        Number of features D.
+        Number of features D; 0 if there are none.
     """
 
     blocks: Tensor                  # (K, K) log ratios of edge weight
     words: Tensor                   # (D, K) log ratios of words, or what measurements are multiplied by
     offset: Tensor                  # (K,) added where there are measurements; 0 for words
     prior: Tensor                   # (K,) log shares of nodes
-    signed: Tensor                  # whether features are measurements
-    used: Tensor                    # whether it was fitted; otherwise partitions are left unchanged
+    measurements: Tensor            # whether features are measurements
 
     def __init__(self, num_clusters: int, in_feats: int):
         super().__init__()
@@ -54,110 +124,107 @@ class Refinement(nn.Module):
         self.register_buffer("words", torch.zeros(in_feats, num_clusters))
         self.register_buffer("offset", torch.zeros(num_clusters))
         self.register_buffer("prior", torch.zeros(num_clusters))
-        self.register_buffer("signed", torch.tensor(False))
-        self.register_buffer("used", torch.tensor(False))
+        self.register_buffer("measurements", torch.tensor(False))
 
-    @torch.no_grad()
-    def fit(self, graph: DGLGraph, feat: Tensor, cluster: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Alternate between measuring the clusters and moving the nodes: ``(N,)`` to ``(N,)``.
+    def measure(self, known: Known, cluster: Tensor) -> float:
+        """Measure the clusters ``(N,)`` of a graph. Returns: the nats that they save."""
+        onehot = known.informed[:, None] * one_hot(cluster, len(self.prior)).float()        # (N, K)
+        size = onehot.sum(0)                                                        # (K,)
+        total = float(size.sum())
+        self.prior = ((size + 1) / (total + len(size))).log()
+        named = torch.special.xlogy(size, size / max(total, 1)).sum()               # minus the entropy of the sizes
+        saved = float(named) + self._measure_edges(known.neighbours(onehot).T @ onehot)
+        if known.rows is not None:
+            self.measurements.fill_(known.measurements)
+            saved += (self._measure_means if known.measurements else self._measure_words)(known, onehot)
+        return saved
 
-        Parameters
-        ----------
-        graph : DGLGraph
-            Both directions of every edge.
-        feat : Tensor
-            ``(N, D)``, dense or CSR.
-        cluster : Tensor
-            ``(N,)`` to start from.
-        edge_weight : Tensor, optional
-            ``(E,)``; only their ratios matter.
-        """
-        self.signed.fill_(bool((stored_values(feat) < 0).any()))
-        known = self._known(graph, feat, edge_weight)
-        for _ in range(STEPS):
-            self._measure(known, cluster)
-            cluster = self._scores(known, cluster).argmax(1)
-        self.used.fill_(True)
-        return cluster
-
-    @torch.no_grad()
-    def forward(self, graph: DGLGraph, feat: Tensor, cluster: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Move the nodes of any graph with these features, without measuring again: ``(N,)`` to ``(N,)``."""
-        if bool(self.used):
-            known = self._known(graph, feat, edge_weight)
-            for _ in range(STEPS):
-                cluster = self._scores(known, cluster).argmax(1)
-        return cluster
-
-    @torch.no_grad()
-    def probability(self, graph: DGLGraph, feat: Tensor, cluster: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """How probable each node's cluster is, given those of its neighbours: ``(N,)``; 1 if nothing was fitted."""
-        if not bool(self.used):
-            return torch.ones(len(cluster), device=cluster.device)
-        scores = self._scores(self._known(graph, feat, edge_weight), cluster)
-        return scores.softmax(1).gather(1, cluster[:, None]).squeeze(1)
-
-    def _measure(self, known: _Known, cluster: Tensor) -> None:
-        num_clusters = len(self.prior)
-        onehot = one_hot(cluster, num_clusters).float()                             # (N, K)
-        weight = onehot.T.double() @ known.neighbours(onehot).double()              # (K, K)
-        share = weight / weight.sum().clamp_min(1e-300) + PRIOR_EDGES / num_clusters**2
+    def _measure_edges(self, weight: Tensor) -> float:
+        total, extra = weight.double().sum().clamp_min(1e-30), PRIOR_EDGES * len(weight) ** 2
+        share = weight.double() / total                                             # (K, K)
+        inside, volume = share.diagonal(), share.sum(0)
+        between = (1 - inside.sum()).clamp_min(0) / (1 - volume.square().sum()).clamp_min(1e-12)
+        alike = (between * torch.outer(volume, volume)).diagonal_scatter(inside) + 1e-3 / len(weight) ** 2
+        share = (total * share + extra * alike) / (total + extra)
         volume = share.sum(0)
-        self.blocks = (share / torch.outer(volume, volume)).log().float()
-        self.prior = ((onehot.sum(0) + 1) / (len(cluster) + num_clusters)).log()
-        (self._measure_means if bool(self.signed) else self._measure_words)(known, onehot)
+        ratio = (share / torch.outer(volume, volume)).log()
+        self.blocks = ratio.float()
+        return float((weight * ratio).sum()) / 2                                    # every edge counts once
 
-    def _measure_words(self, known: _Known, onehot: Tensor) -> None:
-        count = known.sums(onehot).double()                                         # (D, K)
+    def _measure_words(self, known: Known, onehot: Tensor) -> float:
+        count = known.sums(onehot)                                                  # (D, K)
         total = count.sum().clamp_min(1e-300)
         common = count.sum(1, keepdim=True) / total                                 # (D, 1)
         extra = PRIOR_WORDS * total / onehot.shape[1]
         ratio = (count / common.clamp_min(1e-300) + extra) / (count.sum(0) + extra)
-        self.words = torch.where(common > 0, ratio, 1).log().float()            # words without occurrences
+        ratio = torch.where(common > 0, ratio, 1).log()                             # words without occurrences
+        self.words = ratio.float()
+        return float((count * ratio).sum())
 
-    def _measure_means(self, known: _Known, onehot: Tensor) -> None:
+    def _measure_means(self, known: Known, onehot: Tensor) -> float:
+        assert known.rows is not None
         size = (known.length * onehot).sum(0).double()                              # (K,) rows that are not zero
         total = size.sum().clamp_min(1)
-        sums, squares = known.sums(onehot).double(), known.rows.squares()  # (D, K), (D,)
+        sums, squares = known.sums(onehot), known.rows.squares()                    # (D, K), (D,)
         common = sums.sum(1, keepdim=True) / total                                  # (D, 1)
         extra = PRIOR_WORDS * total / len(size)
         means = (sums + extra * common) / (size + extra)                            # (D, K)
         spread = squares / total - common.squeeze(1).square()                       # (D,) of all rows
         inside = (squares - (sums.square() / size.clamp_min(1)).sum(1)) / total     # (D,) within clusters
         varies = spread > 1e-6 * squares / total                                    # else the column is constant
-        scale = torch.where(varies, 1 / torch.maximum(inside, 1e-3 * spread), 0)[:, None]
+        inside = torch.maximum(inside, 1e-3 * spread)
+        scale = torch.where(varies, 1 / inside, 0)[:, None]
         self.words = ((means - common) * scale).float()
         self.offset = ((common.square() - means.square()) * scale / 2).sum(0).float()
+        return float(total / 2 * torch.where(varies, spread / inside, 1).log().sum())
 
-    def _scores(self, known: _Known, cluster: Tensor) -> Tensor:
-        """Log probabilities of every node and cluster up to a constant per node: ``(N, K)``."""
-        onehot = one_hot(cluster, len(self.prior)).float()
+    def scores(self, known: Known, onehot: Tensor) -> Tensor:
+        """Log probabilities of every node and cluster up to a constant per node, given clusters: ``(N, K)`` both."""
         return known.neighbours(onehot) @ self.blocks + known.explained(self.words, self.offset) + self.prior
 
-    def _known(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> _Known:
-        return _Known(graph, feat, edge_weight, bool(self.signed))
+    def probability(self, known: Known, onehot: Tensor) -> Tensor:
+        """Of every node and cluster, given the clusters of the neighbours: ``(N, K)`` to ``(N, K)``.
+
+        All clusters are equally probable for a node of which nothing is known.
+        """
+        return torch.where(known.informed[:, None], self.scores(known, onehot).softmax(1), 1 / len(self.prior))
+
+    @torch.no_grad()
+    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Cluster and confidence of the nodes of a graph, ``(N, D)`` to ``(N,)`` and ``(N,)``.
+
+        The features alone decide first, then features and neighbours.
+        """
+        known = Known(graph, feat, edge_weight, bool(self.measurements))
+        soft = (known.explained(self.words, self.offset) + self.prior).softmax(1)           # (N, K)
+        for _ in range(NEW_ROUNDS):
+            soft = self.probability(known, soft)
+        return soft.argmax(1), soft.amax(1)
 
 
-class _Known:
-    """Edges and features of a graph, as products with them."""
+@torch.no_grad()
+def refine(known: Known, cluster: Tensor, num_clusters: int) -> Refined:
+    """Alternate between measuring the clusters and moving the nodes, as long as the description shrinks notably.
 
-    def __init__(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, signed: bool):
-        self.graph = graph
-        self.weight = None if edge_weight is None else edge_weight / edge_weight.mean().clamp_min(1e-30)
-        self.rows = UnitRows(feat, no_weights(feat))
-        if signed:                                                                          # 0 for rows of zeros
-            self.length = self.rows.present()                                               # (N, 1)
-        else:       # a unit row times its sum has (sum x)^2 / sum x^2 words: all of them if they are flags, else fewer
-            self.length = self.rows.times(torch.ones(feat.shape[1], 1, device=feat.device))
-
-    def neighbours(self, onehot: Tensor) -> Tensor:
-        """``A Z``: ``(N, K)`` to ``(N, K)``."""
-        return propagate(self.graph, onehot, self.weight)
-
-    def sums(self, onehot: Tensor) -> Tensor:
-        """``X^T Z``, the features of every cluster: ``(N, K)`` to ``(D, K)``."""
-        return self.rows.transposed_times(self.length * onehot)
-
-    def explained(self, words: Tensor, offset: Tensor) -> Tensor:
-        """``X V`` plus an offset ``(K,)``: ``(D, K)`` to ``(N, K)``."""
-        return self.length * (self.rows.times(words) + offset)
+    Parameters
+    ----------
+    known : Known
+        The graph.
+    cluster : Tensor
+        ``(N,)`` to start from.
+    num_clusters : int
+        K.
+    """
+    in_feats = 0 if known.rows is None else known.rows.shape[1]
+    before, best = -math.inf, None
+    for _ in range(ROUNDS):
+        model = ClusterModel(num_clusters, in_feats).to(cluster.device)
+        saved = model.measure(known, cluster)
+        if best is None or saved > best.saved:
+            best = Refined(cluster, saved, model)
+        if saved - before < GAIN * abs(saved):
+            break
+        before = saved
+        cluster = model.scores(known, one_hot(cluster, num_clusters).float()).argmax(1)
+    assert best is not None
+    return best

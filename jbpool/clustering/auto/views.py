@@ -1,8 +1,12 @@
-"""Fixed features: weighted, smoothed over the graph, centred and reduced once, before anything is trained.
+"""Views of a graph: unit rows for its nodes, computed once, in which bounded heads find clusters.
 
-``X -> columns times idf -> unit rows -> A^steps X -> minus the mean -> principal components -> unit rows`` with the
-smoothing operator ``A = I - delta (I - D^-1/2 A D^-1/2)``. At delta = 1/2 no eigenvalue of it is negative, so it is a
-low-pass filter; the paper's delta = 0.85 is not.
+The view of the features for K clusters is
+
+    X -> columns times idf -> unit rows -> Z = (I + A + ... + A^t) X / (t + 1) -> leading directions U of Z -> unit rows
+
+with the low-pass filter ``A = (I + D^-1/2 A D^-1/2) / 2``. U are left singular vectors of Z, neither centred nor scaled
+by their singular values s: the first K have weight ``(s / s_K)^(1/2)``, the next K ``(s / s_K)^8``, since a sharp cut
+after K directions depends on chance. The view of the edges has the K leading eigenvectors of A in place of U.
 
 Smoothing treats every column independently, the reduction every row. So columns are smoothed a few at a time and
 distributed over the processes; afterwards each process has all columns of its share of the rows.
@@ -11,7 +15,7 @@ distributed over the processes; afterwards each process has all columns of its s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import cast
+from dataclasses import replace
 
 import torch
 from dgl import DGLGraph
@@ -19,17 +23,23 @@ from torch import Tensor, nn
 
 from jbpool.checks import lookup
 from jbpool.clustering.auto.weighting import WEIGHTINGS, UnitRows
+from jbpool.data import NodeData
 from jbpool.engine.shares import RowShares
 from jbpool.nn.heads import unit_rows
-from jbpool.ops.adjacency import smoothing_matrix
+from jbpool.ops.adjacency import degree, smoothing_matrix
 from jbpool.ops.sparse import is_sparse
 from jbpool.progress import progress_bar
 
-COMPONENTS = 128            # principal components that auto and k-means work on
-OVERSAMPLING = 16           # extra directions of the randomised reduction
-ITERATIONS = 2              # its power iterations
+STEPS = 16                  # smoothing steps t
+DELTA = 0.5                 # the step size: at 1/2 no eigenvalue of A is negative
+LEADING, TRAILING = 0.5, 8  # powers of the singular values that weight the first K directions, and the next K
+OVERSAMPLING = 10           # extra directions of the randomised reduction
+ITERATIONS = 4              # its power iterations
 COLUMNS = 16                # columns smoothed at a time: a cache line of float32
 ROWS = 1 << 14              # rows reduced at a time
+REGULARIZED = 0.25          # edges: share of the mean degree added to every degree, against small appendages
+EIGEN_STEPS = 100           # edges: steps of the subspace iteration that finds eigenvectors
+SMALL = 1000                # edges: nodes up to which ten times as many cost little
 
 
 class FixedFeatures(nn.Module):
@@ -39,31 +49,35 @@ class FixedFeatures(nn.Module):
     ----------
     in_feats : int
         Size D of the node features.
-    steps : int, default 8
+    steps : int, default 16
         Smoothing steps.
     delta : float, default 0.5
         Step size of the smoothing.
-    weighting : str, default "none"
+    weighting : str, default "auto"
         ``"idf"`` weights columns by ``log(N / nodes that have the feature)``; ``"auto"`` does so for counts.
-    components : int, optional
-        Principal components to keep; by default all columns.
+    num_clusters : int, optional
+        K of the view that the module describes. By default, all columns after the last step, minus their mean.
     """
 
-    column_weight: Tensor
-    centre: Tensor
-    axes: Tensor | None
+    column_weight: Tensor           # (D,)
+    centre: Tensor                  # (out_feats,)
+    axes: Tensor | None             # (D, out_feats)
 
     def __init__(
-        self, in_feats: int, steps: int = 8, delta: float = 0.5, weighting: str = "none", components: int | None = None
+        self,
+        in_feats: int,
+        steps: int = STEPS,
+        delta: float = DELTA,
+        weighting: str = "auto",
+        num_clusters: int | None = None,
     ):
         super().__init__()
-        self.steps, self.delta = steps, delta
+        self.steps, self.delta, self.num_clusters = steps, delta, num_clusters
         self.weigh = lookup(WEIGHTINGS, weighting, "dataset.weighting")
-        self.reduces = components is not None and components < in_feats
-        self.out_feats = cast(int, components) if self.reduces else in_feats
+        self.out_feats = in_feats if num_clusters is None else min(2 * num_clusters, in_feats)
         self.register_buffer("column_weight", torch.ones(in_feats))
         self.register_buffer("centre", torch.zeros(self.out_feats))
-        self.register_buffer("axes", torch.zeros(in_feats, self.out_feats) if self.reduces else None)
+        self.register_buffer("axes", None if num_clusters is None else torch.zeros(in_feats, self.out_feats))
 
     @torch.no_grad()
     def fit(
@@ -96,28 +110,33 @@ class FixedFeatures(nn.Module):
         """
         shares = shares or RowShares.alone(graph.num_nodes())
         self.column_weight = self.weigh(feat)
-        smoothing = _Smoothing(graph, UnitRows(feat, self.column_weight), self.steps, self.delta, edge_weight, shares)
+        smoothing = self._smoothing(graph, feat, edge_weight, shares)
+        if self.num_clusters is None:
+            rows = smoothing.rows_of(None, self.out_feats)
+            self.centre = (shares.add_up(_column_sums(rows)) / shares.num_rows).float()
+            return _in_place(rows, lambda block: unit_rows(block - self.centre), self.out_feats)
         width, axes = feat.shape[1], None
-        if self.reduces and width > _worth_smoothing(self.out_feats, feat):
+        if width > _worth_smoothing(self.out_feats, feat):
             width = min(self.out_feats + OVERSAMPLING, width)
             axes = smoothing.leading_axes(width, torch.Generator().manual_seed(seed))       # (D, C')
         rows = smoothing.rows_of(axes, width)                                               # (n, C')
         del smoothing                                                                       # and its operator
-        if not self.reduces:
-            self.centre = (shares.add_up(_column_sums(rows)) / shares.num_rows).float()
-            return _in_place(rows, lambda block: unit_rows(block - self.centre), width)
-        mean, rotation = _principal_rotation(rows, self.out_feats, shares)                  # (C',), (C', C)
+        rotation = _whitening(rows, self.num_clusters, self.out_feats, shares)              # (C', out_feats)
         self.axes = rotation if axes is None else axes @ rotation
-        self.centre = mean @ rotation
-        return _in_place(rows, lambda block: unit_rows(block @ rotation - self.centre), self.out_feats)
+        return _in_place(rows, lambda block: unit_rows(block @ rotation), self.out_feats)
 
     @torch.no_grad()
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Apply what was measured: ``(N, D)`` to ``(N, out_feats)``."""
-        rows, shares = UnitRows(feat, self.column_weight), RowShares.alone(graph.num_nodes())
-        smoothing = _Smoothing(graph, rows, self.steps, self.delta, edge_weight, shares)
+        smoothing = self._smoothing(graph, feat, edge_weight, RowShares.alone(graph.num_nodes()))
         smoothed = smoothing.rows_of(self.axes, self.out_feats)
         return _in_place(smoothed, lambda block: unit_rows(block - self.centre), self.out_feats)
+
+    def _smoothing(
+        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, shares: RowShares
+    ) -> _Smoothing:
+        rows, mean_of_steps = UnitRows(feat, self.column_weight), self.num_clusters is not None
+        return _Smoothing(graph, rows, self.steps, self.delta, edge_weight, shares, mean_of_steps)
 
 
 def _worth_smoothing(out_feats: int, feat: Tensor) -> int:
@@ -141,19 +160,22 @@ class _Smoothing:
         delta: float,
         edge_weight: Tensor | None,
         shares: RowShares,
+        mean_of_steps: bool,
     ):
-        self.rows, self.steps, self.shares = rows, steps, shares
+        self.rows, self.steps, self.shares, self.mean_of_steps = rows, steps, shares, mean_of_steps
         self.operator = smoothing_matrix(graph, edge_weight, torch.float32, delta) if steps else None
 
-    def smooth(self, columns: Tensor, steps: int) -> Tensor:
-        """``A^steps`` times columns ``(N, b)``, which are overwritten."""
+    def smooth(self, columns: Tensor) -> Tensor:
+        """``A^t`` times columns ``(N, b)``, or the mean of the powers 0 to t times them."""
         if self.operator is None:
             return columns
-        other = torch.empty_like(columns)
-        for _ in range(steps):
-            other.addmm_(self.operator, columns, beta=0)
-            columns, other = other, columns
-        return columns
+        smoothed, other = columns, torch.empty_like(columns)
+        for step in range(self.steps):
+            if self.mean_of_steps:
+                other.copy_(columns)
+            other.addmm_(self.operator, smoothed, beta=int(self.mean_of_steps))
+            smoothed, other = other, torch.empty_like(columns) if step == 0 else smoothed
+        return smoothed.div_(self.steps + 1) if self.mean_of_steps else smoothed
 
     def rows_of(self, axes: Tensor | None, width: int) -> Tensor:
         """Smoothed ``X V``, or X without axes: its rows of this process, ``(n, width)``."""
@@ -175,31 +197,26 @@ class _Smoothing:
         if self.shares.place < len(parts):
             first, last = parts[self.shares.place]
             columns = self.rows.columns(first, last) if axes is None else self.rows.times(axes[:, first:last])
-            columns = self.smooth(columns, self.steps)
+            columns = self.smooth(columns)
         received = self.shares.exchange(columns, [last - first for first, last in parts])
         for (first, last), part in zip(parts, received, strict=True):
             mine[:, first:last] = part
 
     def leading_axes(self, width: int, generator: torch.Generator) -> Tensor:
-        """An orthonormal basis of the leading directions of the centred smoothed rows Y, ``(D, width)``.
+        """An orthonormal basis of the leading directions of the smoothed rows Z, ``(D, width)``.
 
-        Randomised subspace iteration with ``Y^T Y V = X^T A^2t X V - N m m^T V``, where m is the mean of the smoothed
-        rows: columns stay independent of each other.
+        Randomised subspace iteration with ``Z^T Z V = X^T F F X V``, F being the filter: columns stay independent.
         """
-        num_nodes, in_feats = self.rows.shape
-        ones = torch.ones(num_nodes, 1, device=self.rows.device)
-        mean = self.rows.transposed_times(self.smooth(ones, self.steps)) / num_nodes        # (D, 1)
-        axes = torch.randn(in_feats, width, generator=generator).to(self.rows.device)
+        axes = torch.randn(self.rows.shape[1], width, generator=generator).to(self.rows.device)
         with progress_bar("finding axes", ITERATIONS * width, "columns") as bar:
             for _ in range(ITERATIONS):
                 product = torch.zeros_like(axes)
                 for number, (first, last) in enumerate(_blocks(width)):
                     if number % self.shares.processes == self.shares.place:
-                        columns = self.smooth(self.rows.times(axes[:, first:last]), 2 * self.steps)
+                        columns = self.smooth(self.smooth(self.rows.times(axes[:, first:last])))
                         product[:, first:last] = self.rows.transposed_times(columns)
                     bar.update(last - first)
-                product = self.shares.add_up(product) - num_nodes * mean @ (mean.T @ axes)
-                axes = torch.linalg.qr(product)[0]
+                axes = torch.linalg.qr(self.shares.add_up(product))[0]
         return self.shares.from_first(axes)
 
 
@@ -207,24 +224,24 @@ def _blocks(width: int) -> Iterator[tuple[int, int]]:
     return ((first, min(first + COLUMNS, width)) for first in range(0, width, COLUMNS))
 
 
-def _principal_rotation(rows: Tensor, out_feats: int, shares: RowShares) -> tuple[Tensor, Tensor]:
-    """The mean of all rows ``(C',)``, and the leading principal axes of the centred rows ``(C', C)``, float32.
+def _whitening(rows: Tensor, num_clusters: int, out_feats: int, shares: RowShares) -> Tensor:
+    """``V diag(weight / s)`` for the singular values s and right singular vectors V of the rows, ``(C', out_feats)``.
 
-    One pass over the rows accumulates sums and products in float64.
+    One pass over the rows accumulates their products in float64.
     """
-    width = rows.shape[1]
-    sums = torch.zeros(width + 1, width, dtype=torch.float64, device=rows.device)
+    gram = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
     with progress_bar("reducing", len(rows), "rows") as bar:
         for block in rows.split(ROWS):
             wide = block.double()
-            sums[:width].addmm_(wide.T, wide)
-            sums[width] += wide.sum(0)
+            gram.addmm_(wide.T, wide)
             bar.update(len(block))
-    sums = shares.add_up(sums)
-    mean = sums[width] / shares.num_rows
-    _, rotation = torch.linalg.eigh(sums[:width] - shares.num_rows * torch.outer(mean, mean))       # ascending
-    rotation = shares.from_first(rotation.flip(1)[:, :out_feats])
-    return mean.float(), rotation.float().contiguous()
+    squares, vectors = torch.linalg.eigh(shares.add_up(gram))                               # ascending
+    value = squares.flip(0)[:out_feats].clamp_min(0).sqrt()
+    present = value > 1e-6 * value[0]                                   # the others are rounding
+    last = value[: num_clusters][present[:num_clusters]].amin() if bool(present.any()) else value[0]
+    power = torch.where(torch.arange(out_feats, device=value.device) < num_clusters, LEADING, TRAILING)
+    weight = torch.where(present, (value / last) ** power / value, 0)
+    return shares.from_first((vectors.flip(1)[:, :out_feats] * weight).float().contiguous())
 
 
 def _column_sums(rows: Tensor) -> Tensor:
@@ -240,3 +257,45 @@ def _in_place(rows: Tensor, change: Callable[[Tensor], Tensor], width: int) -> T
     for start in range(0, len(rows), ROWS):             # writes never overtake reads: transformed rows are not longer
         changed[start : start + ROWS] = change(rows[start : start + ROWS])
     return changed
+
+
+@torch.no_grad()
+def edge_view(graph: DGLGraph, num_clusters: int, edge_weight: Tensor | None = None, seed: int = 0) -> Tensor:
+    """Unit rows from the K leading eigenvectors of the lazy walk, the trivial one included: ``(N, min(K, N))``.
+
+    Degrees are regularised: the leading eigenvectors of the plain walk sit on small appendages of the graph. Nodes
+    without edges have rows of zeros.
+
+    Parameters
+    ----------
+    graph : DGLGraph
+        Both directions of every edge.
+    num_clusters : int
+        K.
+    edge_weight : Tensor, optional
+        ``(E,)``; only their ratios matter.
+    seed : int, default 0
+        Start of the iteration that finds the eigenvectors. Those of equal eigenvalues, such as of components of the
+        graph, are mixed at random, so that each node has a part in some of them.
+    """
+    if edge_weight is not None and len(edge_weight):
+        edge_weight = edge_weight / edge_weight.max().clamp_min(torch.finfo(edge_weight.dtype).tiny)
+    walk, num_nodes = smoothing_matrix(graph, edge_weight, torch.float32, DELTA, added=REGULARIZED), graph.num_nodes()
+    width, steps = min(num_clusters + OVERSAMPLING, num_nodes), EIGEN_STEPS * (10 if num_nodes <= SMALL else 1)
+    vectors = torch.randn(num_nodes, width, generator=torch.Generator().manual_seed(seed)).to(graph.device)
+    with progress_bar("eigenvectors", steps, "steps") as bar:
+        for step in range(steps):
+            vectors = walk @ vectors
+            if step % 5 == 4:                                           # before the columns become parallel
+                vectors = torch.linalg.qr(vectors)[0]
+            bar.update()
+    vectors = vectors @ torch.linalg.eigh(vectors.T @ (walk @ vectors))[1].flip(1)
+    connected = degree(graph, edge_weight, torch.float32) > 0
+    return unit_rows(vectors[:, :num_clusters].float()) * connected[:, None]
+
+
+def with_features(data: NodeData, num_clusters: int) -> NodeData:
+    """The data itself, or, where nodes have no features, with those of its edges for K clusters."""
+    if data.feat is not None:
+        return data
+    return replace(data, feat=edge_view(data.graph, num_clusters, data.edge_weight))

@@ -1,0 +1,216 @@
+"""Clusters without labels: the result, its description, and its application to other graphs."""
+
+import dgl
+import networkx
+import numpy as np
+import pytest
+import torch
+
+from jbpool.clustering.auto.recipe import EDGES, FEATURES, SMOOTHED, Trial, best_of, find_clusters
+from jbpool.clustering.auto.refinement import ClusterModel
+from jbpool.clustering.report_search import search_sections
+from jbpool.clustering.scores import graph_scores, label_scores
+from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.data import load_nodes
+from jbpool.engine.config import load_config
+from jbpool.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def data():
+    return load_nodes("sbm", num_nodes=400, num_clusters=4, seed=0)
+
+
+@pytest.fixture(scope="module")
+def found(data):
+    calls = []
+    result = find_clusters(data.graph, data.feat, 4, seed=0, starts=3, watch=lambda *call: calls.append(call))
+    assert calls == [(1, 3), (2, 3), (3, 3)]
+    return result
+
+
+def test_it_finds_planted_clusters_and_says_how(data, found):
+    assert label_scores(found.cluster, data.label)["nmi"] > 0.9
+    assert [(trial["view"], trial["start"]) for trial in found.trials] == [
+        (view, start) for view in (SMOOTHED, EDGES, FEATURES) for start in range(3)
+    ]
+    (kept,) = (trial for trial in found.trials if trial["kept"])
+    assert (kept["view"], kept["saved"], kept["loss"], kept["moved"], kept["agreement"]) == (
+        found.view, found.saved, found.loss, found.moved, 1.0,
+    )  # fmt: skip
+    same_view = [trial for trial in found.trials if trial["view"] == found.view]
+    assert kept["saved"] == max(trial["saved"] for trial in same_view if trial["loss"] < 0.95 * found.loss)
+    assert found.confidence.shape == (400,)
+    assert bool(((found.confidence > 0) & (found.confidence <= 1 + 1e-6)).all())
+    assert -1 <= found.loss < 0
+    page = "".join(search_sections({}, {"trials": found.trials, "view": found.view}))
+    assert page.index(found.view) < page.index("No label was used")
+
+
+def test_the_model_repeats_itself_survives_its_state_and_applies_to_another_graph(data, found):
+    cluster, confidence = found.model(data.graph, data.feat)
+    assert (cluster == found.cluster).float().mean() > 0.99
+    assert confidence.mean() > 0.95
+    fresh = ClusterModel(4, data.feat.shape[1])
+    fresh.load_state_dict(found.model.state_dict())
+    assert torch.equal(fresh(data.graph, data.feat)[0], cluster)
+    half = torch.randperm(400, generator=torch.Generator().manual_seed(0))[:250].sort()[0]
+    there, _ = found.model(data.graph.subgraph(half), data.feat.to_dense()[half])
+    assert label_scores(there, data.label[half])["nmi"] > 0.8
+
+
+def test_views_are_compared_with_a_handicap():
+    """Edges alone may save one percent less than smoothed features, features alone must save five percent more."""
+    saved = {view: Trial(view, 0, -1.0, 2.0, 0).merit for view in (SMOOTHED, EDGES, FEATURES)}
+    assert saved[EDGES] > saved[SMOOTHED] > saved[FEATURES]
+    lost = {view: Trial(view, 0, -1.0, -2.0, 0).merit for view in (SMOOTHED, EDGES, FEATURES)}
+    assert lost[EDGES] > lost[SMOOTHED] > lost[FEATURES]
+
+
+def test_starts_with_a_high_loss_do_not_count():
+    saved = [(SMOOTHED, 0, -0.9, 2.0), (SMOOTHED, 1, -0.8, 9.0), (EDGES, 0, -0.5, 1.0), (SMOOTHED, None, -0.4, 1.9)]
+    tried = [(Trial(*values, moved=0), None) for values in saved]
+    assert best_of(tried) is tried[0]
+    assert best_of([*tried, (Trial(SMOOTHED, None, -0.4, 2.1, 0), None)])[0].start is None
+
+
+def test_one_more_partition_to_refine(data):
+    found = find_clusters(data.graph, None, 4, starts=1, merged=(EDGES, data.label))
+    assert [trial["start"] for trial in found.trials] == [0, None]
+    assert label_scores(found.cluster, data.label)["nmi"] > 0.9
+
+
+@pytest.mark.parametrize("noise", [{"feature_noise": 0.95}, {"mixing": 0.9}])
+def test_noisy_features_do_not_spoil_clear_edges_nor_the_reverse(noise):
+    data = load_nodes("sbm", num_nodes=600, num_clusters=3, words=20.0, avg_degree=14.0, seed=2, **noise)
+    result = find_clusters(data.graph, data.feat, 3, seed=0, starts=3)
+    assert label_scores(result.cluster, data.label)["nmi"] > 0.6
+
+
+def test_dense_signed_features(data):
+    feat = torch.randn(400, 16, generator=torch.Generator().manual_seed(0)) + 1.5 * torch.eye(4, 16)[data.label]
+    result = find_clusters(data.graph, feat, 4, seed=0, starts=2)
+    assert label_scores(result.cluster, data.label)["nmi"] > 0.9
+
+
+def test_a_graph_without_features(data):
+    result, again = (find_clusters(data.graph, None, 4, seed=0) for _ in range(2))
+    assert label_scores(result.cluster, data.label)["nmi"] > 0.8
+    assert result.model is None
+    assert result.view == EDGES
+    assert torch.equal(again.cluster, result.cluster)
+    assert again.trials == result.trials
+    with pytest.raises(DataError, match="do not distinguish its nodes"):
+        find_clusters(load_nodes("sbm", num_nodes=50, avg_degree=0.0).graph, None, 4)
+
+
+def block_graph(sizes, rates, seed=0):
+    graph = dgl.from_networkx(networkx.stochastic_block_model(sizes, rates, seed=seed).to_directed())
+    return graph, torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+
+
+@pytest.mark.parametrize("sizes", [[900, 50, 50], [2000, 100, 40, 20], [500, 50], [100, 200, 300, 400]])
+@pytest.mark.parametrize("with_features", [False, True])
+def test_blocks_of_unequal_size(sizes, with_features):
+    """Balance alone cuts the largest block; the refinement, judged by likelihood, does not."""
+    rates = np.full((len(sizes),) * 2, 0.001) + np.diag([10 / size - 0.001 for size in sizes])
+    graph, label = block_graph(sizes, rates, seed=1)
+    generator = torch.Generator().manual_seed(0)
+    means = 0.6 / 2**0.5 * torch.nn.functional.normalize(torch.randn(len(sizes), 16, generator=generator))
+    feat = means[label] + torch.randn(len(label), 16, generator=generator) if with_features else None
+    found = find_clusters(graph, feat, len(sizes))
+    assert label_scores(found.cluster, label)["nmi"] > 0.95
+    assert found.confidence.mean() > 0.95
+
+
+def test_small_appendages_do_not_hide_the_blocks():
+    """Leading eigenvectors of the plain normalised adjacency matrix sit on the chains."""
+    rng = np.random.default_rng(0)
+    weight, block = rng.pareto(1.5, 1200) + 1, np.repeat([0, 1], 600)
+    ends = rng.choice(1200, (2, 24_000), p=weight / weight.sum())
+    stays = (block[ends[0]] == block[ends[1]]) | (rng.random(24_000) < 0.2)
+    chains = [(start, 1200 + 3 * i) for i, start in enumerate(rng.integers(1200, size=60))]
+    chains += [(1200 + 3 * i + j, 1200 + 3 * i + j + 1) for i in range(60) for j in range(2)]
+    pairs = torch.tensor([*ends[:, stays].T.tolist(), *chains]).T                   # (2, m)
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    graph = dgl.to_simple(dgl.add_reverse_edges(dgl.graph(tuple(pairs), num_nodes=1380)))
+    connected = graph.in_degrees()[:1200] > 0
+    cluster = find_clusters(graph, None, 2).cluster[:1200]
+    assert label_scores(cluster[connected], torch.from_numpy(block)[connected])["nmi"] > 0.85
+
+
+def test_les_miserables():
+    graph = networkx.les_miserables_graph()
+    drawn = dgl.from_networkx(networkx.convert_node_labels_to_integers(graph).to_directed(), edge_attrs=["weight"])
+    weight = drawn.edata["weight"].float()
+    for seed in range(3):
+        found = find_clusters(drawn, None, 6, weight, seed)
+        assert graph_scores(drawn, found.cluster, 6, weight)["modularity"] >= 0.55
+
+
+# ---------------------------------------------------------------- features and edges that disagree, or say nothing
+
+
+def blocks(inside, between, size=60):
+    return block_graph([size] * 3, np.full((3, 3), between) + (inside - between) * np.eye(3), seed=1)
+
+
+def points(label, seed=0):
+    """Three separated clouds."""
+    return 4 * torch.eye(3)[label] + torch.randn(len(label), 3, generator=torch.Generator().manual_seed(seed))
+
+
+def nmi_of(graph, feat, label):
+    return label_scores(find_clusters(graph, feat, 3, seed=0, starts=4).cluster, label)["nmi"]
+
+
+@pytest.mark.parametrize("graph", ["heterophilous", "few random edges", "no edges"])
+def test_edges_that_do_not_support_the_features_do_not_count(graph):
+    if graph == "heterophilous":
+        made, label = blocks(0.01, 0.1, size=100)
+    else:
+        label = torch.arange(3).repeat_interleave(60)
+        pairs = torch.randint(180, (2, 50), generator=torch.Generator().manual_seed(0))[:, : 50 * (graph != "no edges")]
+        made = dgl.to_simple(dgl.add_reverse_edges(dgl.graph(tuple(pairs), num_nodes=180)))
+    assert nmi_of(made, points(label), label) > 0.9
+
+
+@pytest.mark.parametrize("kind", ["zero", "noise", "one constant column", "one direction", "a flag that all have"])
+def test_features_that_say_nothing_do_not_count(kind):
+    graph, label = blocks(0.3, 0.02)
+    generator = torch.Generator().manual_seed(3)
+    flags = (torch.rand(180, 4, generator=generator) < 0.3).float()
+    feat = {
+        "zero": torch.zeros(180, 4), "one constant column": torch.ones(180, 1),
+        "noise": torch.randn(180, 10, generator=generator),
+        "one direction": torch.linspace(1, 2, 180)[:, None] * torch.tensor([[1.0, -1.0]]),
+        "a flag that all have": torch.cat([torch.ones(180, 1), flags], dim=1),          # its idf is 0
+    }[kind]  # fmt: skip
+    assert nmi_of(graph, feat, label) > 0.9
+
+
+def test_one_cluster(tmp_path):
+    graph, label = blocks(0.3, 0.02)
+    for feat in (None, points(label)):
+        assert not find_clusters(graph, feat, 1).cluster.any()
+    changes = ["dataset.name=sbm", "dataset.num_nodes=200", "method.num_clusters=1", "train.seeds=[0]"]
+    config = load_config(NODE_CLUSTER, "auto", changes)
+    data = NODE_CLUSTER.load_data(config)
+    NODE_CLUSTER.run(config, data, tmp_path / "r", torch.device("cpu"))
+    assert NODE_CLUSTER.write_report(tmp_path / "r", data).exists()
+
+
+def test_a_graph_of_small_components_does_not_collapse():
+    cliques = networkx.disjoint_union_all([networkx.complete_graph(10)] * 100)
+    found = find_clusters(dgl.from_networkx(cliques.to_directed()), None, 3)
+    assert found.cluster.bincount().min() > 100
+
+
+def test_fewer_nodes_than_directions_and_features():
+    graph, label = blocks(0.4, 0.02, size=33)
+    feat = torch.rand(99, 300, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(3).repeat(1, 100)[label]
+    found = find_clusters(graph, feat, 3, starts=2)
+    assert label_scores(found.cluster, label)["nmi"] > 0.9
+    assert (found.model(graph, feat)[0] == found.cluster).float().mean() > 0.98
+    many = find_clusters(graph, feat, 60, starts=1)             # more clusters than the view has directions
+    assert len(many.cluster) == 99
