@@ -10,8 +10,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from jbpool.checks import lookup
-from jbpool.nn.heads import unit_rows
 from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.sparse import csr, is_sparse, multiply, sparse_features
 
@@ -74,14 +72,6 @@ class UnitRows:
         matrix = self.sparse.matrix
         square = matrix.values().new_zeros(self.shape[0]).index_add_(0, _row_numbers(matrix), matrix.values().square())
         return (square > 0).float().unsqueeze(1)
-
-
-def weighted_rows(feat: Tensor, weighting: str) -> Tensor:
-    """Features with weighted columns and unit rows: ``(N, D)`` to ``(N, D)``, dense or CSR as given."""
-    column_weight = lookup(WEIGHTINGS, weighting, "dataset.weighting")(feat)
-    if is_sparse(feat):
-        return _unit_sparse(feat, column_weight)
-    return unit_rows(feat * column_weight)
 
 
 def _unit_sparse(feat: Tensor, column_weight: Tensor) -> Tensor:
