@@ -62,7 +62,7 @@ bench-env: $(READY)
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps torch-geometric-pool==1.0.2
 
 bench: $(READY)
-	for name in import step layer loss epoch starts scale; do $(BIN)/python scripts/bench_$$name.py || exit 1; done
+	for name in import step layer loss epoch scale; do $(BIN)/python scripts/bench_$$name.py || exit 1; done
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -164,7 +164,6 @@ def test_a_damaged_result_is_named(tmp_path, script, text):
         ("loss", ["--largest", 4, "--rounds", 2]),
         ("step", ["--datasets", "cora-sim", "--rounds", 2]),
         pytest.param("scale", ["--sizes", 2e3, "--speed-up"], marks=pytest.mark.slow),
-        ("starts", ["--cases", "sbm", "--starts", 2, "--rounds", 2]),
         ("layer", ["--sets", "NCI1", "--rounds", 2]),
         pytest.param("epoch", ["--sets", "NCI1", "--rounds", 2], marks=pytest.mark.slow),
     ],

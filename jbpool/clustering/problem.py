@@ -1,4 +1,4 @@
-"""Training of node clustering: all starts of a seed at once, full batch, without labels."""
+"""Training of node clustering: a network, or the heads of all starts of a seed; full batch, without labels."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from jbpool.clustering.auto.bounded_heads import Heads
-from jbpool.clustering.starts import Starts
+from jbpool.clustering.network import ClusterNet
 from jbpool.engine.fit import Problem, weights_diagnosis
 from jbpool.engine.shares import RowShares
 from jbpool.ops.sparse import stored_values
@@ -83,40 +84,50 @@ class StartsProblem(Problem):
 
 
 class ClusterProblem(StartsProblem):
-    """Networks with any pool.
+    """A network with any pool: a single start.
 
     Parameters
     ----------
-    model : Starts
-        R networks.
+    net : ClusterNet
+        The network.
+    graph : DGLGraph
+        N nodes.
     feat : Tensor
         ``(N, D)``, as returned by ``prepare``.
+    edge_weight : Tensor or None
+        ``(E,)``.
     score : callable
         As for :class:`StartsProblem`.
     """
 
-    model: Starts
+    model: ClusterNet
 
-    def __init__(self, model: Starts, feat: Tensor, score: Callable[[Tensor], dict[str, float]]):
-        super().__init__(model, len(model.nets), score)
-        self.feat = feat
+    def __init__(
+        self,
+        net: ClusterNet,
+        graph: DGLGraph,
+        feat: Tensor,
+        edge_weight: Tensor | None,
+        score: Callable[[Tensor], dict[str, float]],
+    ):
+        super().__init__(net, 1, score)
+        self.graph, self.feat, self.edge_weight = graph, feat, edge_weight
 
     def batches(self, epoch: int) -> list[Tensor]:
         return [self.feat]
 
     def loss(self, batch: Tensor) -> Tensor:
-        self.assign, self.losses = self.model(batch)        # (R, N, K), name -> (R,)
+        self.assign, self.losses = self.model(self.graph, batch, self.edge_weight)      # (N, K), name -> (1,)
         return _total(self.losses).sum()
 
     def clusters(self, start: int) -> Tensor:
-        return self.assign[start].detach().argmax(1)
+        return self.assign.detach().argmax(1)
 
     def finish(self) -> Finished:
         self.model.eval()
         with torch.no_grad():
-            assign, losses = self.model(self.feat)
-        best = assign[_total(losses).argmin()]              # (N, K)
-        return Finished(_total(losses), best.argmax(1), best.amax(1))
+            assign, losses = self.model(self.graph, self.feat, self.edge_weight)
+        return Finished(_total(losses), assign.argmax(1), assign.amax(1))
 
     def diagnosis(self) -> str:
         if bool(stored_values(self.feat).isfinite().all()):

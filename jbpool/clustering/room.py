@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from jbpool.clustering.auto.views import COLUMNS, OVERSAMPLING
-from jbpool.clustering.config import ClusterConfig, num_starts, trains_heads
+from jbpool.clustering.config import ClusterConfig, trains_heads
 from jbpool.clustering.network import FIXED
-from jbpool.clustering.starts import starts_at_once
 from jbpool.data import NodeData
 from jbpool.engine.processes import world_size
 from jbpool.errors import DataError
@@ -31,10 +30,9 @@ def needed_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> i
     smoothing = EDGE_BYTES * edges + 4 * nodes * 2 * COLUMNS
     if trains_heads(config):
         return smoothing + 4 * (nodes // world_size()) * width + 12 * nodes
-    together = starts_at_once(num_starts(config), nodes)
     values = width if model.backbone in FIXED else model.layers * model.hidden
     values += sum(model.mlp) + 2 * num_clusters
-    return smoothing + LAYER_COPIES * 4 * nodes * values * together
+    return smoothing + LAYER_COPIES * 4 * nodes * values
 
 
 def require_room(config: ClusterConfig, data: NodeData, num_clusters: int) -> None:

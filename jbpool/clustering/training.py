@@ -16,7 +16,6 @@ from jbpool.clustering.config import ClusterConfig, num_starts, trains_heads
 from jbpool.clustering.methods import SeedResult
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, HeadsProblem, StartsProblem
-from jbpool.clustering.starts import Starts, starts_at_once
 from jbpool.data import NodeData
 from jbpool.engine.fit import TRAINING, Progress, fit
 from jbpool.engine.forecast import Forecast, count
@@ -132,8 +131,7 @@ class Training:
         self.forecast = Forecast(len(seeds) * per_seed - done, what, shorter)
 
     def _starts_at_once(self) -> int:
-        restarts = num_starts(self.config)
-        return restarts if trains_heads(self.config) else starts_at_once(restarts, self.data.graph.num_nodes())
+        return num_starts(self.config) if trains_heads(self.config) else 1
 
     def _prepared(self, net: ClusterNet, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
         """The input of a network ``(n, D)``."""
@@ -158,7 +156,7 @@ class Training:
         self, nets: list[ClusterNet], graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None
     ) -> StartsProblem:
         if not trains_heads(self.config):
-            return ClusterProblem(Starts(nets, graph, edge_weight), feat, self._score)
+            return ClusterProblem(nets[0], graph, feat, edge_weight, self._score)
         prototypes = torch.stack([_head(net).weight.detach() for net in nets])              # (R, K, D)
         return HeadsProblem(Heads(prototypes, self.config.method.temperature, self.shares), feat, self._score)
 
@@ -167,7 +165,7 @@ class Training:
         return self.score(cluster.cpu()) if self.shares.place == 0 else {"used_clusters": 0}
 
     def _train_together(self, seed: int, starts: range, best: dict[str, Any] | None) -> dict[str, Any]:
-        """Some starts of a seed trained as one model; the result of the one with the lowest loss."""
+        """A network, or the heads of all starts of a seed; the result of the one with the lowest loss."""
         device = self.device
         graph, feat, weight = self.data.on(device)
         assert feat is not None
@@ -185,7 +183,8 @@ class Training:
 
         name = f"seed {seed}"
         if num_starts(self.config) > 1:
-            name += f" starts {starts[0] + 1}-{starts[-1] + 1} of {num_starts(self.config)}"
+            one = len(starts) == 1
+            name += f" start {starts[0] + 1} of {num_starts(self.config)}" if one else f" {len(starts)} starts"
         hidden = self.shares.place > 0
         with tqdm(
             total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5, unit=" epochs", disable=hidden

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import torch
 from commands import CLUSTER, SHARED, call, result_of, run_task
-from zoo import symmetric_weights
 
 from jbpool.clustering.config import METHODS
 from jbpool.clustering.network import NETWORKS, ClusterNet
 from jbpool.clustering.problem import ClusterProblem, collapse_warning
-from jbpool.clustering.starts import Starts
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.clustering.training import make_model
 from jbpool.data import load_nodes
@@ -58,22 +56,19 @@ def test_every_backbone_trains(backbone, tmp_path):
     assert out.runs[0]["epochs"] == 20
 
 
-@pytest.mark.parametrize("max_nodes", [0, 600, 10_000], ids=["one by one", "two at a time", "all at once"])
-def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkeypatch, max_nodes):
-    losses, groups = {}, []
+def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkeypatch):
+    losses = {}
     real = ClusterProblem.finish
 
     def spy(self):
         found = real(self)
-        groups.append(len(found.losses))
-        losses.update({len(losses) + index: value for index, value in enumerate(found.losses.tolist())})
+        losses[len(losses)] = found.losses.item()
         return found
 
     monkeypatch.setattr(ClusterProblem, "finish", spy)
-    monkeypatch.setattr("jbpool.clustering.starts.MAX_NODES", max_nodes)
     config = load_config(NODE_CLUSTER, None, [*SMALL, "train.restarts=4", "train.epochs=40"])
     out = run(config, tmp_path / "r")
-    assert groups == {0: [1, 1, 1, 1], 600: [2, 2], 10_000: [4]}[max_nodes]
+    assert len(losses) == 4
     assert out.runs[0]["loss"] == min(losses.values())
     assert out.runs[0]["restart"] == min(losses, key=losses.get)
     stored = torch.load(tmp_path / "r" / "model.pt", weights_only=True)
@@ -82,35 +77,6 @@ def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkey
     data = load_nodes("sbm", **config.dataset.options)
     _, again = model.eval()(data.graph, model.prepare(data.graph, data.feat), None)
     assert again["balance"].item() == pytest.approx(out.runs[0]["loss"], abs=1e-5)
-
-
-@pytest.mark.parametrize("method", POOLS)
-@pytest.mark.parametrize("backbone", ["delta", "sgc", "gcn"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_starts_train_together_as_they_would_alone(backbone, method, weighted):
-    """The same losses and the same gradients, for shared sparse features and weighted edges too."""
-    data = load_nodes("sbm", num_nodes=60, num_clusters=3)
-    graph = data.graph
-    weight = symmetric_weights(graph) if weighted else None
-    changes = [f"model.backbone={backbone}", f"method.name={method}", "model.layers=3", "model.mlp=[8]"]
-    config = load_config(NODE_CLUSTER, None, changes)
-    torch.manual_seed(0)
-    nets = [make_model(config, data.feat.shape[1], 3) for _ in range(3)]
-    feat = nets[0].prepare(graph, data.feat, weight)
-    together = Starts(nets, graph, weight)
-    assert together.stacked == (backbone != "gcn")
-    assign, losses = together(feat)
-    sum(value.sum() for value in losses.values()).backward()
-    grads = [[parameter.grad.clone() for parameter in net.parameters()] for net in nets]
-    for index, net in enumerate(nets):
-        net.zero_grad()
-        alone, its = net(graph, feat, weight)
-        sum(value.sum() for value in its.values()).backward()
-        torch.testing.assert_close(assign[index], alone, rtol=1e-5, atol=1e-6)
-        for name in its:
-            torch.testing.assert_close(losses[name][index], its[name][0])
-        for grad, parameter in zip(grads[index], net.parameters(), strict=True):
-            torch.testing.assert_close(grad, parameter.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkeypatch):
@@ -132,7 +98,7 @@ def test_a_loss_that_is_no_number_stops_before_the_step(pool):
     model = ClusterNet(4, lambda width: make_pool(pool, width, 2), layers=1, hidden=8)
     before = [parameter.clone() for parameter in model.parameters()]
     with pytest.raises(TrainingError, match=r"epoch 1 .*features contain NaN"):
-        fit(ClusterProblem(Starts([model], graph), feat, lambda assign: {}), load_config(NODE_CLUSTER).train)
+        fit(ClusterProblem(model, graph, feat, None, lambda assign: {}), load_config(NODE_CLUSTER).train)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 

@@ -84,7 +84,6 @@ def test_both_tasks_say_it_once(task, changes, more, said, tmp_path, monkeypatch
         return now[0]
 
     monkeypatch.setattr(module.Forecast.__init__, "__defaults__", (lines.append, clock, False))
-    monkeypatch.setattr("jbpool.clustering.starts.MAX_NODES", 1)
     config = load_config(task, None, ["train.epochs=10", *changes])
     task.run(config, task.load_data(config), tmp_path / "run", torch.device("cpu"), **more)
     assert lines == [said]

@@ -18,7 +18,8 @@ from jbpool.engine.state import load_state, save_state, usable
 from jbpool.errors import DataError, RunFolderError
 
 SMALL = {
-    cli.cluster: ["dataset.num_nodes=300", "train.epochs=2", "train.eval_every=1", "train.seeds=[0, 1]"],
+    cli.cluster: ["dataset.num_nodes=300", "train.epochs=2", "train.restarts=1", "train.eval_every=1",
+                  "train.seeds=[0, 1]"],
     cli.classify: ["dataset.num_graphs=30", "train.epochs=2", "train.folds=2", "model.hidden=8", "model.compare=[]"],
 }
 COMMANDS = {"cluster": cli.cluster, "classify": cli.classify}
