@@ -9,14 +9,19 @@ import numpy as np
 import pytest
 import torch
 from commands import ROOT, SHARED, call
+from threadpoolctl import threadpool_limits
 
 
 @pytest.fixture
 def suite(monkeypatch):
-    """The script as a module."""
+    """The script as a module, in one thread: on busy processors, threads that wait for each other take minutes."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     monkeypatch.setenv("JBPOOL_DATA", str(SHARED))
-    return importlib.import_module("suite")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        yield importlib.import_module("suite")
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
