@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from jbpool.clustering.auto import bounded_heads as heads
-from jbpool.clustering.job import Job
+from jbpool.clustering.runner import Job
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine import fit
 from jbpool.engine.config import load_config

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from commands import ROOT, SHARED, call
-from threadpoolctl import threadpool_limits
 
 
 @pytest.fixture
@@ -19,8 +18,7 @@ def suite(monkeypatch):
     monkeypatch.setenv("JBPOOL_DATA", str(SHARED))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    with threadpool_limits(1):
-        yield importlib.import_module("suite")
+    yield importlib.import_module("suite")
     torch.set_num_threads(threads)
 
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.network import ClusterNet
-from jbpool.clustering.run import load_data
-from jbpool.clustering.training import make_model
+from jbpool.clustering.runner import load_data, make_model
 from jbpool.data import NodeData, node_files
 from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.config import load_config

@@ -15,21 +15,107 @@ import torch
 from torch import Tensor
 
 from jbpool.atomic import write_text
-from jbpool.clustering.report_search import search_sections
-from jbpool.clustering.report_seeds import seed_sections
-from jbpool.clustering.scores import GRAPH_SCORES, LABEL_SCORES, best_run, confusion, edges_between
+from jbpool.clustering.auto.choose_k import ranked
+from jbpool.clustering.scores import (
+    GRAPH_SCORES,
+    LABEL_SCORES,
+    best_run,
+    confusion,
+    edges_between,
+    merit,
+    normalized_mutual_information,
+)
 from jbpool.clustering.view import Clusters, view_graph
 from jbpool.data import NodeData
 from jbpool.data.arrays import read_arrays
 from jbpool.engine.run_folder import fitting, read_results
 from jbpool.errors import RunFolderError
 from jbpool.ops.coarsen import normalized_off_diagonal
+from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.graph_view import SCRIPTS, graph_section
-from jbpool.report.heat_map import heat_map
+from jbpool.report.heat_map import heat_map, value_map
 from jbpool.report.page import class_names, number, render_page, score, section, settings, spread, table
 from jbpool.report.pictures import circle_graph
 from jbpool.report.published import CLUSTERING
+
+
+def search_sections(result: dict[str, Any], run: dict[str, Any]) -> list[str]:
+    """The sections for this run; none for other methods."""
+    sections = []
+    if result.get("num_clusters", {}).get("savings"):
+        sections.append(_curve(result["num_clusters"]))
+    if run.get("trials"):                                      # none for a single cluster
+        sections.append(_views(run))
+    return sections
+
+
+def _curve(choice: dict[str, Any]) -> str:
+    savings = dict(sorted((int(k), value) for k, value in choice["savings"].items()))
+    best = ranked(savings)
+    drawing = charts.lines({"saved": (list(savings), list(savings.values()))}, "clusters", "bits saved by clusters")
+    note = f"{best[0]} clusters describe the edges most briefly; next: {', '.join(map(str, best[1:4])) or 'none'}."
+    if choice["chosen"] == 1:
+        note = "No number of clusters describes the edges more briefly than one: the graph may have no clusters."
+    return section("Number of clusters", drawing, f"Bits per node saved in describing the edges. {note}")
+
+
+def _views(run: dict[str, Any]) -> str:
+    """The best partition of every view, the view of the result first."""
+    views: dict[str, list[dict[str, Any]]] = {}
+    for trial in run["trials"]:
+        views.setdefault(trial["view"], []).append(trial)
+    rows = []
+    for name, trials in sorted(views.items(), key=lambda item: item[0] != run["view"]):
+        best = max(trials, key=lambda trial: trial["saved"])
+        values = (best["saved"], best["loss"], best["moved"], best["agreement"])
+        rows.append([name, str(len(trials)), *map(number, values), "yes" if name == run["view"] else ""])
+    head = ("view", "starts", "bits saved per node", "loss", "moved", "agreement", "result")
+    note = (
+        "Of each view, the partition that saves most in describing edges and features. Loss: of the bounded head. "
+        "Moved: nodes that changed their cluster afterwards, for the one that explains them best. Agreement: share of "
+        "the nodes with the same cluster as in the result. No label was used."
+    )
+    return section("What was tried", table(head, rows), note, wide=True)
+
+
+COMPARED_NODES = 50_000         # at most: agreement of more is estimated from a sample
+COMPARED_SEEDS = 40
+
+
+def seed_sections(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, np.ndarray]) -> list[str]:
+    """One section; none if there is only one seed."""
+    runs = {entry["seed"]: entry for entry in result["runs"] if entry["seed"] in seeds}
+    if len(runs) < 2:
+        return []
+    by_score = "score" in run
+    order = sorted(runs, key=lambda seed: -merit(runs[seed]))[:COMPARED_SEEDS]              # the best first
+    agreement = seed_agreement([seeds[seed] for seed in order])
+    names = [f"seed {seed}" for seed in order]
+    drawing = value_map(agreement, names, [str(seed) for seed in order], "agreement of the seeds, NMI")
+    others = agreement[~np.eye(len(order), dtype=bool)]
+    why = "it has the highest score of the search" if by_score else "it has the lowest loss"
+    note = (
+        f"NMI of the clusters of every two seeds, the best seed first; on average {others.mean():.2f}, at least "
+        f"{others.min():.2f}. Seed {run['seed']} was chosen because {why} "
+        f"({run['score'] if by_score else run['loss']:.4f}); no label was used."
+    )
+    if len(order) < len(runs):
+        note += f" The best {len(order)} of {len(runs)} seeds are shown."
+    return [section("Agreement of the seeds", drawing, note)]
+
+
+def seed_agreement(clusters: list[np.ndarray]) -> np.ndarray:
+    """NMI of every two clusterings ``(N,)`` of the same nodes, estimated from a sample of many nodes."""
+    count = len(clusters[0])
+    some = np.unique(np.linspace(0, count - 1, min(count, COMPARED_NODES)).astype(int))
+    chosen = [torch.from_numpy(cluster[some]).long() for cluster in clusters]
+    agreement = np.eye(len(chosen))
+    for i, one in enumerate(chosen):
+        for j in range(i):
+            agreement[i, j] = agreement[j, i] = normalized_mutual_information(contingency(one, chosen[j]))
+    return agreement
+
 
 HEADLINE = ("acc", "nmi", "ari", "modularity", "used_clusters")
 SCORES = (*LABEL_SCORES, *GRAPH_SCORES, "score", "loss", "seconds_per_step")      # "score" is that of auto

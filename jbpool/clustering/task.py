@@ -3,7 +3,7 @@
 from jbpool.clustering.config import METHODS, ClusterConfig, num_weights, one_process_only, problems, unused
 from jbpool.clustering.predict import predict
 from jbpool.clustering.report import write_report
-from jbpool.clustering.run import load_data, run
+from jbpool.clustering.runner import load_data, run
 from jbpool.engine.task import Task
 
 NODE_CLUSTER = Task(

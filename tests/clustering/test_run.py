@@ -11,8 +11,8 @@ from commands import CLUSTER, SHARED, call, result_of, run_task
 from jbpool.clustering.config import METHODS
 from jbpool.clustering.network import NETWORKS, ClusterNet
 from jbpool.clustering.problem import ClusterProblem, collapse_warning
+from jbpool.clustering.runner import make_model
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.clustering.training import make_model
 from jbpool.data import load_nodes
 from jbpool.engine.config import load_config
 from jbpool.engine.fit import fit
@@ -84,7 +84,7 @@ def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkey
     config = load_config(NODE_CLUSTER, None, SMALL)
     whole = run(config, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr("jbpool.clustering.job.Job.keep", lambda job: 1 / 0)
+        patch.setattr("jbpool.clustering.runner.Job.keep", lambda job: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(config, tmp_path / "broken")
     assert run(config, tmp_path / "broken", resume=True).history == whole.history

@@ -13,7 +13,7 @@ from jbpool.clustering.auto import choose_k
 from jbpool.clustering.auto.choose_k import Choice, choose_num_clusters, ranked, saved_nats
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.auto.refinement import Known
-from jbpool.clustering.report_search import search_sections
+from jbpool.clustering.report import search_sections
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
 

@@ -8,7 +8,7 @@ import torch
 
 from jbpool.clustering.auto.recipe import EDGES, FEATURES, SMOOTHED, Trial, best_of, find_clusters
 from jbpool.clustering.auto.refinement import ClusterModel
-from jbpool.clustering.report_search import search_sections
+from jbpool.clustering.report import search_sections
 from jbpool.clustering.scores import graph_scores, label_scores
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
