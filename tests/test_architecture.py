@@ -193,7 +193,7 @@ def test_the_layer_loads_only_the_layer():
     ("source", "module", "is_package", "line"),
     [
         ("import os\nfrom jbpool.nn.pools import JBPool", "jbpool.ops.segment", False, 2),
-        ("def f():\n    import jbpool.clustering.runner", "jbpool.classification.run", False, 2),
+        ("def f():\n    import jbpool.clustering.runner", "jbpool.classification.runner", False, 2),
         ("if TYPE_CHECKING:\n    from ..engine import config", "jbpool.data.containers", False, 2),
         ("from .. import cli", "jbpool.engine", True, 1),
         ("from jbpool import JBPool", "jbpool.data.containers", False, 1),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from jbpool.checks import unknown_choices
-from jbpool.classification.norm import NORMS
+from jbpool.classification.network import NORMS
 from jbpool.data import graph_problems
 from jbpool.engine.fit import SCHEDULES
 from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number

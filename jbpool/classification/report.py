@@ -1,11 +1,9 @@
-"""``report.html`` of a graph-classification run, made from its folder and the data.
-
-A new chart is a function in :mod:`jbpool.report.charts` and a line in ``SECTIONS``.
-"""
+"""``report.html`` of graph classification: scores, folds, and the test graphs with their clusters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +14,7 @@ from torchmetrics.functional.classification import binary_roc
 
 from jbpool.atomic import write_text
 from jbpool.classification.paired import paired_difference
-from jbpool.classification.report_graphs import SCRIPTS, graphs_section
+from jbpool.classification.pictured import PICTURED_NODES, names_of_classes, verdict
 from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER
 from jbpool.data import GraphData
 from jbpool.data.arrays import read_arrays
@@ -27,8 +25,70 @@ from jbpool.errors import RunFolderError
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.heat_map import heat_map
-from jbpool.report.page import class_names, number, render_page, score, section, settings, spread, table
+from jbpool.report.layout import small_positions
+from jbpool.report.packed import pack
+from jbpool.report.page import asset, class_names, number, render_page, score, section, settings, spread, table
+from jbpool.report.pictures import circle_graph, network
 from jbpool.report.published import CLASSIFICATION
+
+SCRIPTS = ("unpack.js", "browse.js")        # which a page with this section needs
+STATIC = 4                                  # graphs shown without scripts
+UNCERTAIN = 0.2                             # margin below which a prediction counts as uncertain
+
+
+def graphs_section(data: GraphData, pictures: list[dict[str, Tensor]]) -> str:
+    """The section; empty if the network has no clusters."""
+    if not pictures:
+        return ""
+    scores = torch.stack([picture["scores"] for picture in pictures])
+    found = verdict(data, scores, data.label[torch.stack([picture["graph"] for picture in pictures])])
+    cards: list[dict[str, Any]] = []
+    for place, picture in enumerate(pictures):
+        card = _card(data, picture)
+        if found is not None:
+            margin = float(found.margin[place])
+            card |= {
+                "label": int(found.label[place]), "predicted": int(found.predicted[place]),
+                "margin": round(margin, 4), "uncertain": margin < UNCERTAIN,
+            }  # fmt: skip
+        cards.append(card)
+    classes = [] if found is None else names_of_classes(data)
+    static = "".join(_static(card, classes) for card in cards[:STATIC])
+    note = (
+        f"{len(cards)} test graphs of at most {PICTURED_NODES} nodes, as seen by the model with the best validation "
+        "score. Left: the graph, a colour per cluster. Right: the pooled graph. "
+    )
+    if found is not None:
+        note += f"Margin: probability of the predicted class minus that of the next; uncertain: below {UNCERTAIN:g}."
+    return (
+        f'<section class="wide browser"><h2>Test graphs: clusters and pooled graphs</h2>{asset("browse.html")}'
+        f'<div class="cards static-cards">{static}</div><p>{escape(note.strip())}</p>'
+        f'<script type="text/plain" class="packed">{pack({"cards": cards, "classes": classes}, {})}</script></section>'
+    )
+
+
+def _card(data: GraphData, picture: dict[str, Tensor]) -> dict[str, Any]:
+    """What is shown of a graph: two drawings and a line of text."""
+    index, cluster = int(picture["graph"]), picture["cluster"].numpy()
+    graph = data.batch([index]).graph
+    edges = torch.stack(graph.edges(), dim=1).numpy()
+    used = np.unique(cluster)
+    cluster = np.searchsorted(used, cluster)
+    adj = picture["adj"].numpy()[np.ix_(used, used)]
+    drawn = network(small_positions(graph.num_nodes(), edges), edges, cluster, f"graph {index}")
+    pooled = circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled").svg
+    told = f"{graph.num_nodes()} nodes, {len(used)} of {len(picture['adj'])} clusters used."
+    name = str(data.own_ids[index])
+    return {"graph": index, "name": name, "told": told, "svg": f'<div class="pair">{drawn}{pooled}</div>'}
+
+
+def _static(card: dict[str, Any], classes: list[str]) -> str:
+    told = card["told"]
+    if classes:
+        names = [classes[card[key]] for key in ("label", "predicted")]
+        told += f" Class: {names[0]}; predicted: {names[1]} (margin {card['margin']:.2f})."
+    return f'<article><h3>Graph {escape(card["name"])}</h3>{card["svg"]}<p>{escape(told)}</p></article>'
+
 
 METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
 PICTURES = {"pictures": [{"graph": Tensor, "cluster": Tensor, "adj": Tensor, "scores": Tensor}]}   # in pictures.pt

@@ -3,7 +3,7 @@
 from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig
 from jbpool.classification.predict import predict
 from jbpool.classification.report import write_report
-from jbpool.classification.run import load_data, run
+from jbpool.classification.runner import load_data, run
 from jbpool.classification.search import num_weights, problems, unused
 from jbpool.engine.task import Task
 

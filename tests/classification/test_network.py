@@ -11,9 +11,8 @@ from dense_reference import array
 from zoo import ZOO, random_graph, symmetric_weights
 
 from jbpool.classification.config import METHODS
-from jbpool.classification.model import make_model, numbers_of_clusters
 from jbpool.classification.network import _Layer, graph_segments, read_out
-from jbpool.classification.problem import ClassifyProblem
+from jbpool.classification.runner import ClassifyProblem, make_model, numbers_of_clusters
 from jbpool.classification.scores import averaged
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from jbpool.classification.network import GraphClassifier
-from jbpool.classification.norm import BatchNorm, _NormalizeOverProcesses
+from jbpool.classification.network import BatchNorm, GraphClassifier, _NormalizeOverProcesses
 from jbpool.nn.conv import BACKBONES
 
 

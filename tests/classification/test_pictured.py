@@ -9,7 +9,7 @@ from commands import CLASSIFY
 
 from jbpool.classification import pictured
 from jbpool.classification.pictured import choose_pictured, names_of_classes, verdict
-from jbpool.classification.report_graphs import _card, _static, graphs_section
+from jbpool.classification.report import _card, _static, graphs_section
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ from commands import CLASSIFY, call, run_task, settings
 from own_graphs import SMALL, write_graphs
 
 from jbpool import load_run
-from jbpool.classification.inputs import fitted
-from jbpool.classification.model import Inputs
-from jbpool.classification.predict import _print_score, load_trained
+from jbpool.classification.predict import _print_score, fitted, load_trained
+from jbpool.classification.runner import Inputs
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import DataError, load_graphs
 from jbpool.data.one_hot import degree_names

@@ -4,10 +4,9 @@ import pytest
 import torch
 from commands import CPU, settings
 
-from jbpool.classification import job
+from jbpool.classification import runner as job
 from jbpool.classification.config import ClassifyModelConfig
-from jbpool.classification.model import make_model
-from jbpool.classification.run import run
+from jbpool.classification.runner import make_model, run
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config

@@ -1,0 +1,604 @@
+"""Graph classification: the networks of a configuration, training, the folds and seeds of a run, the run folder."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from tqdm import tqdm
+
+from jbpool.atomic import atomic_file
+from jbpool.classification.config import ClassifyConfig, fixed_clusters
+from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, centre_and_scale
+from jbpool.classification.network import Ensemble, GraphClassifier
+from jbpool.classification.pictured import choose_pictured
+from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER, averaged, score
+from jbpool.classification.search import budget, trials, with_settings
+from jbpool.data import GraphData, Split, load_graphs
+from jbpool.data.containers import UNLABELLED
+from jbpool.engine.fit import TRAINING, Problem, Progress, fit, weights_diagnosis
+from jbpool.engine.forecast import Forecast, count
+from jbpool.engine.processes import barrier, gather, mean_over_processes, rank, world_size
+from jbpool.engine.run_folder import RunFolder
+from jbpool.engine.schema import as_dict
+from jbpool.engine.state import save_state, usable
+from jbpool.errors import ConfigError
+from jbpool.nn.cluster_pool import ClusterPool, Pooled
+from jbpool.nn.pools import make_pool
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a network must know about its dataset: the content of ``inputs`` in ``model.pt``."""
+
+    name: str                               # of the dataset
+    metric: str
+    num_classes: int                        # classes, or tasks
+    class_names: list[str] | None
+    in_feats: int                           # node features
+    feat_names: list[str] | None
+    categories: list[int] | None            # of each node feature; None: features are numbers
+    weighted: bool                          # edges have weights
+    edge_feats: int                         # width of the edge sums; 0: none
+    edge_names: list[str] | None            # of the columns of the edge features
+    edge_categories: list[int] | None       # of each edge feature; None: they are numbers
+
+    @classmethod
+    def of(cls, data: GraphData) -> Inputs:
+        """Those of a dataset with edge sums."""
+        return cls(
+            name=data.name,
+            metric=data.metric,
+            num_classes=data.num_classes,
+            class_names=None if data.class_names is None else [str(name) for name in data.class_names],
+            in_feats=data.feat.shape[1],
+            feat_names=None if data.feat_names is None else list(data.feat_names),
+            categories=None if data.feat.is_floating_point() else (data.feat.amax(0) + 1).tolist(),
+            weighted=data.edge_weight is not None,
+            edge_names=None if data.edge_names is None else list(data.edge_names),
+            edge_feats=0 if data.edge_sum is None else data.edge_sum.shape[1],
+            edge_categories=None if data.edge_categories is None else list(data.edge_categories),
+        )
+
+
+def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
+    """K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level."""
+    if config.model.ratio is None:
+        return fixed_clusters(config.model)
+    return [max(2, round(mean_size * config.model.ratio ** (level + 1))) for level in range(config.model.levels)]
+
+
+def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> Ensemble:
+    """The networks of a configuration for these training graphs."""
+    mean_size, batch = data.mean_size(train), data.batch(train)
+    clusters = numbers_of_clusters(config, mean_size)
+    edges = batch.edge_feat if config.model.edges == "messages" else batch.edge_sum
+    return build_model(config, Inputs.of(data), clusters, batch.feat, edges, mean_size)
+
+
+def build_model(
+    config: ClassifyConfig,
+    inputs: Inputs,
+    clusters: list[int],
+    train_feat: Tensor | None = None,
+    train_edges: Tensor | None = None,
+    mean_size: float = 1.0,
+) -> Ensemble:
+    """The networks of a configuration.
+
+    Parameters
+    ----------
+    config : ClassifyConfig
+        The configuration.
+    inputs : Inputs
+        About the dataset.
+    clusters : list of int
+        K of every level.
+    train_feat : Tensor, optional
+        Features of the training graphs, which numbers are scaled by. Default: a state will be loaded.
+    train_edges : Tensor, optional
+        Their edge features or edge sums, likewise.
+    mean_size : float, default 1
+        Mean number of nodes of the training graphs, unless a state will be loaded.
+    """
+    model = config.model
+
+    def encoder() -> nn.Module:
+        if inputs.categories is not None:
+            return CategoryEncoder(inputs.categories, model.hidden)
+        return FeatureEncoder(torch.zeros(1, inputs.in_feats) if train_feat is None else train_feat, model.hidden)
+
+    edge_scaling = None
+    if inputs.edge_feats and inputs.edge_categories is None:
+        edge_scaling = centre_and_scale(torch.zeros(0, inputs.edge_feats) if train_edges is None else train_edges)
+
+    def pool(num_clusters: int) -> ClusterPool | None:
+        if model.pool == "none":
+            return None
+        return make_pool(model.pool, model.hidden, num_clusters, model.mlp, options=config.method)
+
+    def network() -> GraphClassifier:
+        return GraphClassifier(
+            encoder(), [pool(num_clusters) for num_clusters in clusters], inputs.num_classes,
+            backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
+            edge_feats=inputs.edge_feats, edge_scaling=edge_scaling, edge_messages=model.edges == "messages",
+            readout=model.readout.split("+"),
+            read_all=model.readout_of == "all", mean_size=mean_size, norm=model.norm, dropout=model.dropout,
+        )  # fmt: skip
+
+    return Ensemble([network() for _ in range(model.members)])
+
+
+EVALUATED = 4       # training batches evaluated at a time: without gradients they need less memory
+
+
+class Batch(NamedTuple):
+    """The part of a batch that this process handles, and the size of the whole batch."""
+
+    graphs: Tensor
+    of: int
+
+
+class ClassifyProblem(Problem):
+    """One fold.
+
+    Parameters
+    ----------
+    model : Ensemble
+        The networks to train.
+    data : GraphData
+        All graphs.
+    split : Split
+        Indices of training, validation and test graphs.
+    config : ClassifyConfig
+        The configuration.
+    seed : int
+        Seed of the order of the graphs.
+    device : torch.device
+        Where to train.
+    """
+
+    model: Ensemble
+
+    def __init__(
+        self,
+        model: Ensemble,
+        data: GraphData,
+        split: Split,
+        config: ClassifyConfig,
+        seed: int,
+        device: torch.device,
+    ):
+        self.model, self.data, self.split, self.config = model, data, split, config
+        self.seed, self.device = seed, device
+        self.best: dict[str, Any] = {"key": None, "state": None}
+        self.class_weight = self._class_weight().to(device) if config.train.class_weight else None
+
+    def _class_weight(self) -> Tensor:
+        """Classes: inverse frequency in the training graphs. Binary tasks: negatives / positives."""
+        label = self.data.label[self.split.train]
+        if self.data.metric == "acc":
+            counts = label.bincount(minlength=self.data.num_classes)
+            return len(label) / (self.data.num_classes * counts.clamp_min(1))
+        return (label == 0).sum(0) / (label == 1).sum(0).clamp_min(1)
+
+    # ------------------------------------------------------------ training
+
+    def batches(self, epoch: int) -> Iterator[Batch]:
+        """Every training graph once, in batches of nearly equal size, shuffled by seed and epoch."""
+        generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
+        order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
+        self.sums = torch.zeros(2, device=self.device)              # of the losses of this epoch: task, pools
+        if world_size() > 1:                # a checkpoint has the random state of the first process only (dropout)
+            torch.manual_seed((1_000_003 * (1_000_003 * self.seed + epoch) + rank()) % 2**63)
+        # Every process needs at least one graph of every batch.
+        count = min(-(-len(order) // self.config.train.batch_size), len(order) // world_size())
+        for part in order.tensor_split(max(1, count)):
+            yield Batch(part[rank() :: world_size()], len(part))
+
+    def loss(self, batch: Batch) -> Tensor:
+        label, scores, made = self._forward(batch.graphs)                       # scores: (M, B, C)
+        members = len(scores)
+        # Sums over local graphs divided by the size of the whole batch; gradients are averaged over processes.
+        share = world_size() / batch.of / members
+        how = self.config.train.label_smoothing, self.class_weight
+        task = sum((self._task_loss(one, label, *how).sum() * share for one in scores), scores.new_zeros(()))
+        pools = sum((value.sum() * share for pooled in made for value in pooled.losses.values()), scores.new_zeros(()))
+        self.sums += torch.stack([task, pools]).detach() * batch.of
+        return members * (task + self.config.model.aux_weight * pools)          # each member's gradient is its own
+
+    def value(self, loss: Tensor) -> float:
+        return mean_over_processes(loss)
+
+    def _forward(self, graphs: Tensor) -> tuple[Tensor, Tensor, list[Pooled]]:
+        cut = self.data.batch(graphs)
+        scores, made = self.model.on_batch(cut, self.device)
+        return cut.label.to(self.device), scores, made
+
+    def _task_loss(
+        self, scores: Tensor, label: Tensor, smoothing: float = 0.0, class_weight: Tensor | None = None
+    ) -> Tensor:
+        """One value per graph, ``(B,)``; unknown labels of a task (NaN) are ignored."""
+        if self.data.metric == "acc":
+            return functional.cross_entropy(
+                scores, label, class_weight, reduction="none", label_smoothing=smoothing
+            )
+        label = label.float().view_as(scores)                                   # (B, T)
+        known = label.isfinite()
+        label = torch.where(known, label, 0)
+        if self.data.metric in LOWER_IS_BETTER:
+            each = functional.mse_loss(scores, label, reduction="none")         # (B, T)
+        else:
+            each = functional.binary_cross_entropy_with_logits(
+                scores, label + smoothing * (0.5 - label), reduction="none", pos_weight=class_weight
+            )
+        return torch.where(known, each, 0).sum(1) / known.sum(1).clamp_min(1)
+
+    # ------------------------------------------------------------ evaluation
+
+    def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
+        if not evaluate:
+            return False, {}
+        scores = self.predict(self.split.valid)
+        label = self.data.label[self.split.valid]
+        valid = score(self.data, scores, label)
+        # Neither smoothed nor weighted, so that losses can be compared between settings.
+        valid_loss = self._task_loss(scores.to(self.device), label.to(self.device)).mean().item()
+        key = [-valid if self.data.metric in LOWER_IS_BETTER else valid, -valid_loss]
+        last = self.config.train.select == "last"
+        improved = last or self.best["key"] is None or key > self.best["key"]
+        if improved:
+            self.best = {"key": key, "state": copy.deepcopy(self.model.state_dict()), "valid": valid}
+        task, pools = (sum(gather(self.sums.cpu())) / world_size() / len(self.split.train)).tolist()
+        return improved, {"loss": task, "pool_loss": pools, "valid": valid, "valid_loss": valid_loss}
+
+    @torch.no_grad()
+    def predict(self, graphs: Tensor) -> Tensor:
+        """Scores ``(G, C)`` of these graphs, on the CPU."""
+        self.model.eval()
+        mine = torch.arange(len(graphs))[rank() :: world_size()]
+        size = EVALUATED * self.config.train.batch_size
+        found = (self._forward(graphs[part])[1] for part in mine.split(size) if len(part))
+        parts = [averaged(scores, self.data.metric).cpu() for scores in found]
+        self.model.train()
+        scores = torch.zeros(len(graphs), self.data.num_classes)
+        for index, values in gather((mine, torch.cat(parts) if parts else scores[:0])):
+            scores[index] = values
+        return scores
+
+    @torch.no_grad()
+    def clusters(self, graphs: Sequence[int]) -> list[dict[str, Tensor]]:
+        """For each graph: the clusters of the first network at its first level, and the pooled adjacency."""
+        self.model.eval()
+        found = []
+        for graph in graphs:
+            _, scores, made = self._forward(torch.tensor([graph]))
+            if made:
+                cluster, adj = made[0].assign.argmax(1).cpu(), made[0].adj[0].cpu()
+                mean = averaged(scores, self.data.metric)[0].cpu()
+                found.append({"graph": torch.tensor(graph), "cluster": cluster, "adj": adj, "scores": mean})
+        return found
+
+    # ------------------------------------------------------------ for the training loop
+
+    def diagnosis(self) -> str:
+        cause = weights_diagnosis(self.model)
+        if self.data.feat.is_floating_point() and not bool(self.data.feat.isfinite().all()):
+            cause = "the node features contain NaN or infinity: clean the data"
+        task, pools = self.sums.tolist()
+        return f"(task={task:g}, pools={pools:g}); {cause}"
+
+    def state(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.best = state["best"]
+
+
+# Content of finished.pt and checkpoint.pt, for load_state.
+FOLD = {"method": str, "seed": int, "fold": int}
+RUN = {"seed": int, "fold": int, "valid": float, "test": float}
+FINISHED = {
+    "runs": [RUN],
+    "compared": dict[str, list[dict]],
+    "predictions": [{**FOLD, "graph": Tensor, "label": Tensor, "scores": Tensor}],
+    "best_valid": float | None,
+    "tried": [{**FOLD, "trial": int, "settings": dict, "valid": float}],
+    "leader": dict,
+}
+UNFINISHED = {
+    **FOLD,
+    "trial": int,
+    "training": {**TRAINING, "problem": {"best": {"key": list | None, "state": dict | None}}},
+}
+
+
+class Job:
+    """Runs the folds of all methods and seeds in sequence."""
+
+    def __init__(self, config: ClassifyConfig, data: GraphData, out: RunFolder, device: torch.device):
+        self.config, self.data, self.out, self.device = config, data, out, device
+        self.methods = list(dict.fromkeys([config.model.pool, *config.model.compare]))
+        self.trials = {method: trials(config, method) for method in self.methods}
+        self.tried: list[dict[str, Any]] = []               # the finished trials of a search
+        self.leader: dict[str, Any] = {}                    # the best trial so far of the current fold
+        self.predictions: list[dict[str, Any]] = []         # for the test graphs, one entry per finished fold
+        self.best_valid: float | None = None
+        self.unfinished: dict[str, Any] = {}
+        self.curve: list[dict[str, Any]] = []               # of the current training
+
+    def load(self) -> None:
+        """Restore finished and interrupted work, read by the first process, since its machine has the folder."""
+        if rank() == 0:
+            state = self.out.finished(FINISHED)
+            if state:
+                self.predictions, self.best_valid = state["predictions"], state["best_valid"]
+                self.tried, self.leader = state["tried"], state["leader"]
+                self.out.details = self.out.kept_details()
+            self.unfinished = self.out.unfinished(UNFINISHED)
+        decisive = self.tried, self.leader, self.unfinished, self.out.runs, self.out.compared
+        self.tried, self.leader, self.unfinished, self.out.runs, self.out.compared = gather(decisive)[0]
+
+    def run(self, folds: Sequence[int]) -> None:
+        """Run what is left of these folds."""
+        left = [
+            (method, seed, fold)
+            for method in self.methods
+            for seed in self.config.train.seeds
+            for fold in folds
+            if (seed, fold) not in self.finished(method)
+        ]
+        trainings = sum(len(self.trials[method]) for method, _, _ in left) - self.leader.get("tried", 0)
+        factors = "pools x seeds x folds" + " x trials" * bool(self.config.search.grid)
+        what = f"{count(trainings, 'training run')} ({factors})"
+        shorter = "shorter: fewer train.epochs, --folds or --seeds"
+        forecast = Forecast(trainings, what, shorter) if rank() == 0 else None
+        for method, seed, fold in left:
+            self.run_fold({"method": method, "seed": seed, "fold": fold}, forecast)
+
+    def finished(self, method: str) -> set[tuple[int, int]]:
+        """Finished (seed, fold) pairs of a method."""
+        runs = self.out.runs if method == self.out.method else self.out.compared.get(method, [])
+        return {(run["seed"], run["fold"]) for run in runs}
+
+    def run_fold(self, where: dict[str, Any], forecast: Forecast | None) -> None:
+        """Train every trial, then score the test graphs with the one that has the best validation score."""
+        if {key: self.leader.get(key) for key in where} != where:
+            self.leader = {}            # another fold was begun since: trials of this one are repeated
+            self.tried = [trial for trial in self.tried if {key: trial[key] for key in where} != where]
+        for number in range(self.leader.get("tried", 0), len(self.trials[where["method"]])):
+            self.run_trial(where, number, forecast)
+        self.finish_fold(where)
+
+    def problem(self, where: dict[str, Any], number: int) -> ClassifyProblem:
+        """The untrained network of a trial, with the graphs of the fold."""
+        config = replace(self.config, model=replace(self.config.model, pool=where["method"]))
+        config = with_settings(config, self.trials[where["method"]][number])
+        split = self.data.split(where["fold"], config.train.folds)
+        torch.manual_seed(1_000_003 * where["seed"] + where["fold"])
+        model = make_model(config, self.data, split.train).to(self.device)
+        return ClassifyProblem(model, self.data, split, config, where["seed"], self.device)
+
+    def run_trial(self, where: dict[str, Any], number: int, forecast: Forecast | None) -> None:
+        """Train with one of the settings to try, and keep the result if it is the best of the fold so far."""
+        problem, settings = self.problem(where, number), self.trials[where["method"]][number]
+        train = problem.config.train
+        here, resume = {**where, "trial": number}, None
+        if {key: self.unfinished.get(key) for key in here} == here:
+            resume, self.unfinished = self.unfinished["training"], {}
+        name = self.name(where) + (f" trial {number}" if self.config.search.grid else "")
+
+        with tqdm(total=train.epochs, desc=name, leave=False, mininterval=0.5, disable=rank() > 0) as bar:
+
+            def report(progress: Progress, row: dict[str, Any]) -> None:
+                self.curve = [{**where, **row} for row in progress.history]
+                shown = {key: f"{row[key]:.3f}" for key in ("loss", "pool_loss", "valid")}
+                bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
+
+            progress = fit(
+                problem, train, weight_decay=train.weight_decay, schedule=train.schedule,
+                each_epoch=lambda progress: bar.update(progress.epoch - bar.n), report=report, resume=resume,
+                resume_path=self.out.path / "checkpoint.pt", forecast=forecast,
+                checkpoint=(lambda state: self.out.checkpoint(**here, training=state)) if rank() == 0 else None,
+            )  # fmt: skip
+        self.curve = []
+        best = problem.best
+        if not self.leader or best["key"] > self.leader["key"]:
+            self.leader = {
+                **where, "trial": number, "key": best["key"], "history": progress.history,
+                "state": {key: value.cpu() for key, value in best["state"].items()},
+                "found": {
+                    "valid": best["valid"], "epochs": progress.epoch, "best_epoch": progress.best_epoch,
+                    "seconds": progress.seconds, "seconds_per_step": progress.seconds_per_step,
+                },
+            }  # fmt: skip
+        self.leader["tried"] = number + 1
+        if not self.config.search.grid:
+            return
+        self.tried.append(
+            {
+                **here, "settings": settings, "valid": best["valid"], "valid_loss": -best["key"][1],
+                "epochs": progress.epoch, "seconds": progress.seconds,
+            }
+        )  # fmt: skip
+        if rank() == 0:
+            self.keep()
+            print(f"{name}: valid {best['valid']:.3f} ({_shown(settings)})")
+
+    def finish_fold(self, where: dict[str, Any]) -> None:
+        """Score the test graphs with the best trial and save everything."""
+        problem, leader = self.problem(where, self.leader["trial"]), self.leader
+        problem.model.load_state_dict(leader["state"])
+        test = problem.split.test
+        scores, label = problem.predict(test), self.data.label[test]                   # test graphs are used only here
+        found = {
+            "seed": where["seed"], "fold": where["fold"], "metric": self.data.metric,
+            "test": score(self.data, scores, label), **leader["found"],
+        }  # fmt: skip
+        if self.data.metric == "acc":
+            found |= {name: function(scores, label) for name, function in CLASS_SCORES.items()}
+        settings = self.trials[where["method"]][leader["trial"]]
+        if self.config.search.grid:
+            found |= {"trial": leader["trial"], "settings": settings}
+        if where["method"] == self.out.method:
+            self.out.runs.append(found)
+        else:
+            self.out.compared.setdefault(where["method"], []).append(found)
+        self.out.history += [{**where, **row} for row in leader["history"]]
+        self.predictions.append({**where, "graph": test, "label": label, "scores": scores})
+        self.leader = {}
+        if rank() > 0:
+            return
+        self._keep_best(problem, where, found["valid"], scores)
+        self.save_predictions()                             # before the fold is recorded as finished
+        self.keep()
+        scored = f"valid {found['valid']:.3f}, test {found['test']:.3f}, {found['epochs']} epochs"
+        print(f"{self.name(where)}: {scored}" + (f" ({_shown(settings)})" if self.config.search.grid else ""))
+
+    def name(self, where: dict[str, Any]) -> str:
+        """``"jb seed 0 fold 3"``."""
+        return f"{where['method']} seed {where['seed']} fold {where['fold']}"
+
+    def keep(self) -> None:
+        """Save everything that is finished."""
+        if self.config.search.grid:
+            self.out.details["search"] = self.tried
+        self.out.keep(predictions=self.predictions, best_valid=self.best_valid, tried=self.tried, leader=self.leader)
+
+    def _keep_best(self, problem: ClassifyProblem, where: dict[str, Any], valid: float, scores: Tensor) -> None:
+        """Save the model with the best validation score, and its clusters of some test graphs."""
+        worse = self.best_valid is not None and (
+            valid >= self.best_valid if self.data.metric in LOWER_IS_BETTER else valid <= self.best_valid
+        )
+        if where["method"] != self.out.method or worse:
+            return
+        self.best_valid = valid
+        train, test = problem.split.train, problem.split.test
+        content = {
+            "state": {key: value.cpu() for key, value in problem.model.state_dict().items()},
+            "train": train, **where, "valid": valid, "config": as_dict(problem.config),
+            "clusters": numbers_of_clusters(problem.config, self.data.mean_size(train)),
+            "inputs": vars(Inputs.of(self.data)),
+        }  # fmt: skip
+        save_state(self.out.path / "model.pt", content)
+        pictured = choose_pictured(self.data, test, scores)
+        save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(pictured.tolist())})
+
+    def save_predictions(self) -> None:
+        """Write ``predictions.npz``: labels and scores of the test graphs of every fold."""
+        ours = [entry for entry in self.predictions if entry["method"] == self.out.method]
+        if not ours:
+            return
+        columns: dict[str, Any] = {}
+        for key in ("graph", "label", "scores"):
+            columns[key] = torch.cat([entry[key] for entry in ours])
+        for key in ("seed", "fold"):
+            columns[key] = np.concatenate([np.full(len(entry["graph"]), entry[key]) for entry in ours])
+        columns["id"] = self.data.own_ids[columns["graph"].numpy()].astype(str)
+        with atomic_file(self.out.path / "predictions.npz") as file:
+            np.savez_compressed(file, **columns)
+
+
+def _shown(settings: dict[str, Any]) -> str:
+    """``"model.dropout=0.3, train.lr=0.001"``."""
+    return ", ".join(f"{key}={value}" for key, value in settings.items())
+
+
+def load_data(config: ClassifyConfig) -> GraphData:
+    """The dataset of a configuration, with edge features summed per node, and per edge if a trial needs them."""
+    data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
+    tried = [config.model.edges, *config.search.grid.get("model", {}).get("edges", [])]
+    return data.with_edge_sums(keep="messages" in tried)
+
+
+def run(
+    config: ClassifyConfig,
+    data: GraphData,
+    folder: Path,
+    device: torch.device,
+    resume: bool = False,
+    folds: Sequence[int] | None = None,
+) -> RunFolder:
+    """Run a configuration into a folder.
+
+    Parameters
+    ----------
+    config : ClassifyConfig
+        What to run.
+    data : GraphData
+        As returned by :func:`load_data`.
+    folder : Path
+        The run folder.
+    device : torch.device
+        Where to train.
+    resume : bool, default False
+        Continue the run in the folder; what is finished is not repeated.
+    folds : sequence of int, optional
+        Which folds to run; by default all.
+    """
+    if config.train.batch_size < world_size():
+        raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
+    cross_validate = folds is not None or not config.train.official_split
+    if data.official_split is not None and data.metric == "acc" and cross_validate:
+        config = replace(config, train=replace(config.train, official_split=False))     # of all graphs together
+        data = replace(data, official_split=None)
+        if rank() == 0:
+            print(f"the split of {data.name} is not used: folds of all graphs (--folds, or train.official_split=false)")
+    _check_classes(data)
+    if data.official_split is not None:
+        if folds not in (None, [0]) or not config.train.official_split:
+            given = "train.official_split=false" if folds is None else "--folds"
+            raise ConfigError(f"{given}: {data.name} has an official split and no folds; use --seeds instead.")
+        folds = [0]
+    elif folds is None:
+        folds = range(config.train.folds)
+    if len(set(folds)) < len(folds):
+        raise ConfigError(f"--folds {','.join(map(str, folds))}: a fold is named twice.")
+    for fold in folds:
+        if not 0 <= fold < config.train.folds:
+            raise ConfigError(f"--folds {fold}: train.folds={config.train.folds}, and folds are numbered from 0.")
+    data.split(folds[0], config.train.folds)                # an error before anything is written
+    out = RunFolder(folder, config.task, data.name, config.model.pool, as_dict(config), data.fingerprint)
+    job = Job(config, data, out, device)
+    if resume:
+        job.load()
+    barrier()                                               # no process removes files that another is still reading
+    if rank() == 0:
+        out.start()
+        if resume:
+            with usable(folder / "finished.pt"):
+                job.save_predictions()
+        processes = f", {world_size()} processes" if world_size() > 1 else ""
+        print(f"{data!r}\n{', '.join(job.methods)}; seeds {config.train.seeds}{processes}, into {folder}")
+        if config.search.grid:
+            print(budget(config, job.methods, len(folds)))
+    try:
+        job.run(folds)
+    except KeyboardInterrupt:
+        if rank() == 0:
+            out.history += job.curve
+            out.save()                                      # results so far; --resume does not need them
+        raise
+    return out
+
+
+def _check_classes(data: GraphData) -> None:
+    """Every graph needs a class, and there must be two of them."""
+    if data.metric != "acc":
+        return
+    used = data.label if data.official_split is None else data.label[torch.cat(data.official_split)]
+    unknown = int((used == UNLABELLED).sum())
+    if unknown:
+        raise ConfigError(
+            f"{data.name}: {unknown} of {len(used)} graphs have no class, but training needs one for every graph; "
+            "leave them out, and classify them with --predict afterwards."
+        )
+    if data.num_classes < 2:
+        raise ConfigError(f"{data.name} has one class: there is nothing to classify.")
