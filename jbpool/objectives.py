@@ -17,8 +17,8 @@ from torch import Tensor
 from jbpool.checks import check_assign, check_cluster_sizes, lookup
 from jbpool.errors import JBPoolError
 from jbpool.ops.matrix_sqrt import trace_sqrt
-from jbpool.ops.precision import at_least_float32
 from jbpool.ops.segment import Segments, make_segments, segment_gram, segment_norm, segment_sum
+from jbpool.ops.sparse import at_least_float32
 
 Sizes = Tensor | Sequence[int] | Segments | None
 

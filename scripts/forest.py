@@ -36,8 +36,7 @@ def graph_statistics(data):
 
     from jbpool.data.columns import as_numbers
     from jbpool.ops.adjacency import propagate
-    from jbpool.ops.readout import graph_mean
-    from jbpool.ops.segment import make_segments
+    from jbpool.ops.segment import graph_mean, make_segments
 
     categories = None if data.feat.is_floating_point() else (data.feat.amax(0) + 1).tolist()
     found = []

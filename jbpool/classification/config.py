@@ -14,7 +14,7 @@ from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
 from jbpool.nn.conv import BACKBONES
 from jbpool.nn.pools import POOLS, PoolOptions
-from jbpool.ops.readout import READOUTS
+from jbpool.ops.segment import READOUTS
 
 METHODS = (*POOLS, "none")
 MOST_LEVELS = 8         # with the default numbers of clusters: the first level has 4**8, as many as a layer may be wide

@@ -15,12 +15,11 @@ from torch.autograd.function import once_differentiable
 from jbpool.checks import lookup
 from jbpool.data import GraphBatch
 from jbpool.engine.processes import total_over_processes, world_size
-from jbpool.nn.cluster_pool import ClusterPool, Pooled
 from jbpool.nn.conv import BACKBONES, GINEConv, gine
 from jbpool.nn.dropout import Dropout
+from jbpool.nn.pools import ClusterPool, Pooled
 from jbpool.ops.adjacency import complete_size
-from jbpool.ops.readout import READOUTS
-from jbpool.ops.segment import Segments, make_segments
+from jbpool.ops.segment import READOUTS, Segments, make_segments
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -28,7 +28,7 @@ from jbpool.engine.state import usable
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
 from jbpool.ops.inputs import check_edge_weight, check_graph
-from jbpool.ops.readout import READOUTS
+from jbpool.ops.segment import READOUTS
 
 
 def fitted(data: GraphData, inputs: Inputs, edge_messages: bool = False) -> GraphData:

@@ -30,8 +30,7 @@ from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError
-from jbpool.nn.cluster_pool import ClusterPool, Pooled
-from jbpool.nn.pools import make_pool
+from jbpool.nn.pools import ClusterPool, Pooled, make_pool
 
 
 @dataclass(frozen=True)

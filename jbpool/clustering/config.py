@@ -16,8 +16,7 @@ from jbpool.clustering.network import FIXED, NETWORKS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, changed, number
 from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
-from jbpool.nn.pools import POOLS, PoolOptions
-from jbpool.nn.terms import TERMS
+from jbpool.nn.pools import POOLS, TERMS, PoolOptions
 
 METHODS = ("auto", *POOLS, *EMBEDDINGS)      # auto: everything chosen without labels
 

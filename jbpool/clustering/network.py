@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from jbpool.checks import lookup
 from jbpool.clustering.auto.views import FixedFeatures
-from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.conv import BACKBONES
+from jbpool.nn.pools import ClusterPool
 from jbpool.ops.sparse import is_sparse
 
 FIXED = ("sgc", "whitened")                     # fixed features: no layers to train

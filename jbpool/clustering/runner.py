@@ -35,9 +35,8 @@ from jbpool.engine.schema import as_dict
 from jbpool.engine.shares import RowShares
 from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError
-from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.heads import CosineHead
-from jbpool.nn.pools import POOLS, make_pool
+from jbpool.nn.pools import POOLS, ClusterPool, make_pool
 from jbpool.progress import watched
 
 

@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from jbpool.checks import check_positive
 from jbpool.errors import JBPoolError
 from jbpool.ops.adjacency import inverse_sqrt
-from jbpool.ops.precision import at_least_float32, full_precision
+from jbpool.ops.sparse import at_least_float32, full_precision
 
 
 class CosineHead(nn.Module):

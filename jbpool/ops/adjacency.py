@@ -15,9 +15,7 @@ import torch
 from dgl import DGLError, DGLGraph
 from torch import Tensor
 
-from jbpool.ops.caches import named
-from jbpool.ops.precision import at_least_float32, full_precision
-from jbpool.ops.sparse import Sparse, csr, multiply, version
+from jbpool.ops.sparse import Sparse, at_least_float32, csr, full_precision, multiply, named, version
 
 # Pooled graph -> its topology and the number of nodes K of each complete graph. Known only where the graph is built, so
 # this is not a cache: entries cannot be recomputed.

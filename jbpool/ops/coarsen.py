@@ -14,7 +14,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from jbpool.ops.adjacency import inverse_sqrt, mark_complete
-from jbpool.ops.caches import named
+from jbpool.ops.sparse import named
 
 
 def complete_graphs(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> DGLGraph:

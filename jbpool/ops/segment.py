@@ -1,20 +1,185 @@
-"""Per-graph reductions on packed rows (plain torch, no DGL).
+"""Per-graph operations on packed rows (plain torch, no DGL): sums, products, softmax and readouts.
 
-Small graphs are reduced together, in the table of chunks of ``jbpool.ops.layout``; large ones one by one, in place.
+A batch holds the rows of its graphs one after another; ``sizes`` is the number of rows of each graph. The rows of each
+graph are split into chunks of a fixed height, so that one ``bmm`` handles graphs of all sizes, and the results are
+summed per graph. Only the last chunk of a graph is padded: at most one chunk of padding per graph, however large the
+largest graph is. The number of chunks has an upper bound that is known on the host, so nothing is read back from the
+device. Large graphs whose sizes are known on the host need no chunks (``pieces``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from dataclasses import dataclass
+from functools import cached_property, reduce
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from jbpool.ops.layout import Segments, chunked, collect, make_segments, spread, spread_over_chunks, unchunked
-from jbpool.ops.precision import at_least_float32, full_precision
+from jbpool.checks import check_sizes
+from jbpool.errors import JBPoolError
+from jbpool.ops.sparse import at_least_float32, full_precision
+
+# Mean number of rows from which graphs are multiplied one by one. Several threads wait for each other after every
+# product, so for them a product must be larger to be worth a call of its own.
+LARGE, LARGE_FOR_THREADS = 128, 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Position of the rows of each graph. Built once per batch and shared by all its reductions."""
+
+    sizes: Tensor                   # (B,)  rows per graph
+    num_rows: int                   # N
+    counts: Sequence[int] | None    # the sizes on the host, where they can be read without waiting for a device
+    equal: int | None = None        # rows of every graph, if they are known to be equal, as in pooled graphs
+
+    @property
+    def single(self) -> bool:
+        return self.sizes.shape[0] == 1
+
+    def pieces(self, height: int) -> list[tuple[int, slice]] | None:
+        """Graph and rows of every block of at most ``height`` rows, if the graphs are large and their sizes known."""
+        counts = [self.num_rows] if self.single else self.counts
+        large = LARGE if torch.get_num_threads() == 1 else LARGE_FOR_THREADS
+        if counts is None or not (self.single or self.num_rows >= large * len(counts)):
+            return None
+        found, first = [], 0
+        for graph, count in enumerate(counts):
+            last = first + count
+            found += [(graph, slice(start, min(start + height, last))) for start in range(first, last, height)]
+            first = last
+        return found
+
+    @cached_property
+    def height(self) -> int:
+        """Rows per chunk: tall chunks waste padding on small graphs; short ones cost extra calls on large ones."""
+        return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 8).bit_length()))
+
+    @cached_property
+    def member(self) -> Tensor:
+        """Graph of each row, (N,)."""
+        return torch.repeat_interleave(self.sizes, output_size=self.num_rows)
+
+    @cached_property
+    def _chunks(self) -> Tensor:
+        """Number of chunks of each graph, (B,)."""
+        return (self.sizes + (self.height - 1)).floor_divide_(self.height)
+
+    @cached_property
+    def _shift(self) -> Tensor:
+        """Minus the rows of padding above each graph in the table of chunks, (B,)."""
+        below = torch.sub(self.sizes, self._chunks, alpha=self.height)
+        return below.cumsum(0).sub_(below)
+
+    @cached_property
+    def owner(self) -> Tensor:
+        """Graph of each chunk, (C,)."""
+        if self.counts is None:
+            most = self.num_rows // self.height + self.sizes.shape[0]               # upper bound of sum ceil(n/height)
+        else:
+            most = sum(-(-count // self.height) for count in self.counts)
+        chunk = torch.arange(most if self.num_rows else 0, device=self.sizes.device)
+        owner = torch.searchsorted(self._chunks.cumsum(0), chunk, right=True)
+        return owner if self.counts is not None else owner.minimum(self.member[-1:])     # unused chunks: padding only
+
+    @cached_property
+    def slot(self) -> Tensor:
+        """Position of each row in the table of chunks, (N,)."""
+        return torch.arange(self.num_rows, device=self.sizes.device).sub_(self._shift.index_select(0, self.member))
+
+    @cached_property
+    def source(self) -> tuple[Tensor, Tensor]:
+        """Row at each position of the table, (C * height,), and where it is not padding, (C, height, 1)."""
+        place = torch.arange(len(self.owner) * self.height, device=self.sizes.device).view(-1, self.height)
+        row = place.add_(self._shift.index_select(0, self.owner).unsqueeze(1))                      # (C, height)
+        last = self.sizes.cumsum(0).sub_(1).index_select(0, self.owner).unsqueeze(1)                # (C, 1)
+        return row.minimum(last).view(-1), (row <= last).unsqueeze(2)
+
+
+def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor) -> Segments:
+    """Segments of the packed matrix ``rows``.
+
+    Parameters
+    ----------
+    sizes : Tensor, sequence of int, Segments or None
+        Nodes per graph ``(B,)``, which sum to N; ``None`` for a single graph; ``Segments`` are returned unchanged.
+    rows : Tensor
+        ``(N, *)``; only its height and device are used.
+    """
+    if isinstance(sizes, Segments):
+        return sizes
+    num_rows, device = rows.shape[0], rows.device
+    if sizes is None:
+        sizes = torch.full((1,), num_rows, device=device)
+    try:
+        sizes = torch.as_tensor(sizes)
+    except (TypeError, ValueError, RuntimeError):
+        raise JBPoolError(f"sizes={sizes!r}: pass the nodes per graph as whole numbers.") from None
+    counts = check_sizes(sizes, num_rows)                       # where they are: on the host if given there
+    return Segments(sizes.to(device).long(), num_rows, counts)
+
+
+def chunked(rows: Tensor, segments: Segments, zero_padding: bool = False) -> Tensor:
+    """Rows as the table of chunks: ``(N, D)`` to ``(C, height, D)``.
+
+    Padding repeats the last row of the graph, so that a NaN stays in its graph, unless zeros are asked for. An infinite
+    value in that row then makes the sums of its graph NaN instead of infinite.
+    """
+    source, used = segments.source
+    table = rows.index_select(0, source).view(len(segments.owner), segments.height, rows.shape[1])
+    return table.mul_(used) if zero_padding else table         # twice as fast as masked_fill_
+
+
+def unchunked(table: Tensor, segments: Segments) -> Tensor:
+    """Rows from the table of chunks: ``(C, height, D)`` to ``(N, D)``."""
+    return table.view(-1, table.shape[2]).index_select(0, segments.slot)
+
+
+def spread(values: Tensor, segments: Segments) -> Tensor:
+    """The value of its graph for each row: ``(B, D)`` to ``(N, D)``."""
+    return values.expand(segments.num_rows, -1) if segments.single else values.index_select(0, segments.member)
+
+
+def spread_over_chunks(values: Tensor, segments: Segments) -> Tensor:
+    """The value of its graph for each chunk: ``(B, *)`` to ``(C, *)``."""
+    return values.index_select(0, segments.owner)
+
+
+def collect(parts: Tensor, segments: Segments) -> Tensor:
+    """Sum over the chunks of each graph: ``(C, *)`` to ``(B, *)``."""
+    total = torch.zeros(len(segments.sizes), *parts.shape[1:], dtype=parts.dtype, device=parts.device)
+    return total.index_add_(0, segments.owner, parts)
+
+
+SHORT = 16      # numbers in the widest vector of a processor; below, torch's softmax computes one number at a time
+
+
+def row_softmax(scores: Tensor) -> Tensor:
+    """Softmax of each row, ``(N, K)`` to ``(N, K)``, contiguous.
+
+    On the CPU torch's softmax of 14 numbers takes ten times as long as that of 16, forward and backward.
+    """
+    short = scores.device.type == "cpu" and 1 < scores.shape[1] < SHORT
+    return _ShortSoftmax.apply(scores) if short else scores.softmax(-1)
+
+
+class _ShortSoftmax(Function):
+    @staticmethod
+    def forward(ctx, scores):
+        power = (scores - scores.amax(1, keepdim=True)).exp_()                      # (N, K)
+        power /= power.sum(1, keepdim=True)
+        ctx.save_for_backward(power)
+        return power
+
+    @staticmethod
+    def backward(ctx, grad):                                                        # (N, K)
+        (assign,) = ctx.saved_tensors
+        moved = grad * assign
+        return moved.addcmul(assign, moved.sum(1, keepdim=True), value=-1)
+
 
 __all__ = [
     "Segments", "make_segments", "segment_gram", "segment_gram_and_products", "segment_norm", "segment_products",
@@ -225,3 +390,48 @@ def _pieces(segments: Segments, left: Tensor) -> list[tuple[int, slice]] | None:
 def _products(segments: Segments, with_gram: bool, left: Tensor, *right: Tensor) -> tuple:
     form = _Products if _pieces(segments, left) is None else _LargeProducts
     return form.apply(segments, with_gram, left, *right)
+
+
+def graph_sum(rows: Tensor, segments: Segments) -> Tensor:
+    """Sum of the rows of each graph: ``(N, D)`` to ``(B, D)``, in the type of the rows."""
+    if segments.equal is not None:
+        return rows.view(-1, segments.equal, rows.shape[1]).sum(1)
+    return rows.new_zeros(segments.sizes.shape[0], rows.shape[1]).index_add_(0, segments.member, rows)
+
+
+def graph_mean(rows: Tensor, segments: Segments) -> Tensor:
+    """Mean of the rows of each graph, 0 for a graph without nodes: ``(N, D)`` to ``(B, D)``."""
+    return graph_sum(rows, segments) / segments.sizes.clamp_min(1).unsqueeze(1).to(rows.dtype)
+
+
+def graph_max(rows: Tensor, segments: Segments) -> Tensor:
+    """Maximum of each column over the rows of each graph, 0 for a graph without nodes: ``(N, D)`` to ``(B, D)``.
+
+    Rows that share the maximum share the gradient equally.
+    """
+    if segments.equal is not None:
+        return rows.view(-1, segments.equal, rows.shape[1]).amax(1)
+    return _Max.apply(rows, segments)
+
+
+class _Max(Function):
+    @staticmethod
+    def forward(ctx, rows, segments):
+        empty = rows.new_zeros(segments.sizes.shape[0], rows.shape[1])
+        index = segments.member.unsqueeze(1).expand_as(rows)
+        highest = empty.scatter_reduce_(0, index, rows, "amax", include_self=False)     # (B, D)
+        ctx.save_for_backward(rows, highest)
+        ctx.member = segments.member
+        return highest
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):                                                            # (B, D)
+        rows, highest = ctx.saved_tensors
+        found = highest.index_select(0, ctx.member).eq_(rows)                           # (N, D)  zeros and ones
+        count = torch.zeros_like(highest).index_add_(0, ctx.member, found)
+        return found.mul_((grad / count.clamp_min_(1)).index_select(0, ctx.member)), None
+
+
+# name -> rows (N, D) and their segments to (B, D)
+READOUTS: dict[str, Callable[[Tensor, Segments], Tensor]] = {"mean": graph_mean, "sum": graph_sum, "max": graph_max}

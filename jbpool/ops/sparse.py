@@ -2,13 +2,18 @@
 
 Torch passes CSR products to the vendor's library (MKL, cuSPARSE), several times faster than a sum over weighted edges.
 The gradient needs the transpose, which is built once in advance; autograd would rebuild it at every step.
+
+Caches belong to a graph or a tensor and disappear with it, or their number is limited, so clearing is never necessary.
+It frees memory early, and tests and benchmarks use it to start cold.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,8 +21,46 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from jbpool.ops.caches import named
-from jbpool.ops.precision import full_precision
+from jbpool.checks import lookup
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """``x``, converted to float32 if it is in half precision."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def full_precision(x: Tensor) -> AbstractContextManager:
+    """A context that disables autocast on the device of ``x``.
+
+    Inside ``torch.autocast``, matrix products and DGL's sparse kernels would otherwise run in half precision.
+    """
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
+
+
+C = TypeVar("C")
+
+CACHES: dict[str, Callable[[], Any]] = {}           # name -> function that empties the cache
+
+
+def named(name: str, cache: C) -> C:
+    """Register a mapping or a function wrapped by ``lru_cache`` as a cache; returns it."""
+    CACHES[name] = getattr(cache, "cache_clear", None) or cache.clear      # type: ignore[attr-defined]
+    return cache
+
+
+def clear(*names: str) -> None:
+    """Empty the caches of these names, by default all of them.
+
+    Examples
+    --------
+    >>> import jbpool
+    >>> sorted(CACHES)
+    ['operators', 'pooled_topologies', 'sparse_features']
+    >>> clear()
+    """
+    for name in names or CACHES:
+        lookup(CACHES, name, "cache")()
 
 
 class Sparse(NamedTuple):

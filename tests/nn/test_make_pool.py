@@ -6,10 +6,8 @@ import torch
 from zoo import grid
 
 from jbpool import DiffPool, DMoNPool, JBPool, MinCutPool
-from jbpool.nn.cluster_pool import ClusterPool
 from jbpool.nn.heads import CosineHead
-from jbpool.nn.pools import POOLS, CombinedPool, PoolOptions, make_pool
-from jbpool.nn.terms import TERMS
+from jbpool.nn.pools import POOLS, TERMS, ClusterPool, CombinedPool, PoolOptions, make_pool
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from zoo import features, grid, symmetric_weights
 
 from jbpool import DeltaConv, JBPool
 from jbpool.nn.heads import CosineHead
-from jbpool.ops.softmax import row_softmax
+from jbpool.ops.segment import row_softmax
 
 
 @pytest.mark.parametrize(("idtype", "dtype"), [(torch.int32, torch.float64), (torch.int64, torch.float32)])

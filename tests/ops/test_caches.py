@@ -6,7 +6,7 @@ import torch
 from zoo import random_graph
 
 from jbpool import DeltaConv, JBPool
-from jbpool.ops import caches
+from jbpool.ops import sparse as caches
 from jbpool.ops.adjacency import _operators, smooth, sparse_operator
 from jbpool.ops.coarsen import _complete_graphs
 from jbpool.ops.sparse import _features

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from jbpool.ops.readout import READOUTS, graph_max
-from jbpool.ops.segment import make_segments
+from jbpool.ops.segment import READOUTS, graph_max, make_segments
 
 NAIVE = {"mean": lambda rows: rows.mean(0), "sum": lambda rows: rows.sum(0), "max": lambda rows: rows.amax(0)}
 

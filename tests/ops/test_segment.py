@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
-from jbpool.ops import layout, segment
+from jbpool.ops import segment
 from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_products, segment_sum
 
 SIZES = st.lists(st.integers(0, 70), min_size=1, max_size=12)
@@ -41,10 +41,10 @@ def test_every_row_has_a_slot_of_its_own_in_a_chunk_of_its_graph(sizes, device):
     assert torch.equal(segments.owner[segments.slot // segments.height], segments.member)
 
 
-@pytest.mark.parametrize("large", [1, layout.LARGE])             # graphs one by one, or all in chunks
+@pytest.mark.parametrize("large", [1, segment.LARGE])             # graphs one by one, or all in chunks
 @pytest.mark.parametrize("sizes", [[3, 0, 40, 1], [44]])
 def test_gradients(sizes, large, device, monkeypatch):
-    monkeypatch.setattr(layout, "LARGE", large)
+    monkeypatch.setattr(segment, "LARGE", large)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     left, right = (
         torch.randn(44, width, dtype=torch.float64, device=device, requires_grad=True) for width in (3, 2)
