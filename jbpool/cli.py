@@ -16,8 +16,8 @@ from typing import Any
 
 from jbpool._environment import require_dgl
 from jbpool.atomic import check_writable, held
+from jbpool.console import end_with_reader
 from jbpool.errors import ConfigError, JBPoolError, TrainingError, WriteError
-from jbpool.output import end_with_reader
 
 CLUSTER = """Cluster the nodes of a graph.
 
@@ -144,8 +144,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _start(name: str, args: argparse.Namespace) -> int:
     from jbpool.engine.config import load_config
-    from jbpool.engine.out_folder import kept_config
     from jbpool.engine.processes import choose_device
+    from jbpool.engine.run_folder import kept_config
 
     task = _load_task(name)
     if args.list:
@@ -166,9 +166,8 @@ def _start(name: str, args: argparse.Namespace) -> int:
 
 def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: dict[str, Any], stack: ExitStack) -> int:
     """Run a task; ``stack`` holds the run folder until the report is written."""
-    from jbpool.engine.out_folder import choose_folder, refuse_other_files
     from jbpool.engine.processes import gather, process_group, rank, world_size
-    from jbpool.engine.run_folder import by_method
+    from jbpool.engine.run_folder import by_method, choose_folder, refuse_other_files
     from jbpool.report.published import CLUSTERING
 
     with process_group(device):

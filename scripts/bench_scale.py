@@ -96,7 +96,7 @@ def run_jbpool(folder: Path) -> dict:
     """All phases of a run, as the command line goes through them."""
     import torch
 
-    from jbpool import progress
+    from jbpool import console as progress
     from jbpool.clustering.task import NODE_CLUSTER
     from jbpool.engine.config import load_config
 

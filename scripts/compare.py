@@ -32,7 +32,7 @@ from jbpool.engine.run_folder import fitting, read_results
 from jbpool.engine.state import load_state
 from jbpool.errors import JBPoolError, RunFolderError
 from jbpool.ops.contingency import contingency
-from jbpool.report.heat_map import heat_map, value_map
+from jbpool.report.charts import heat_map, value_map
 from jbpool.report.page import class_names, number, render_page, score, section, table
 
 SHOWN = 200             # nodes or graphs in a table

@@ -11,7 +11,7 @@ import pytest
 
 import jbpool
 from jbpool import cli
-from jbpool.output import end_with_reader
+from jbpool.console import end_with_reader
 
 ROOT = Path(jbpool.__file__).parent.parent
 
@@ -40,7 +40,7 @@ def test_a_reader_that_stops_reading(command, output, capsys):
 
 def test_a_process_whose_reader_stops_reading():
     """Nothing is printed at exit either, when Python flushes its streams."""
-    code = "import sys; from jbpool.output import end_with_reader; sys.exit(end_with_reader(lambda: print('x') or 0))"
+    code = "import sys; from jbpool.console import end_with_reader; sys.exit(end_with_reader(lambda: print('x') or 0))"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **pipes)
     child.stdout.close()

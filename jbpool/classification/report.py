@@ -24,11 +24,10 @@ from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
-from jbpool.report.heat_map import heat_map
+from jbpool.report.charts import circle_graph, heat_map, network
+from jbpool.report.graph_view import pack
 from jbpool.report.layout import small_positions
-from jbpool.report.packed import pack
 from jbpool.report.page import asset, class_names, number, render_page, score, section, settings, spread, table
-from jbpool.report.pictures import circle_graph, network
 from jbpool.report.published import CLASSIFICATION
 
 SCRIPTS = ("unpack.js", "browse.js")        # which a page with this section needs

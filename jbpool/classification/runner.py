@@ -23,8 +23,7 @@ from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER, averaged
 from jbpool.classification.search import budget, trials, with_settings
 from jbpool.data import GraphData, Split, load_graphs
 from jbpool.data.containers import UNLABELLED
-from jbpool.engine.fit import TRAINING, Problem, Progress, fit, weights_diagnosis
-from jbpool.engine.forecast import Forecast, count
+from jbpool.engine.fit import TRAINING, Forecast, Problem, Progress, count, fit, weights_diagnosis
 from jbpool.engine.processes import barrier, gather, mean_over_processes, rank, world_size
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict

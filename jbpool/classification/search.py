@@ -13,7 +13,7 @@ import numpy as np
 from jbpool.checks import lookup
 from jbpool.classification import config as plain
 from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
-from jbpool.engine.forecast import count
+from jbpool.engine.fit import count
 from jbpool.engine.schema import as_dict, build, changed, out_of_range
 from jbpool.errors import JBPoolError
 from jbpool.nn.pools import POOLS, option_problems

@@ -33,10 +33,9 @@ from jbpool.errors import RunFolderError
 from jbpool.ops.coarsen import normalized_off_diagonal
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
+from jbpool.report.charts import circle_graph, heat_map, value_map
 from jbpool.report.graph_view import SCRIPTS, graph_section
-from jbpool.report.heat_map import heat_map, value_map
 from jbpool.report.page import class_names, number, render_page, score, section, settings, spread, table
-from jbpool.report.pictures import circle_graph
 from jbpool.report.published import CLUSTERING
 
 

@@ -26,9 +26,9 @@ from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, HeadsProblem, StartsProblem, collapse_warning
 from jbpool.clustering.room import require_room
 from jbpool.clustering.scores import best_run, graph_scores, label_scores
+from jbpool.console import watched
 from jbpool.data import NodeData, load_nodes
-from jbpool.engine.fit import TRAINING, Progress, fit
-from jbpool.engine.forecast import Forecast, count
+from jbpool.engine.fit import TRAINING, Forecast, Progress, count, fit
 from jbpool.engine.processes import gather, rank, world_size
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.schema import as_dict
@@ -37,7 +37,6 @@ from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError
 from jbpool.nn.heads import CosineHead
 from jbpool.nn.pools import POOLS, ClusterPool, make_pool
-from jbpool.progress import watched
 
 
 class SeedResult(NamedTuple):

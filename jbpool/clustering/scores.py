@@ -16,9 +16,9 @@ from dgl import DGLGraph
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from jbpool.console import progress_bar
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.contingency import contingency
-from jbpool.progress import progress_bar
 
 
 def confusion(cluster: Tensor, label: Tensor) -> Tensor:

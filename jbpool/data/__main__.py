@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from urllib.parse import urlparse
 
+from jbpool.console import end_with_reader
 from jbpool.data import NODE_SETS, OTHER_GRAPHS, citation, gcb, npz, ogb_files, ogb_mol, ogb_nodes, tu
 from jbpool.data.sources import data_roots, find
 from jbpool.data.synthetic import SIMULATED
-from jbpool.output import end_with_reader
 
 
 def rows() -> list[tuple[str, str, str, str]]:

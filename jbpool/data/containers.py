@@ -18,11 +18,11 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
 
 from jbpool.checks import check_index
+from jbpool.console import progress_bar
 from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.errors import DataError
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr, is_sparse
-from jbpool.progress import progress_bar
 
 UNLABELLED = -1
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from jbpool.console import progress_bar
 from jbpool.data.arrays import array_names, open_npy, read_arrays
 from jbpool.data.edgelist import warn_of_other_columns
 from jbpool.data.edges import BLOCK, INT32_MAX, EdgeBlocks, EdgeList, narrow, narrow_weights, require_edge_memory
 from jbpool.data.table_format import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, column_named
 from jbpool.errors import DataError
-from jbpool.progress import progress_bar
 
 PARQUET_INDEX = "__index_level_"        # a pandas index without a name
 

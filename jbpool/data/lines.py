@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from jbpool.console import progress_bar
 from jbpool.data.archive import unpacked_limit
 from jbpool.errors import DataError
 from jbpool.memory import available_memory, require_memory
-from jbpool.progress import progress_bar
 
 BLOCK = 16 << 20                # bytes read at a time
 MAX_LINE = 16 << 20             # bytes of a line, where a file is read in blocks

@@ -1,14 +1,140 @@
-"""Charts of numbers: lines, points, bars. Each has a table of its values."""
+"""Charts of numbers and pictures of graphs as SVG, each with a table of its values.
+
+Lines, points and bars; tables of counts as coloured cells, legible for hundreds of rows or columns; nodes in the plane,
+clusters on a circle, a small graph at given positions. All are plain text: nothing is drawn with a library.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from html import escape
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.sparse.csgraph import minimum_spanning_tree
 
-from jbpool.report.svg import NARROW, WIDE, Axes, Chart, colour, draw, legend, nothing, shortened, ticks, tip, words
+# Distinct also for colour-blind readers, on light and dark backgrounds; a test simulates both.
+COLOURS = (
+    "#1f6fb5", "#f0a30a", "#12876a", "#d9481c", "#c9a0f0", "#55c8dc", "#7d3c98", "#c2c07a", "#94243c", "#858b94",
+)  # fmt: skip
+NARROW, WIDE = 460, 960         # widths of drawings
+LONGEST = 18                    # letters of a name
+
+
+class Chart(NamedTuple):
+    """A drawing and its values."""
+
+    svg: str
+    head: Sequence[str]                     # of the table of values
+    rows: Sequence[Sequence[str]]
+    note: str = ""                          # how to read it, where that depends on the values
+    wide: bool = False                      # needs the whole width of a page
+
+
+def colour(number: int) -> str:
+    """The colour of a group; they repeat after ten."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def draw(width: float, height: float, body: Sequence[str], label: str, kind: str = "") -> str:
+    """The drawing: its elements, a label for screen readers, and a CSS class."""
+    size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+    more = f' class="{kind}"' if kind else ""
+    return f'<svg {size}{more} role="img" aria-label="{escape(label)}">{"".join(body)}</svg>'
+
+
+def words(x: float, y: float, text: str, anchor: str = "middle", extra: str = "") -> str:
+    """Text at a place; ``anchor`` says which end of it is there, ``extra`` are further attributes."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {extra}>{escape(text)}</text>'
+
+
+def shortened(name: str) -> str:
+    """A name with at most ``LONGEST`` letters."""
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
+
+
+def tip(text: str) -> str:
+    """Shown when the pointer is over the element that contains it."""
+    return f"<title>{escape(text)}</title>"
+
+
+def nothing(width: float, height: float, label: str) -> str:
+    """A drawing without values."""
+    return draw(width, height, [words(width / 2, height / 2, "nothing recorded")], label)
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers that cover a range."""
+    if high - low <= 1e-9 * max(abs(low), abs(high)):               # equal up to rounding
+        high = low + max(1.0, abs(low))
+    step = 10.0 ** math.floor(math.log10((high - low) / count))
+    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= count)
+    digits = 3 - math.floor(math.log10(step))                       # finer than the step, coarser than rounding errors
+    return [round(step * i, digits) for i in range(math.floor(low / step), math.ceil(high / step) + 1)]
+
+
+def legend(names: Sequence[str], left: float, width: float) -> tuple[list[str], int]:
+    """Coloured squares with names, in as many rows as needed, and the y coordinate below them."""
+    body, x, y = [], float(left), 8
+    for number, name in enumerate(names):
+        wide = 26 + 6.2 * len(name)
+        if x > left and x + wide > width:
+            x, y = float(left), y + 18
+        body.append(f'<rect x="{x:.0f}" y="{y}" width="10" height="10" fill="{colour(number)}"/>')
+        body.append(words(x + 14, y + 9, name, "start"))
+        x += wide
+    return body, y + 18
+
+
+class Axes:
+    """A frame with round numbers: where values are drawn, and its grid lines.
+
+    Parameters
+    ----------
+    x_ticks : list of float
+        Numbers at the horizontal axis; the first and last are its ends.
+    y_ticks : list of float
+        Numbers at the vertical axis.
+    width : float
+        Width of the drawing.
+    height : float
+        Height of the drawing.
+    top : float
+        Height of what is above the frame.
+    x_label : str
+        Name of the horizontal axis.
+    """
+
+    left, right, bottom = 48, 20, 36
+
+    def __init__(
+        self, x_ticks: list[float], y_ticks: list[float], width: float, height: float, top: float, x_label: str
+    ):
+        self.x_ticks, self.y_ticks, self.width, self.height, self.top = x_ticks, y_ticks, width, height, top
+        self.body = []
+        for tick in y_ticks:
+            y = self.y(tick)
+            ends = f'x1="{self.left}" x2="{width - self.right}" y1="{y:.1f}" y2="{y:.1f}"'
+            self.body.append(f'<line {ends} class="grid"/>')
+            self.body.append(words(self.left - 6, y + 4, f"{tick:g}", "end"))
+        for tick in x_ticks:
+            self.body.append(words(self.x(tick), height - self.bottom + 16, f"{tick:g}"))
+        self.body.append(words((self.left + width - self.right) / 2, height - 4, x_label))
+
+    def x(self, value: float) -> float:
+        """Where a value of the horizontal axis is drawn."""
+        low, high = self.x_ticks[0], self.x_ticks[-1]
+        return self.left + (self.width - self.left - self.right) * (value - low) / ((high - low) or 1)
+
+    def y(self, value: float) -> float:
+        """Where a value of the vertical axis is drawn."""
+        low, high = self.y_ticks[0], self.y_ticks[-1]
+        return self.height - self.bottom - (self.height - self.top - self.bottom) * (value - low) / (high - low)
+
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 SHOWN_VALUES = 120          # places of a curve with values under the pointer, and rows of a table
@@ -135,3 +261,257 @@ def _below(name: str, x: float, y: float, upright: bool, font: float) -> str:
         return words(x, y + 14, name)
     turned = f'transform="rotate(-90 {x + 0.35 * font:.1f} {y + 6:.1f})" style="font-size:{font:.1f}px"'
     return words(x + 0.35 * font, y + 6, name, "end", turned)
+
+
+FEW_CELLS = 16                # columns or rows whose cells have room for numbers
+TABLE_ROWS = 300
+
+
+def heat_map(
+    table: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    label: str,
+    groups: Sequence[tuple[str, int]] = (),
+    selectable: bool = False,
+) -> Chart:
+    """Counts, shaded by their share of the row; where there are many columns, by their share of the column.
+
+    Parameters
+    ----------
+    table : np.ndarray
+        ``(rows, columns)``, non-negative.
+    rows : sequence of str
+        Names of the rows.
+    columns : sequence of str
+        Names of the columns.
+    label : str
+        Text alternative, for screen readers.
+    groups : sequence of (str, int), optional
+        Names and lengths of groups of adjacent columns, shown if there are many columns, on average at least three per
+        group.
+    selectable : bool, default False
+        Mark the cells for scripts that react to a click.
+    """
+    axis = 0 if table.shape[1] > FEW_CELLS else 1
+    share = table / np.maximum(table.sum(axis, keepdims=True), 1e-12)
+    return _cells(share, _texts(table), rows, columns, label, groups, selectable)
+
+
+def value_map(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], label: str) -> Chart:
+    """A table of values between 0 and 1, shaded by the value; NaN: none."""
+    values = [["-" if np.isnan(value) else f"{value:.2f}" for value in row] for row in table]
+    return _cells(np.clip(np.nan_to_num(table), 0, 1), values, rows, columns, label, (), False)
+
+
+def _texts(table: np.ndarray) -> list[list[str]]:
+    return [[f"{value:g}" for value in row] for row in table.tolist()]
+
+
+def _cells(
+    share: np.ndarray, texts: list[list[str]], rows: Sequence[str], columns: Sequence[str], label: str,
+    groups: Sequence[tuple[str, int]], selectable: bool,
+) -> Chart:  # fmt: skip
+    count_rows, count_columns = share.shape
+    many = count_columns > FEW_CELLS
+    if not many or 3 * len(groups) > count_columns:
+        groups = ()                                                         # lines at every column would hide the cells
+    left = 14 + 6.4 * min(LONGEST, max((len(name) for name in rows), default=0))
+    wide = ((WIDE if many else NARROW) - left - 10) / max(count_columns, 1)
+    wide = max(4.0, wide) if many else max(26.0, min(72.0, wide))
+    tall = 36.0 if count_rows <= FEW_CELLS // 2 else 30.0 if count_rows <= FEW_CELLS else max(4.0, 560 / count_rows)
+    named = wide >= 13                                                      # room for a name of every column
+    upright = many or any(len(name) * 6.2 > wide for name in columns)
+    top = (14 + 5.6 * min(LONGEST, max((len(name) for name in columns), default=0)) if upright else 28) if named else 12
+    top += 22 if groups else 0
+    width, height = left + wide * count_columns + 10, top + tall * count_rows + 8
+    gap = 2 if wide >= 10 and tall >= 10 else 0.4
+    body = []
+    for j, name in enumerate(columns):
+        x = left + wide * (j + 0.5)
+        if named and upright:
+            turned = f'transform="rotate(-90 {x + 4:.1f} {top - 6:.1f})"'
+            body.append(words(x + 4, top - 6, shortened(name), "start", turned))
+        elif named:
+            body.append(words(x, top - 8, name))
+    body += _brackets(groups, left, wide, top + tall * count_rows)
+    every = max(1, int(np.ceil(11 / tall)))
+    for i, name in enumerate(rows):
+        y = top + tall * i
+        if i % every == 0:
+            body.append(words(left - 8, y + tall / 2 + 4, shortened(name), "end"))
+        for j in range(count_columns):
+            x, value = left + wide * j, share[i, j]
+            if many and value == 0:
+                continue                                                    # nothing there: the frame shows it
+            mark = f' data-cell="{i},{j}" class="cell"' if selectable else ""
+            body.append(
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide - gap:.1f}" height="{tall - gap:.1f}" fill="{COLOURS[0]}" '
+                f'fill-opacity="{0.06 + 0.94 * value:.3f}"{mark}>{tip(f"{name}, {columns[j]}: {texts[i][j]}")}</rect>'
+            )
+            if wide >= 26 and tall >= 14:
+                ink = "#fff" if value > 0.55 else "currentColor"
+                style = f'style="fill:{ink};font-size:10px;pointer-events:none"'
+                body.append(words(x + wide / 2 - 1, y + tall / 2 + 4, texts[i][j], extra=style))
+    if many:
+        frame = f'x="{left:.1f}" y="{top:.1f}" width="{wide * count_columns:.1f}" height="{tall * count_rows:.1f}"'
+        body.append(f'<rect {frame} fill="none" class="frame"/>')
+    svg = draw(round(width, 1), round(height, 1), body, label, "dense" if many else "")
+    return Chart(svg, ("", *columns), [[n, *t] for n, t in zip(rows, texts, strict=True)][:TABLE_ROWS], wide=many)
+
+
+def _brackets(groups: Sequence[tuple[str, int]], left: float, wide: float, bottom: float) -> list[str]:
+    """Names of groups of columns at the top, and lines between the groups down to the bottom."""
+    body, first = [], 0
+    for name, count in groups:
+        x, room = left + wide * first, wide * count
+        if first:
+            body.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{bottom:.1f}" class="rule"/>')
+        letters = int(room / 6.4)
+        if letters >= 3:
+            body.append(words(x + 3, 14, name if len(name) <= letters else name[: letters - 1] + "…", "start"))
+        first += count
+    return body
+
+
+FEW_CLUSTERS = 12                # clusters whose circle keeps their order
+NUMBERED = 24           # clusters with room for a number in their disc
+DENSE = 80              # clusters from which only the strongest lines can be told apart
+NEGLIGIBLE = 0.02       # weight of an edge relative to the strongest
+PAIR_ROWS = 200
+
+
+def plane(
+    xy: np.ndarray, group: np.ndarray, edges: np.ndarray, some: np.ndarray, names: Sequence[Any], label: str
+) -> str:
+    """Nodes ``(N, 2)`` in the plane, of which ``some`` are drawn, coloured by group, over edges ``(E, 2)``."""
+    width, height, edge = 960, 640, 16
+    if len(xy) == 0:
+        return nothing(width, height, label)
+    low, high = xy.min(0), xy.max(0)
+    scale = min((width - 2 * edge) / max(high[0] - low[0], 1e-9), (height - 2 * edge) / max(high[1] - low[1], 1e-9))
+    place = (xy - (low + high) / 2) * scale * (1, -1) + (width / 2, height / 2)
+    size = 7 if len(xy) <= 400 else 5 if len(xy) <= 4000 else 3.2
+    body = []
+    for inside, ink in ((False, 'class="between"'), (True, "")):
+        for number in np.unique(group) if inside else (None,):
+            same = group[edges[:, 0]] == group[edges[:, 1]]
+            chosen = edges[same & (group[edges[:, 0]] == number)] if inside else edges[~same]
+            path = "".join(f"M{a[0]:.0f} {a[1]:.0f}L{b[0]:.0f} {b[1]:.0f}" for a, b in place[chosen])
+            paint = f'stroke="{colour(int(number))}" stroke-opacity=".3"' if number is not None else ink
+            body.append(f'<path d="{path}" fill="none" {paint} stroke-width=".8"/>' if path else "")
+    for number in np.unique(group):
+        dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in place[some][group[some] == number])
+        ink = f'stroke="{colour(int(number))}" stroke-width="{size}" stroke-linecap="round" stroke-opacity=".85"'
+        body.append(f'<path d="{dots}" {ink}/>')
+    for number in np.unique(group) if len(names) <= NUMBERED else ():
+        x, y = np.median(place[group == number], axis=0)
+        body.append(words(x, y + 4, str(names[number]), extra='class="name"'))
+    return draw(width, height, body, label)
+
+
+def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequence[Any] | None = None) -> Chart:
+    """A weighted graph on a circle: discs by size, the lines that matter by weight.
+
+    Parameters
+    ----------
+    weight : np.ndarray
+        ``(K, K)``, symmetric.
+    size : np.ndarray
+        ``(K,)``, nodes per cluster.
+    label : str
+        Text alternative, for screen readers.
+    names : sequence, optional
+        Of the clusters; by default their numbers.
+    """
+    count = len(size)
+    names = range(count) if names is None else names
+    side, radius = (360, 130) if count <= NUMBERED else (560, 220) if count <= DENSE else (760, 320)
+    largest = min(32.0, math.pi * radius / max(count, 1))           # many discs must not overlap
+    x, y = _on_circle(_order(weight) if count > FEW_CLUSTERS else np.arange(count), side / 2, radius)
+    pairs = edges_that_matter(weight)
+    strongest = max(float(weight.max(initial=0)), 1e-12)
+    body = []
+    for i, j in pairs[::-1]:                                        # the strongest last, on top
+        thick = max((9 if count <= NUMBERED else 5) * weight[i, j] / strongest, 0.4)
+        long = min(1.0, math.hypot(x[i] - x[j], y[i] - y[j]) / radius)
+        bend = 1.0 if count <= FEW_CLUSTERS else 0.92 - 0.47 * long          # many lines are bent towards the centre
+        a, b = (side / 2 + bend * ((end[i] + end[j]) / 2 - side / 2) for end in (x, y))
+        path = f"M{x[i]:.1f} {y[i]:.1f}Q{a:.1f} {b:.1f} {x[j]:.1f} {y[j]:.1f}"
+        told = tip(f"{names[i]} - {names[j]}: {weight[i, j]:.3f}")
+        body.append(f'<path d="{path}" class="link" stroke-width="{thick:.2f}">{told}</path>')
+    for i in range(count):
+        r = largest * (0.15 + 0.85 * math.sqrt(size[i] / max(size.max(), 1)))
+        told = tip(f"cluster {names[i]}: {int(size[i]):,} nodes")
+        body.append(f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="{r:.1f}" fill="{colour(i)}">{told}</circle>')
+        if count > NUMBERED:
+            body.append(_radial(str(names[i]), x[i], y[i], side / 2, largest + 4, 11 if count <= DENSE else 8))
+        elif r > 7:                                                 # room for a number
+            font = min(20.0, 0.9 * r)
+            style = f'class="on-disc" style="font-size:{font:.0f}px"'
+            body.append(words(x[i], y[i] + 0.36 * font, str(names[i]), extra=style))
+    rows = [[str(names[i]), str(names[j]), f"{weight[i, j]:.3f}"] for i, j in pairs[:PAIR_ROWS]]
+    total, shown = float(np.triu(weight, 1).sum()), float(sum(weight[i, j] for i, j in pairs))
+    present = int((np.triu(weight, 1) > 0).sum())
+    note = ""
+    if len(pairs) < present:
+        note = f"Lines: {len(pairs):,} of {present:,} connections, with {100 * shown / total:.0f} % of their weight."
+    kind = "dense" if count > NUMBERED else ""
+    return Chart(draw(side, side, body, label, kind), ("cluster", "cluster", "weight"), rows, note, count > NUMBERED)
+
+
+def edges_that_matter(weight: np.ndarray) -> np.ndarray:
+    """Pairs ``(E, 2)``, strongest first: of few clusters, all but negligible ones; of many, the strongest ones and a
+    maximum spanning forest, so that no cluster loses its strongest neighbour."""
+    upper = np.triu(weight, 1)
+    one, other = np.nonzero(upper > NEGLIGIBLE * max(float(weight.max(initial=0)), 1e-12))
+    pairs = np.column_stack([one, other])[np.argsort(-upper[one, other], kind="stable")]
+    if len(weight) <= FEW_CLUSTERS:
+        return pairs
+    # minimum_spanning_tree minimises: negative weights, strongest first
+    forest = np.column_stack(minimum_spanning_tree(scipy.sparse.csr_matrix(-upper)).nonzero())
+    strongest = pairs[: round(1.5 * len(weight)) if len(weight) <= DENSE else len(weight) // 2]
+    kept = np.unique(np.concatenate([strongest, forest]), axis=0)
+    return kept[np.argsort(-upper[kept[:, 0], kept[:, 1]], kind="stable")]
+
+
+def _order(weight: np.ndarray) -> np.ndarray:
+    """The place of every cluster on the circle, so that connected ones are close: the leaves of a tree."""
+    near = (weight / max(float(weight.max(initial=0)), 1e-12)) ** 0.25                      # weights are skewed
+    distance = 1 - near[np.triu_indices(len(weight), 1)]
+    place = np.empty(len(weight), dtype=int)
+    place[leaves_list(linkage(distance, "average", optimal_ordering=True))] = np.arange(len(weight))
+    return place
+
+
+def _on_circle(place: np.ndarray, centre: float, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    angle = 2 * np.pi * place / max(len(place), 1) - np.pi / 2
+    return centre + radius * np.cos(angle), centre + radius * np.sin(angle)
+
+
+def _radial(text: str, x: float, y: float, centre: float, away: float, font: int) -> str:
+    """Text outside the circle, turned so that it can be read."""
+    angle = math.atan2(y - centre, x - centre)
+    x, y, turned = x + away * math.cos(angle), y + away * math.sin(angle), math.degrees(angle)
+    flip = math.cos(angle) < 0
+    anchor, turned = ("end", turned + 180) if flip else ("start", turned)
+    extra = f'transform="rotate({turned:.1f} {x:.1f} {y:.1f})" dominant-baseline="central" style="font-size:{font}px"'
+    return words(x, y, text, anchor, extra)
+
+
+def network(xy: np.ndarray, edges: np.ndarray, group: np.ndarray, label: str) -> str:
+    """A small graph at given positions ``(N, 2)``, edges ``(E, 2)``, nodes coloured by group."""
+    side, edge = 300, 14
+    if len(xy) == 0:
+        return nothing(side, side, label)
+    low, high = xy.min(0), xy.max(0)
+    scale = (side - 2 * edge) / max(float((high - low).max()), 1e-9)
+    place = side / 2 + scale * (xy - (low + high) / 2)
+    paths = "".join(
+        f"M{place[a, 0]:.1f} {place[a, 1]:.1f}L{place[b, 0]:.1f} {place[b, 1]:.1f}" for a, b in edges if a < b
+    )
+    body = [f'<path d="{paths}" fill="none" class="link" stroke-width="1.5"/>']
+    for (x, y), number in zip(place, group, strict=True):
+        told = tip(f"cluster {number}")
+        body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour(int(number))}">{told}</circle>')
+    return draw(side, side, body, label)

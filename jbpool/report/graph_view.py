@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jbpool.report import pictures
-from jbpool.report.packed import pack, smallest
+from jbpool.report import charts as pictures
+from jbpool.report.charts import COLOURS
 from jbpool.report.page import asset
-from jbpool.report.svg import COLOURS
+
+KINDS = {"u": "Uint", "i": "Int", "f": "Float"}         # of numpy, and in the browser
+
+
+def pack(text: Any, arrays: Mapping[str, np.ndarray]) -> str:
+    """Compressed text and arrays, read in the browser by ``unpack`` of ``assets/unpack.js``.
+
+    Layout before compression: the length of the JSON text in bytes (four bytes, little endian), the JSON text padded
+    with spaces, then the arrays, each starting at a multiple of four bytes.
+
+    Parameters
+    ----------
+    text : any JSON value
+        Names and other text.
+    arrays : mapping of str to np.ndarray
+        Numbers; integers of 8, 16 or 32 bits, or float32.
+    """
+    entries, body = [], b""
+    for name, array in arrays.items():
+        data = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).tobytes()
+        kind = f"{KINDS[array.dtype.kind]}{8 * array.itemsize}Array"
+        entries.append({"name": name, "type": kind, "start": len(body), "length": array.size})
+        body += data + b"\0" * (-len(data) % 4)
+    head = json.dumps({"text": text, "arrays": entries}).encode()
+    head += b" " * (-len(head) % 4)
+    return base64.b64encode(zlib.compress(struct.pack("<I", len(head)) + head + body, 9)).decode()
+
+
+def smallest(array: np.ndarray) -> np.ndarray:
+    """Non-negative whole numbers in the smallest type that holds them."""
+    return array.astype(np.min_scalar_type(int(array.max(initial=0))))
+
 
 SCRIPTS = ("sigma.js", "unpack.js", "explore_parts.js", "explore.js")       # which a page with this view needs
 STATIC_NODES = 4000                                     # in the static picture

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from jbpool.report.svg import Chart
+from jbpool.report.charts import Chart
 
 ASSETS = Path(__file__).parent / "assets"
 FULL_NOTES = 3

@@ -11,8 +11,7 @@ import yaml
 from commands import CASES, CLASSIFY, CLUSTER, assert_same_weights, call, numbers, result_of, run_task
 
 from jbpool.engine.config import load_config
-from jbpool.engine.out_folder import WRITTEN, choose_folder
-from jbpool.engine.run_folder import RunFolder
+from jbpool.engine.run_folder import WRITTEN, RunFolder, choose_folder
 from jbpool.engine.schema import as_dict
 from jbpool.errors import RunFolderError
 

@@ -5,9 +5,9 @@ import torch
 
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.engine import forecast as module
+from jbpool.engine import fit as module
 from jbpool.engine.config import load_config
-from jbpool.engine.forecast import Forecast, count, duration
+from jbpool.engine.fit import Forecast, count, duration
 
 
 def forecast(seconds_per_epoch: float, trainings: int, epochs: int, resumed: int = 0, stops_early: bool = False):

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from jbpool.report import charts, pictures, svg
-from jbpool.report.heat_map import heat_map, value_map
+from jbpool.report import charts
+from jbpool.report.charts import heat_map, value_map
 
 HOSTILE = "<script>alert(\"x\")</script> & 'y' ]]> <!--"
 NUMBERS = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height", "stroke-width", "fill-opacity")
@@ -40,7 +40,7 @@ def random_weights(count):
 def plane(xy, group, name):
     names = [name] * (int(group.max(initial=0)) + 1)
     edges = np.column_stack([np.arange(len(xy)), np.roll(np.arange(len(xy)), 1)])
-    return pictures.plane(xy, group, edges, np.arange(len(xy)), names, name)
+    return charts.plane(xy, group, edges, np.arange(len(xy)), names, name)
 
 
 DRAWINGS = {
@@ -49,8 +49,8 @@ DRAWINGS = {
     "heat map": lambda name: heat_map(np.eye(2, dtype=int), [name, "b"], [name, "d"], name),
     "value map": lambda name: value_map(np.eye(2), [name, "b"], [name, "b"], name),
     "plane": lambda name: plane(np.eye(3)[:, :2], np.array([0, 1, 1]), name),
-    "circle graph": lambda name: pictures.circle_graph(random_weights(3), np.array([5, 3, 2]), name),
-    "network": lambda name: pictures.network(np.eye(3)[:, :2], np.array([[0, 1], [1, 2]]), np.array([0, 1, 1]), name),
+    "circle graph": lambda name: charts.circle_graph(random_weights(3), np.array([5, 3, 2]), name),
+    "network": lambda name: charts.network(np.eye(3)[:, :2], np.array([[0, 1], [1, 2]]), np.array([0, 1, 1]), name),
 }
 
 
@@ -84,9 +84,9 @@ EMPTY = {
     "heat map without rows": lambda: heat_map(np.zeros((0, 2)), [], ["a", "b"], ""),
     "heat map of zeros": lambda: heat_map(np.zeros((2, 2)), ["a", "b"], ["a", "b"], ""),
     "no points": lambda: plane(NOTHING, np.zeros(0, dtype=int), ""),
-    "circle graph without clusters": lambda: pictures.circle_graph(np.zeros((0, 0)), np.zeros(0, dtype=int), ""),
-    "network without nodes": lambda: pictures.network(NOTHING, np.zeros((0, 2), dtype=int), np.zeros(0, dtype=int), ""),
-    "network without edges": lambda: pictures.network(np.eye(2), np.zeros((0, 2), dtype=int), np.array([0, 1]), ""),
+    "circle graph without clusters": lambda: charts.circle_graph(np.zeros((0, 0)), np.zeros(0, dtype=int), ""),
+    "network without nodes": lambda: charts.network(NOTHING, np.zeros((0, 2), dtype=int), np.zeros(0, dtype=int), ""),
+    "network without edges": lambda: charts.network(np.eye(2), np.zeros((0, 2), dtype=int), np.array([0, 1]), ""),
 }
 
 
@@ -132,7 +132,7 @@ RANGES = [(0, 1), (-0.93, -0.21), (3, 3), (0, 12345), (0.001, 0.0011), (1e-12, 2
 
 @pytest.mark.parametrize(("low", "high"), RANGES)
 def test_ticks_cover_the_range_with_round_numbers(low, high):
-    ticks = svg.ticks(low, high)
+    ticks = charts.ticks(low, high)
     assert ticks[0] <= low
     assert ticks[-1] >= high
     steps = np.diff(ticks)
@@ -167,8 +167,8 @@ def test_any_number_of_clusters(count):
         charts.bars({"clusters": sorted(size.tolist(), reverse=True)}, ""),
         heat_map(rng.integers(0, 9, (3, count)), names[:3] + ["b", "c"][: max(0, 3 - count)], names, ""),
         plane(rng.random((3 * count, 2)), group, ""),
-        pictures.circle_graph(random_weights(count), size, ""),
-        pictures.network(rng.random((count, 2)), np.zeros((0, 2), dtype=int), np.arange(count), ""),
+        charts.circle_graph(random_weights(count), size, ""),
+        charts.network(rng.random((count, 2)), np.zeros((0, 2), dtype=int), np.arange(count), ""),
     ]
     for drawing in drawings:
         root = parse(drawing)
@@ -185,7 +185,7 @@ def test_any_number_of_clusters(count):
 
 
 def test_sizes_are_areas():
-    circles = list(parse(pictures.circle_graph(random_weights(3), np.array([100, 25, 1]), "")).iter("circle"))
+    circles = list(parse(charts.circle_graph(random_weights(3), np.array([100, 25, 1]), "")).iter("circle"))
     radii = [float(node.attrib["r"]) for node in circles]
     assert radii[0] > radii[1] > radii[2] > 0
 
@@ -223,7 +223,7 @@ def test_tables_of_values():
     assert chart.rows[1] == ["clusters", "cluster 0", "1"]
     assert heat_map(np.array([[1, 2]]), ["a"], ["x", "y"], "").rows == [["a", "1", "2"]]
     weight = np.array([[0, 1, 3], [1, 0, 2], [3, 2, 0]])
-    assert pictures.circle_graph(weight, np.ones(3), "", "abc").rows[0] == ["a", "c", "3.000"]
+    assert charts.circle_graph(weight, np.ones(3), "", "abc").rows[0] == ["a", "c", "3.000"]
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 20, 40, 200])
@@ -253,20 +253,20 @@ def test_bars_have_names_where_there_is_room(count, classes):
 @pytest.mark.parametrize("count", [13, 40, 200])
 def test_only_edges_that_matter_are_drawn(count):
     weight = random_weights(count)
-    pairs = pictures.edges_that_matter(weight)
+    pairs = charts.edges_that_matter(weight)
     strongest = {frozenset((i, int(weight[i].argmax()))) for i in range(count)}         # of every cluster
     assert strongest <= {frozenset(pair) for pair in pairs.tolist()}
     assert count - 1 <= len(pairs) < 2.5 * count
     values = weight[pairs[:, 0], pairs[:, 1]]
     assert (np.diff(values) <= 0).all()
-    chart = pictures.circle_graph(weight, np.ones(count, dtype=int), "")
+    chart = charts.circle_graph(weight, np.ones(count, dtype=int), "")
     assert chart.note.startswith(f"Lines: {len(pairs)} of {count * (count - 1) // 2:,} connections")
     assert len([node for node in parse(chart).iter("path")]) == len(pairs)
 
 
 def test_few_clusters_keep_all_but_negligible_edges():
     weight = np.array([[0, 1, 0.01], [1, 0, 0.5], [0.01, 0.5, 0]])
-    assert pictures.edges_that_matter(weight).tolist() == [[0, 1], [1, 2]]
+    assert charts.edges_that_matter(weight).tolist() == [[0, 1], [1, 2]]
 
 
 def test_connected_clusters_are_close_on_the_circle():
@@ -274,7 +274,7 @@ def test_connected_clusters_are_close_on_the_circle():
     group = np.arange(40) % 4
     weight = (group[:, None] == group).astype(float) + 0.02
     np.fill_diagonal(weight, 0)
-    around = group[np.argsort(pictures._order(weight))]
+    around = group[np.argsort(charts._order(weight))]
     assert (around != np.roll(around, 1)).sum() == 4
 
 
@@ -283,7 +283,7 @@ def test_many_columns_are_grouped():
     chart = heat_map(counts, ["a", "b", "c"], [str(i) for i in range(200)], "", [("first", 120), ("last", 80)])
     root = parse(chart)
     assert {"first", "last"} <= set(texts(root))
-    assert float(root.attrib["width"]) <= svg.WIDE + 20
+    assert float(root.attrib["width"]) <= charts.WIDE + 20
     assert chart.wide
     assert chart.rows[0][1:] == [str(count) for count in counts[0]]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jbpool.report import svg
+from jbpool.report import charts as svg
 
 # Linear RGB as seen with a missing cone, after Machado, Oliveira and Fernandes (2009)
 SEEN = {

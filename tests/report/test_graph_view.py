@@ -9,8 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
-from jbpool.report.graph_view import GraphView, graph_section
-from jbpool.report.packed import pack, smallest
+from jbpool.report.graph_view import GraphView, graph_section, pack, smallest
 
 TYPES = {"Uint8Array": "<u1", "Uint16Array": "<u2", "Uint32Array": "<u4", "Int32Array": "<i4", "Float32Array": "<f4"}
 

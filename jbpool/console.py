@@ -1,14 +1,55 @@
-"""Progress bars for long operations, and the time spent on each kind."""
+"""What commands print: progress bars with the time spent on each kind of work, and output that may be closed early."""
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
+
+_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}         # why a stream cannot be written
+
+
+def end_with_reader(main: Callable[[], int]) -> int:
+    """Call ``main``; exit quietly if its output is closed early (``| head -1``), as commands do on SIGPIPE.
+
+    Parameters
+    ----------
+    main : callable
+        Returns the exit code.
+    """
+    try:
+        try:
+            return main()
+        finally:
+            sys.stdout.flush()                  # now, since flushing at exit would raise again
+    except BrokenPipeError:
+        _discard_output()
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno not in _WRITING or error.filename is not None:
+            raise                               # not about the output
+        _discard_output()
+        print(f"the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _discard_output() -> None:
+    """Discard what is still in the buffers."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
 
 DELAY = 1.0             # seconds of work before a bar appears
 
