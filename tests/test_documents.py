@@ -20,7 +20,7 @@ from zoo import random_graph
 from jbpool import JBPool, cli
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.engine.strict import read_yaml
+from jbpool.engine.config import read_yaml
 
 PAGES = documents.pages()
 WITH_CODE = [page for page in PAGES if documents.blocks(page)]

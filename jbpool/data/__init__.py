@@ -21,7 +21,7 @@ from jbpool import _environment
 _environment.require_dgl()      # before anything imports dgl, for a readable error
 
 from jbpool.checks import convert, lookup, readable  # noqa: E402
-from jbpool.data import citation, files, gcb, graph_files, npz, ogb_mol, ogb_nodes, synthetic, tu  # noqa: E402
+from jbpool.data import citation, gcb, graph_files, npz, ogb_mol, ogb_nodes, own_graph, synthetic, tu  # noqa: E402
 from jbpool.data.containers import GraphBatch, GraphData, NodeData, Split  # noqa: E402
 from jbpool.data.sources import find  # noqa: E402
 from jbpool.errors import DataError, JBPoolError  # noqa: E402
@@ -35,7 +35,7 @@ NODE_SETS: dict[str, Callable[..., NodeData]] = {
     "npz": npz.load_npz_file,
     "sbm": synthetic.sbm,
     **{name: partial(synthetic.simulated, name) for name in synthetic.SIMULATED},
-    "file": files.load_node_files,
+    "file": own_graph.load_node_files,
 }
 
 OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {

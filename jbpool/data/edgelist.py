@@ -14,17 +14,18 @@ from pathlib import Path
 import numpy as np
 
 from jbpool.data.edges import EdgeBlocks, EdgeList, require_edge_memory
-from jbpool.data.lines import Block, read_blocks
-from jbpool.data.table_format import (
+from jbpool.data.text import (
     SOURCE_WORDS,
     SPACES,
     TARGET_WORDS,
     WEIGHT_WORDS,
+    Block,
+    Table,
     is_unnamed,
     names_ends,
     nothing_in,
+    read_blocks,
 )
-from jbpool.data.text import Table
 from jbpool.errors import DataError
 
 NAME_COLUMNS = "call the columns source and target"

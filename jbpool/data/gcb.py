@@ -20,8 +20,7 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 
 from jbpool.checks import check_count
-from jbpool.data.archive import read_members
-from jbpool.data.arrays import read_stream
+from jbpool.data.arrays import read_members, read_stream
 from jbpool.data.cache import Arrays, cached
 from jbpool.data.containers import GraphData, Split
 from jbpool.data.sources import MEGABYTE, Source, fetch

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from jbpool.data.arrays import read_array
 from jbpool.data.containers import UNLABELLED
-from jbpool.data.table_format import ID_WORDS, LABEL_WORDS
-from jbpool.data.text import Table, refuse_repeated, shown
+from jbpool.data.text import ID_WORDS, LABEL_WORDS, Table, refuse_repeated, shown
 from jbpool.errors import DataError
 
 WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.0+)?")

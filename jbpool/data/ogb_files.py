@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from jbpool.data.archive import extract, open_archive
+from jbpool.data.arrays import extract, open_archive
 from jbpool.data.sources import Source
 from jbpool.errors import DataError
 

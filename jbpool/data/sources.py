@@ -26,7 +26,7 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from jbpool.atomic import atomic_file
-from jbpool.data.archive import read_members
+from jbpool.data.arrays import read_members
 from jbpool.errors import DataError
 
 ATTEMPTS = 4

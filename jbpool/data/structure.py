@@ -11,9 +11,9 @@ import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 
+from jbpool.data.columns import degree_features, degree_names
 from jbpool.data.containers import GraphData, NodeData
 from jbpool.data.edges import narrow_weights
-from jbpool.data.one_hot import degree_features, degree_names
 from jbpool.errors import DataError
 
 

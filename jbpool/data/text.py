@@ -1,17 +1,26 @@
 """Fast reading of text tables (CSV, TSV, spaces, ``.gz``), with the line number of an error.
 
 pandas reads the table; only if it fails are the lines searched one by one for the error. Lines end in LF, CRLF or CR;
-those that start with ``#`` or ``%`` are comments. The rest of the format is in ``jbpool.data.table_format``.
+those that start with ``#`` or ``%`` are comments.
+
+The separator and the header are detected from the first rows; callers can override them:
+
+- the separator is a tab if there is one, else comma or semicolon, whichever gives more fields, else white space;
+- the first row is a header if its first field is empty or a name such as ``id``, if it names a source and a target, or
+  if it is text above columns of numbers, where the first column may be text ids; in features and labels, another field
+  may be called ``id``, too.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import logging
 import re
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,20 +28,209 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbpool.data.lines import Block, read_text
-from jbpool.data.table_format import (
-    SAMPLE,
-    SPACES,
-    column_named,
-    find_separator,
-    is_header,
-    is_header_with_ids,
-    is_number,
-    is_unnamed,
-    nothing_in,
-    row_of,
-)  # fmt: skip
+from jbpool.console import progress_bar
+from jbpool.data.arrays import unpacked_limit
 from jbpool.errors import DataError
+from jbpool.memory import available_memory, require_memory
+
+BLOCK = 16 << 20                # bytes read at a time
+MAX_LINE = 16 << 20             # bytes of a line, where a file is read in blocks
+TEXT_FACTOR = 8                 # memory that parsing takes, in sizes of the text, at most
+PLAIN_FACTOR = 3                # the same for a table of numbers; 2.4 was measured
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines of a file, all ending in LF, without a byte-order mark."""
+
+    content: bytes              # comment lines are blank, so that line numbers stay
+    comments: int               # how many there were
+    before: int                 # lines of the file before this block
+    share: float                # of the file that has been read, this block included
+
+
+def read_text(path: Path) -> Block:
+    """The whole text of a file as one block."""
+    if path.is_file():
+        require_memory(path, PLAIN_FACTOR * path.stat().st_size, "the table")
+    parts = _whole_lines(path, available_memory() // TEXT_FACTOR, None)
+    return _cleaned(path, b"".join(part for part, _ in parts), 0, 1.0)
+
+
+def read_blocks(path: Path) -> Iterator[Block]:
+    """The text of a file, ``BLOCK`` bytes at a time; nothing for an empty file."""
+    before = 0
+    for part, share in _whole_lines(path, None, MAX_LINE):
+        block = _cleaned(path, part, before, share)
+        before += block.content.count(b"\n")
+        yield block
+
+
+def _whole_lines(path: Path, limit: int | None, max_line: int | None) -> Iterator[tuple[bytes, float]]:
+    """Raw parts that end where a line ends, and the share of the file read so far.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    limit : int or None
+        Maximum number of bytes a compressed file may unpack to, besides the limit by its size.
+    max_line : int or None
+        Maximum number of bytes of a line.
+    """
+    if not path.is_file():
+        raise DataError.at(path, "is a folder, give a file" if path.is_dir() else "no such file")
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as raw, progress_bar(f"reading {path.name}", size, "bytes") as bar:
+            is_packed = raw.peek(2)[:2] == b"\x1f\x8b"              # gzip, whatever the name of the file
+            file = gzip.GzipFile(fileobj=raw) if is_packed else raw
+            left = unpacked_limit(size) if limit is None else min(unpacked_limit(size), limit)
+            rest = b""
+            while block := file.read(BLOCK):
+                left -= len(block)
+                if left < 0 and is_packed:
+                    raise DataError.at(path, "unpacks to more than its size or the available memory allows")
+                bar.update(raw.tell() - bar.n)
+                rest += block
+                end = _end_of_last_line(rest)
+                if end:
+                    yield rest[:end], raw.tell() / size
+                    rest = rest[end:]
+                if max_line is not None and len(rest) > max_line:
+                    raise DataError.at(path, f"a line of more than {max_line:,} bytes: this is not a table of edges")
+            if rest:
+                yield rest, 1.0
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError.at(path, f"cannot be read ({error})") from None
+
+
+def _end_of_last_line(text: bytes) -> int:
+    """How many bytes of the text are whole lines; a CR at its very end may be half a CRLF."""
+    return text.rfind(b"\n") + 1 or text.rfind(b"\r", 0, -1) + 1
+
+
+def _cleaned(path: Path, content: bytes, before: int, share: float) -> Block:
+    if before == 0:
+        content = content.removeprefix(b"\xef\xbb\xbf")
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    try:
+        if not content.isascii():
+            content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = before + content.count(b"\n", 0, error.start) + 1
+        raise DataError.at(path, f"not UTF-8 text ({error.reason})", line) from None
+    if b"\0" in content:
+        line = before + content.count(b"\n", 0, content.index(b"\0")) + 1
+        cure = "this is not a text table, or not in UTF-8; save it as UTF-8"
+        raise DataError.at(path, f"contains a zero byte: {cure}", line)
+    comments = 0
+    if b"#" in content or b"%" in content:
+        content, comments = re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
+    return Block(content, comments, before, share)
+
+
+SPACES = r"\s+"
+SAMPLE = 20                     # rows from which the format of a table is detected
+MISSING_WORDS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
+
+# What columns may be called; if several of the names occur, the first of them counts.
+SOURCE_WORDS = ("source", "src", "from", "node1", "source_id", "from_id", "id1")
+TARGET_WORDS = ("target", "dst", "to", "node2", "target_id", "to_id", "id2")
+ID_WORDS = ("id", "node", "node_id", "nodeid", "name")
+WEIGHT_WORDS = ("weight", "weights", "w")
+LABEL_WORDS = ("label", "class")
+
+
+def column_named(words: Sequence[str], names: Iterable[str]) -> int | None:
+    """The place of the column with the first of these names that occurs."""
+    lower = [name.lower() for name in names]
+    return next((lower.index(word) for word in words if word in lower), None)
+
+
+def fields_of(line: str, separator: str) -> list[str]:
+    """The fields of a line."""
+    if separator == SPACES:
+        return line.split()
+    return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
+
+
+def row_of(path: Path, number: int, line: str, separator: str) -> list[str]:
+    """The fields of a line, with its number for an error."""
+    try:
+        return fields_of(line, separator)
+    except csv.Error as error:
+        raise DataError.at(path, f"cannot be read ({error})", number + 1) from None
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a header field is empty, as pandas writes it for an index, or ``Unnamed: 0``, as pandas reads it back."""
+    return re.fullmatch(r"(unnamed: ?\d+)?", name.lower()) is not None
+
+
+def find_separator(path: Path, sample: list[tuple[int, str]]) -> str:
+    """The separator of a table, from numbered lines."""
+    if any("\t" in line.strip() for _, line in sample):
+        return "\t"
+    counts = {mark: len(row_of(path, *sample[0], mark)) for mark in (",", ";")}
+    best = max(counts, key=lambda mark: counts[mark])
+    return best if counts[best] > 1 else SPACES
+
+
+def is_header_with_ids(rows: list[list[str]], others: Sequence[str] | None) -> bool:
+    """Whether the first row of features or labels is a header.
+
+    Parameters
+    ----------
+    rows : list of list of str
+        The first rows.
+    others : sequence of str or None
+        What the column beside the ids may be called; ``None`` if all other columns are numbers.
+    """
+    names, rest = [field.lower() for field in rows[0]], rows[1:]
+    has_ids = column_named(ID_WORDS, names) is not None
+    if others is not None:
+        return is_header(rows) or (has_ids and column_named(others, names) is not None)
+    texts = not any(map(is_number, names))
+    two = len(rows[0]) == 2 and names[1] not in MISSING_WORDS and bool(rest)
+    above_numbers = two and all(len(row) == 2 and is_number(row[1]) for row in rest)
+    return is_header(rows) or (texts and (has_ids or above_numbers))
+
+
+def names_ends(names: Iterable[str]) -> bool:
+    """Whether columns are called source and target."""
+    names = list(names)
+    return None not in (column_named(SOURCE_WORDS, names), column_named(TARGET_WORDS, names))
+
+
+def is_header(rows: list[list[str]]) -> bool:
+    """Whether the first row of an edge list, or of any table, is a header."""
+    first, rest = rows[0], rows[1:]
+    names = {field.lower() for field in first}
+    if first[0].lower() in ID_WORDS or is_unnamed(first[0]) or names_ends(first):
+        return True
+    texts = [place for place, field in enumerate(first) if not is_number(field)]
+    over_numbers = [
+        place for place in texts if rest and all(place < len(row) and is_number(row[place]) for row in rest)
+    ]
+    # Features with text ids, unless the first row is data with missing numbers.
+    names_and_numbers = len(first) > 2 and over_numbers == list(range(1, len(first))) and not names & MISSING_WORDS
+    return bool(over_numbers) and (texts == over_numbers or names_and_numbers)
+
+
+def nothing_in(comments: int) -> str:
+    """The error for a file without data."""
+    return f"has only comments, lines that begin with # or % ({comments:,})" if comments else "the file is empty"
+
+
+def is_number(text: str) -> bool:
+    """Whether a field is a finite number."""
+    try:
+        return "_" not in text and bool(np.isfinite(float(text)))       # float() accepts 1_000, tables do not
+    except ValueError:
+        return False
+
 
 log = logging.getLogger(__name__)
 

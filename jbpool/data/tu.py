@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from jbpool.data.archive import open_archive, read_members
+from jbpool.data.arrays import open_archive, read_members
 from jbpool.data.cache import Arrays, cached
+from jbpool.data.columns import degree_features, degree_names, node_label_name, one_hot
 from jbpool.data.containers import UNLABELLED, GraphData
-from jbpool.data.lines import TEXT_FACTOR
-from jbpool.data.one_hot import degree_features, degree_names, node_label_name, one_hot
 from jbpool.data.sources import Source, Wheel, fetch, find
 from jbpool.data.structure import undirected
+from jbpool.data.text import TEXT_FACTOR
 from jbpool.errors import DataError
 from jbpool.memory import require_memory
 

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from jbpool.data import DataError, lines, load_nodes
+from jbpool.data import DataError, load_nodes, text
 
 
 def edges_of(data):
@@ -17,7 +17,7 @@ def edges_of(data):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of a few lines, so that a small file has several."""
-    monkeypatch.setattr(lines, "BLOCK", 40)
+    monkeypatch.setattr(text, "BLOCK", 40)
 
 
 LINES = [f"{i},{(3 * i) % 40}" for i in range(40)]
@@ -43,7 +43,7 @@ def test_blocks_change_nothing(tmp_path, monkeypatch, end, rows, name):
     content = b"\xef\xbb\xbf" + end.join(rows).encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     whole = load_nodes("file", edges=tmp_path / name)
-    monkeypatch.setattr(lines, "BLOCK", 47)
+    monkeypatch.setattr(text, "BLOCK", 47)
     in_blocks = load_nodes("file", edges=tmp_path / name)
     assert edges_of(whole) == edges_of(in_blocks)
     assert whole.ids.tolist() == in_blocks.ids.tolist()
@@ -81,8 +81,8 @@ def test_an_index_that_stops_counting(tmp_path, small_blocks):
 
 
 def test_an_endless_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "MAX_LINE", 1000)
-    monkeypatch.setattr(lines, "BLOCK", 100)
+    monkeypatch.setattr(text, "MAX_LINE", 1000)
+    monkeypatch.setattr(text, "BLOCK", 100)
     (tmp_path / "e.csv").write_text("0,1\n" + "9" * 2000)
     with pytest.raises(DataError, match="a line of more than 1,000 bytes"):
         load_nodes("file", edges=tmp_path / "e.csv")

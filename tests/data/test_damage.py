@@ -14,8 +14,7 @@ import torch
 
 from jbpool import memory
 from jbpool.data import DataError, bins, load_graphs, load_nodes
-from jbpool.data.archive import read_members
-from jbpool.data.arrays import csr_from_arrays, read_array
+from jbpool.data.arrays import csr_from_arrays, read_array, read_members
 from jbpool.data.citation import _parse_planetoid
 from jbpool.data.unpickle import load_pickle
 
@@ -70,7 +69,7 @@ class TestArchives:
         assert path.stat().st_size < 100_000
 
     def test_available_memory_is_a_limit(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("jbpool.data.archive.available_memory", lambda: 100)
+        monkeypatch.setattr("jbpool.data.arrays.available_memory", lambda: 100)
         with pytest.raises(DataError, match="more than the limit"):
             read_members(archive(tmp_path / "a.zip", {"x": "0" * 101}), ["x"])
 

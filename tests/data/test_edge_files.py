@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jbpool import memory
-from jbpool.data import DataError, edge_arrays, edges, feature_files, lines, load_nodes
+from jbpool.data import DataError, edges, load_nodes, own_graph, text
 
 PAIRS = np.array([[0, 1], [1, 2], [2, 0], [2, 3], [3, 2], [1, 1]])
 WEIGHTS = np.array([1, 2, 3, 4, 5, 6])
@@ -41,10 +41,10 @@ def same(one, other):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of a few edges, so that a small file has several."""
-    monkeypatch.setattr(lines, "BLOCK", 40)
-    for module in (edges, edge_arrays):
+    monkeypatch.setattr(text, "BLOCK", 40)
+    for module in (edges, own_graph):
         monkeypatch.setattr(module, "BLOCK", 4)
-    monkeypatch.setattr(feature_files, "BLOCK", 4)
+    monkeypatch.setattr(own_graph, "FEATURE_BLOCK", 4)
 
 
 class TestArrays:
@@ -80,7 +80,7 @@ class TestArrays:
         monkeypatch.setattr(edges.pd, "Index", lambda *args: pytest.fail("a hash table of ids"))
         monkeypatch.setattr(edges.pd, "unique", lambda *args: pytest.fail("a hash table of ids"))
         np.save(tmp_path / "e.npy", PAIRS)
-        listed = edge_arrays.read_npy_edges(tmp_path / "e.npy")
+        listed = own_graph.read_npy_edges(tmp_path / "e.npy")
         source, target = listed.numbered(listed.distinct_ids())
         assert source is listed.source
         assert target is listed.target
@@ -225,7 +225,7 @@ class TestMemory:
         frame.to_csv(tmp_path / "e.csv", index=False)
         if name == "e.parquet":
             frame.to_parquet(tmp_path / name)
-        monkeypatch.setattr(lines, "BLOCK", 8000)               # CSV: estimated from the first 1,000 edges
+        monkeypatch.setattr(text, "BLOCK", 8000)               # CSV: estimated from the first 1,000 edges
         monkeypatch.setattr(memory, "available_memory", lambda: 2_000_000)
         with pytest.raises(DataError, match=rf"{name}: a graph of (100,000|99,\d+|100,\d+) edges needs about \d+ MB"):
             load_nodes("file", edges=tmp_path / name)
@@ -235,7 +235,7 @@ class TestMemory:
         values = np.arange(12, dtype=np.float32).reshape(4, 3)
         np.save(tmp_path / "x.npy", values)
         before = (tmp_path / "x.npy").read_bytes()
-        table = feature_files.read_features(tmp_path / "x.npy")
+        table = own_graph.read_features(tmp_path / "x.npy")
         assert isinstance(table.values, np.memmap)
         feat = load_nodes("file", edges=tmp_path / "e.npy", features=tmp_path / "x.npy").feat
         assert torch.equal(feat, torch.from_numpy(values))

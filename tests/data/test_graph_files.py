@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from jbpool.data import DataError, lines, load_graphs
+from jbpool.data import DataError, load_graphs
+from jbpool.data import text as tables
 
 TABLES = {
     "graphs": "graph,label,split\nb,yes,train\na,no,valid\nc,yes,test\n007,,train\n",
@@ -35,9 +36,9 @@ def edges_of(data, graph):
     return dict(zip(ends, zip(part.edge_weight.tolist(), part.edge_feat.tolist(), strict=True), strict=True))
 
 
-@pytest.mark.parametrize("block", [lines.BLOCK, 16, 60])
+@pytest.mark.parametrize("block", [tables.BLOCK, 16, 60])
 def test_a_folder_of_tables(folder, monkeypatch, block):
-    monkeypatch.setattr(lines, "BLOCK", block)
+    monkeypatch.setattr(tables, "BLOCK", block)
     data = load_graphs("file", folder=folder())
     assert data.ids.tolist() == ["b", "a", "c", "007"]
     assert data.class_names == ["no", "yes"]
@@ -68,9 +69,9 @@ def test_folds_need_classes(folder):
         load_graphs("file", folder=folder(graphs=graphs)).split(0, 2)
 
 
-@pytest.mark.parametrize("block", [lines.BLOCK, 16, 60])
+@pytest.mark.parametrize("block", [tables.BLOCK, 16, 60])
 def test_an_index_that_pandas_has_written_is_no_feature(folder, monkeypatch, block, caplog):
-    monkeypatch.setattr(lines, "BLOCK", block)
+    monkeypatch.setattr(tables, "BLOCK", block)
     plain = load_graphs("file", folder=folder())
     numbered = {}
     for name, text in TABLES.items():
@@ -157,9 +158,9 @@ def test_nodes_without_ids_and_features(folder):
         ({"edges": "graph,source,target,weight\na,n1,n2,-1\n"}, "edges.csv, line 2: the weight is negative"),
     ],
 )
-@pytest.mark.parametrize("block", [lines.BLOCK, 10])
+@pytest.mark.parametrize("block", [tables.BLOCK, 10])
 def test_mistakes_in_tables(folder, monkeypatch, changes, words, block):
-    monkeypatch.setattr(lines, "BLOCK", block)
+    monkeypatch.setattr(tables, "BLOCK", block)
     with pytest.raises(DataError, match=words):
         load_graphs("file", folder=folder(**changes))
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 from jbpool.data import DataError
-from jbpool.data.archive import extract, read_members
+from jbpool.data.arrays import extract, read_members
 from jbpool.data.cache import cached
 from jbpool.data.unpickle import load_pickle
 

@@ -10,9 +10,8 @@ import yaml
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.config import trains_heads
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.engine.config import CONFIGS, find_config, load_config
+from jbpool.engine.config import CONFIGS, find_config, load_config, read_yaml
 from jbpool.engine.schema import as_dict
-from jbpool.engine.strict import read_yaml
 from jbpool.errors import ConfigError
 
 FILES = sorted(CONFIGS.glob("*/*.yaml"))

@@ -7,8 +7,7 @@ import pytest
 
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.engine.config import CONFIGS, load_config
-from jbpool.engine.strict import MAX_DEPTH, read_yaml
+from jbpool.engine.config import CONFIGS, MAX_DEPTH, load_config, read_yaml
 from jbpool.errors import ConfigError
 
 TASKS = {task.name: task for task in (NODE_CLUSTER, GRAPH_CLASSIFY)}
