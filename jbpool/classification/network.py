@@ -23,62 +23,51 @@ from jbpool.ops.segment import READOUTS, Segments, make_segments
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation over the rows of all processes: two processes with half a batch equal one with the whole.
-
-    Training is computed in float64, rounded at the end. Almost constant columns are scaled by up to ``1 / sqrt(eps)``,
-    which amplifies the rounding errors of float32 sums so much that after a few steps the result would depend on the
-    number of processes.
-    """
+    """Batch normalisation over the rows of all processes of a run; a single row is returned unchanged."""
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, D)`` to ``(N, D)``."""
-        if not self.training:
-            return super().forward(x)
-        if world_size() == 1 and len(x) == 1:
-            return x                                            # a single row has no variance
+        if world_size() == 1 or not self.training:
+            return super().forward(x) if len(x) > 1 or not self.training else x     # a single row has no variance
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         assert self.momentum is not None
-        rows, weight, bias = x.double(), self.weight.double(), self.bias.double()
-        if world_size() == 1:
-            y, mean, scale = torch.native_batch_norm(rows, weight, bias, None, None, True, 0.0, self.eps)
-            count = len(x)
-        else:
-            y, mean, scale, count = _NormalizeOverProcesses.apply(rows, weight, bias, self.eps)
+        y, mean, var, count = _NormalizeOverProcesses.apply(x.to(self.weight.dtype), self.weight, self.bias, self.eps)
         with torch.no_grad():
-            var = (scale**-2 - self.eps) * (count / (count - 1))
             self.num_batches_tracked += 1
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
-            self.running_var.lerp_(var.to(self.running_var.dtype), self.momentum)
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(var * (count / (count - 1)), self.momentum)
         return y.to(x.dtype)
 
 
 class _NormalizeOverProcesses(Function):
-    """What ``torch.native_batch_norm`` does, over the rows of all processes, and their number.
+    """What batch normalisation does, over the rows of all processes; sums are added up in float64.
 
-    ``(N, D)`` rows to normalised rows, the mean ``(D,)``, one over the standard deviation ``(D,)``, and the number.
+    ``(N, D)`` rows to normalised rows, the mean ``(D,)``, the variance ``(D,)``, and the number of rows.
     """
 
     @staticmethod
     def forward(ctx, x, weight, bias, eps):
-        own = torch.cat([x.sum(0), x.new_full((1,), len(x))])
+        own = torch.cat([x.sum(0, dtype=torch.float64), x.new_full((1,), len(x), dtype=torch.float64)])
         total = total_over_processes(own)                                               # (D + 1,)
         count = total[-1]
-        mean = total[:-1] / count                                                       # (D,)
+        mean = (total[:-1] / count).to(x.dtype)                                         # (D,)
         rows = x - mean
-        var = total_over_processes(rows.square().sum(0)) / count                        # (D,)
+        var = (total_over_processes(rows.square().sum(0, dtype=torch.float64)) / count).to(x.dtype)     # (D,)
         scale = (var + eps).rsqrt()
         rows *= scale
         ctx.save_for_backward(rows, weight, scale, count)
-        return torch.addcmul(bias, rows, weight), mean, scale, count
+        ctx.mark_non_differentiable(mean, var, count)
+        return torch.addcmul(bias, rows, weight), mean, var, count
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad, *_):
         rows, weight, scale, count = ctx.saved_tensors
-        own = torch.stack([grad.sum(0), (grad * rows).sum(0)])                          # (2, D) of this process
-        mean, slope = total_over_processes(own) / count                                 # (D,) each
+        own = torch.stack([grad.sum(0, dtype=torch.float64), (grad * rows).sum(0, dtype=torch.float64)])    # (2, D)
+        mean, slope = (total_over_processes(own) / count).to(grad.dtype)                # (D,) each
+        own = own.to(grad.dtype)
         return (grad - mean - rows * slope) * (scale * weight), own[1], own[0], None
 
 

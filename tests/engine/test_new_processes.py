@@ -167,7 +167,7 @@ def test_torchrun(tmp_path):
 
 
 def test_two_processes_follow_one_on_a_real_set(tmp_path):
-    """Batch normalisation in float32, or biases in front of it, would part the losses within the first epoch.
+    """Rounding of batch normalisation in float32 parts the losses by some 1e-4; biases in front of it would by more.
 
     Later, single ReLUs switch at different steps: docs/graph_classify.md says how far runs part by then.
     """
@@ -180,7 +180,7 @@ def test_two_processes_follow_one_on_a_real_set(tmp_path):
     one, two = (read_results(tmp_path / f"of{n}")[1] for n in (1, 2))
     losses = [[float(row[key]) for row in rows for key in ("loss", "pool_loss")] for rows in (one, two)]
     assert len(losses[0]) == 20
-    np.testing.assert_allclose(*losses, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(*losses, rtol=0, atol=5e-4)
 
 
 def test_too_few_graphs_for_the_processes(tmp_path, monkeypatch):
