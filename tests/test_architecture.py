@@ -147,7 +147,8 @@ def test_scripts_and_tasks_are_not_imported():
         assert not outside(path.read_text()) & others, path
 
 
-PLAIN = {"errors", "checks", "objectives", "ops.contingency", "ops.matrix_sqrt", "ops.segment", "ops.sparse"}
+PLAIN = {"errors", "checks", "objectives", "ops.contingency", "ops.derivatives", "ops.matrix_sqrt", "ops.segment",
+         "ops.sparse"}  # fmt: skip
 
 
 def test_plain_torch_modules_need_no_dgl():

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+from jbpool.ops.derivatives import first_order
 
 
 def centre_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,7 +90,7 @@ class _SumOfRows(Function):
         return functional.embedding_bag(index, table, mode="sum")
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad):                                            # (N, hidden)
         (index,) = ctx.saved_tensors
         total = grad.new_zeros(ctx.num_rows, grad.shape[1])

@@ -10,7 +10,6 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from jbpool.checks import lookup
 from jbpool.data import GraphBatch
@@ -19,6 +18,7 @@ from jbpool.nn.conv import BACKBONES, GINEConv, gine
 from jbpool.nn.dropout import Dropout
 from jbpool.nn.pools import ClusterPool, Pooled
 from jbpool.ops.adjacency import complete_size
+from jbpool.ops.derivatives import first_order
 from jbpool.ops.segment import READOUTS, Segments, make_segments
 
 
@@ -62,7 +62,7 @@ class _NormalizeOverProcesses(Function):
         return torch.addcmul(bias, rows, weight), mean, var, count
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad, *_):
         rows, weight, scale, count = ctx.saved_tensors
         own = torch.stack([grad.sum(0, dtype=torch.float64), (grad * rows).sum(0, dtype=torch.float64)])    # (2, D)

@@ -10,12 +10,12 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from jbpool.clustering.auto.bounded_heads import Heads
 from jbpool.clustering.network import ClusterNet
 from jbpool.engine.fit import Problem, weights_diagnosis
 from jbpool.engine.shares import RowShares
+from jbpool.ops.derivatives import first_order
 from jbpool.ops.sparse import stored_values
 
 GAIN = 1e-4         # relative decrease that counts as an improvement: losses hardly ever stop falling
@@ -187,7 +187,7 @@ class _HeadLosses(Function):
         return losses
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad):
         return grad[:, None, None] * ctx.saved_tensors[0], None, None
 

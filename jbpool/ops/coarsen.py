@@ -11,9 +11,9 @@ import torch
 from dgl import DGLGraph
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from jbpool.ops.adjacency import inverse_sqrt, mark_complete
+from jbpool.ops.derivatives import first_order
 from jbpool.ops.sparse import named
 
 
@@ -75,7 +75,7 @@ class _NormalizedOffDiagonal(Function):
         return weight
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad):                                                            # (B, K, K)
         weight, scale = ctx.saved_tensors
         moved = grad * weight

@@ -14,7 +14,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
+
+from jbpool.ops.derivatives import first_order
 
 EPS = torch.finfo(torch.float64).eps
 TINY = torch.finfo(torch.float64).tiny
@@ -50,7 +51,7 @@ class _TraceSqrt(Function):
         return (gram * root).sum((-2, -1))                                      # Tr(G G^(-1/2))
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad):                                                    # (B,)
         (root,) = ctx.saved_tensors
         return (0.5 * grad).view(-1, 1, 1) * root

@@ -16,10 +16,10 @@ from functools import cached_property, reduce
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from jbpool.checks import check_sizes
 from jbpool.errors import JBPoolError
+from jbpool.ops.derivatives import first_order
 from jbpool.ops.sparse import at_least_float32, full_precision
 
 # Mean number of rows from which graphs are multiplied one by one. Several threads wait for each other after every
@@ -317,7 +317,7 @@ class _Products(Function):
             return gram, *(collect(torch.bmm(across, chunked(rows, segments)), segments) for rows in right)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad_gram, *grads):                                       # (B, K, K), (B, K, D) each
         own, *right = ctx.saved_tensors                                         # (C, height, K), (N, D) each
         segments, (need_left, *need_right) = ctx.segments, ctx.needs_input_grad[2:]
@@ -361,7 +361,7 @@ class _LargeProducts(Function):
         return gram, *products
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad_gram, *grads):                                       # (B, K, K), (B, K, D) each
         left, *right = ctx.saved_tensors
         need_left, *need_right = ctx.needs_input_grad[2:]
@@ -425,7 +425,7 @@ class _Max(Function):
         return highest
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad):                                                            # (B, D)
         rows, highest = ctx.saved_tensors
         found = highest.index_select(0, ctx.member).eq_(rows)                           # (N, D)  zeros and ones

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from jbpool.checks import lookup
@@ -105,13 +104,12 @@ def multiply(sparse: Sparse, dense: Tensor) -> Tensor:
 class _Multiply(Function):
     @staticmethod
     def forward(ctx, dense, sparse):
-        ctx.transpose = sparse.transpose
+        ctx.sparse = sparse
         return _product(sparse.matrix, dense)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, grad):
-        return _product(ctx.transpose, grad), None
+        return multiply(ctx.sparse.T, grad), None               # linear, and so is its gradient
 
 
 def _product(matrix: Tensor, dense: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ MODEL = {
     "num_clusters": "3", "mlp": "[5]", "readout": "sum", "readout_of": "last", "norm": "layer", "dropout": "0.7",
     "members": "2",
 }  # fmt: skip
-ELSEWHERE = {"compare", "edges", "aux_weight"}          # tested in test_run.py, test_network.py and test_problem.py
+ELSEWHERE = {"compare", "edges", "aux_weight"}      # tested in test_runner(_training).py and test_network.py
 
 
 def described(*changes):

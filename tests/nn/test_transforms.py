@@ -5,8 +5,10 @@ import pytest
 import torch
 from torch.func import functional_call, grad, jacrev, jvp, vjp, vmap
 from torch.jit.frontend import FrontendError
+from zoo import ZOO
 
 from jbpool import objectives
+from jbpool.errors import JBPoolError
 from jbpool.nn.pools import POOLS, make_pool
 
 # The answer of torch; the second one is that of torch 2.4.
@@ -62,3 +64,27 @@ def test_torchscript_is_refused(batch):
         torch.jit.trace(pool, (batch, torch.rand(17, 4)))
     with pytest.raises((FrontendError, RuntimeError, ValueError)):
         torch.jit.script(objectives.balance_loss)
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("result", ["loss", "feat", "edge_weight"])
+def test_second_derivatives_are_right_or_refused(name, result):
+    """A gradient penalty used to be silently wrong: saved tensors counted as constants."""
+    graph = dgl.batch([ZOO["two components"](), ZOO["two components"]()])
+    pool = make_pool(name, 4, 3).double()
+    generator = torch.Generator().manual_seed(0)
+    feat, direction = torch.randn(2, graph.num_nodes(), 4, dtype=torch.float64, generator=generator)
+
+    def slope(feat):
+        feat = feat.detach().requires_grad_()
+        value = getattr(pool(graph, feat), result).pow(2).sum()
+        return torch.autograd.grad(value, feat, create_graph=True)[0].square().sum(), feat
+
+    if result != "loss" or name not in ("dmon", "jb-diagonal"):
+        with pytest.raises(JBPoolError, match="second derivatives"):
+            slope(feat)
+        return
+    penalty, at = slope(feat)
+    found = (torch.autograd.grad(penalty, at)[0] * direction).sum().item()
+    above, below = (slope(feat + step * direction)[0].item() for step in (1e-6, -1e-6))
+    assert found == pytest.approx((above - below) / 2e-6, rel=1e-3, abs=1e-6)
