@@ -106,7 +106,7 @@ def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:
         yield key, f"{key}={given} should be at least 1 and at most {MAX_WIDTH}"
     elif isinstance(given, str):
         low, high = cluster_range(given)
-        if low >= high:
+        if low > high:
             yield key, f"{key}={given}: the range should start with the smaller number"
         if method.name != "auto":
             yield key, f"{key}={given}: only method.name=auto chooses the number; give {method.name} one number"

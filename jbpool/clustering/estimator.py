@@ -40,12 +40,14 @@ class JBClustering(ClusterMixin, BaseEstimator):
     labels_ : ndarray of shape (N,)
         Cluster of each node.
     confidence_ : ndarray of shape (N,)
-        How far the starts agree on the node, times the probability of its cluster given its edges and features, from
-        0 to 1; 1 / K for a node of which nothing is known.
+        The share of its cluster that the starts keep together with the node, on average, times the probability of the
+        cluster given edges and features, from 0 to 1; 1 / K for a node of which nothing is known.
     loss_ : float
-        Balance loss of the head that the clusters come from, between -1 and -1/K.
+        Balance loss of the head that the clusters come from, between -1 and -1/K; of merged clusters, that of the hard
+        assignment.
     saved_ : float
-        Bits per node that the clusters save in describing edges and features.
+        Bits per node that the clusters save in describing edges and features. It grows with the number of clusters:
+        compare numbers by ``savings_``.
     feature_names_in_ : ndarray of str
         Columns of the features, where :meth:`fit` was given a DataFrame with names.
     n_clusters_ : int

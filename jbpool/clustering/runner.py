@@ -422,7 +422,7 @@ def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
     if found is None and config.method.name == "auto" and data.graph.num_nodes() > 3:
         return range(2, min(MOST_CLUSTERS, data.graph.num_nodes() // 2) + 1)
     if found is None:
-        raise ConfigError(f"{data.name} has no labels: set the number of clusters, such as method.num_clusters=8.")
+        raise ConfigError(f"{data.name} has no labels: set the number of clusters, such as method.num_clusters=2.")
     if found > data.graph.num_nodes():
         raise ConfigError(f"{found} clusters of {data.graph.num_nodes()} nodes: lower method.num_clusters.")
     return found
@@ -480,7 +480,7 @@ def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFol
         with usable(out.path / "finished.pt"):
             job.save_clusters()
     processes = f", {world_size()} processes" if world_size() > 1 else ""
-    how = f"{config.method.name}, {num_clusters} clusters, seeds {config.train.seeds}{processes}"
+    how = f"{config.method.name}, {count(num_clusters, 'cluster')}, seeds {config.train.seeds}{processes}"
     print(f"{data.summary}\n{how}, into {out.path}")
     if config.method.name in EMBEDDINGS and job.device.type != "cpu":
         print(f"{config.method.name} runs on the CPU")

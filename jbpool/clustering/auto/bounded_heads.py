@@ -19,7 +19,7 @@ BLOCK = 2**18           # entries of S per block, all starts together: a block s
 KEPT = 2**24            # entries of S kept between the two passes; beyond that they are computed twice
 CANDIDATES = 20_000     # nodes that initial prototypes are chosen from
 TRAIN_NODES = 5000      # trained_heads: nodes that heads are trained on; they are applied to all
-COLD = 1 / 80           # temperature from which exponentials of the logits, at most 1 / temperature, do not overflow
+COLD = 1 / 80           # below this temperature the largest logit is subtracted: its exponential might overflow
 EPOCHS = 60             # trained_heads: steps of the optimiser
 
 

@@ -32,10 +32,13 @@ class Choice(NamedTuple):
     def warning(self, low: int, high: int) -> str | None:
         """What a user should know about the choice from ``low`` to ``high``; ``None`` if it is clear."""
         if self.num_clusters == 1 < low:
+            why = "try smaller ones" if low > 2 else "the graph has no clusters, or too few edges to show them"
             return (
-                f"no number of clusters from {low} to {high} shortens the description of the edges: the graph has no "
-                "clusters, or too few edges to show them. The result is one cluster; give a number to get more."
+                f"no number of clusters from {low} to {high} shortens the description of the edges: {why}. The result "
+                "is one cluster; give a number to get more."
             )
+        if self.num_clusters < low:
+            return f"only {self.num_clusters} clusters were found, fewer than {low}: lower the range."
         if self.num_clusters == high and high > low:
             return f"the best number of clusters, {high}, is the end of the range: try a larger one."
         return None
@@ -106,14 +109,14 @@ def _merge(
         cluster = cluster.unique(return_inverse=True)[1]
         count = int(cluster.max()) + 1
         watch(high - count + 1)
-        if count < low:
+        if count < low and savings:
             break
         weight, size = _blocks(known, cluster, count)
         saved = saved_nats(weight, size) / math.log(2) / len(cluster)
-        if not savings or saved > max(savings.values()):
+        if not savings or saved >= max(savings.values()):       # of equally good numbers the smallest
             best = cluster
         savings[count] = saved
-        if count == low:
+        if count <= low:
             break
         one, other = _cheapest_union(weight, size)
         cluster = torch.where(cluster == other, one, cluster).unique(return_inverse=True)[1]
@@ -146,14 +149,17 @@ def saved_nats(weight: Tensor, size: Tensor) -> float:
     weight : Tensor
         ``(K, K)`` edge weight between clusters, both directions, with mean 1 per edge.
     size : Tensor
-        ``(K,)`` nodes of each cluster.
+        ``(K,)`` nodes with edges of each cluster; clusters without any do not count.
     """
+    weight, size = weight[size > 0][:, size > 0], size[size > 0]
+    if len(size) == 0:
+        return 0.0
     nodes, edges = size.sum(), weight.sum() / 2
     share = weight / weight.sum().clamp_min(1e-300)
     volume = share.sum(0)
     inside, expected = share.diagonal(), volume.square()
     gain = _inside(inside, expected).sum() + _outside(1 - inside.sum(), 1 - expected.sum())
-    count = torch.tensor(float(len(size)))
+    count = size.new_tensor(len(size))
     cost = _log_choose(nodes - 1, count - 1) + torch.lgamma(nodes + 1) - torch.lgamma(size + 1).sum()
     cost += _log_choose(edges + count, count) - (edges + 1).log()           # one cluster has a single number of edges
     return float(edges * gain - cost)

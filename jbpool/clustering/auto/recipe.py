@@ -5,7 +5,8 @@
 2. **Partitions** of each view: bounded heads, trained by the balance loss from several starts.
 3. **Refinement** of each partition (:mod:`~jbpool.clustering.auto.refinement`): nodes move to the cluster that explains
    their edges and features best. The partition that saves most in describing both is the result.
-4. **Confidence** of each node: how far the starts agree on it, times the probability of its cluster.
+4. **Confidence** of each node: the share of its cluster that the starts keep together with it, on average, times the
+   probability of the cluster.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 import torch
 from dgl import DGLGraph
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -41,11 +43,11 @@ class Trial:
 
     view: str
     start: int | None               # None for clusters that were merged
-    loss: float                     # of the head; -1 / sqrt(K) for merged clusters
+    loss: float                     # of the head; for merged clusters, that of the hard assignment
     saved: float                    # bits per node that the refined partition saves in describing edges and features
     moved: int                      # nodes that the refinement moved
     kept: bool = False              # the result
-    agreement: float = 0.0          # share of the nodes that have the same cluster in the result
+    agreement: float = 0.0          # share of the nodes with the same cluster in the result, for the best matching
 
     @property
     def merit(self) -> float:
@@ -110,7 +112,8 @@ def find_clusters(
     same_view = sum(other.view == trial.view for other, _ in tried)
     for other, refined in tried:
         together = contingency(cluster, refined.cluster, known.informed, (num_clusters, num_clusters)).double()
-        other.agreement = float(together.amax(1).sum() / together.sum())
+        matched = linear_sum_assignment(together.cpu().numpy(), maximize=True)
+        other.agreement = float(together[matched].sum() / together.sum().clamp_min(1))
         if other.view == trial.view:
             share = together / together.sum(1, keepdim=True).clamp_min(1)               # (K, K) of a cluster
             trust += torch.where(known.informed, share[cluster, refined.cluster], 1) / same_view
@@ -154,7 +157,8 @@ def try_partitions(
                 keep(view, start, float(losses[start]), cluster)
         watch(done, len(views))
     if merged is not None:
-        keep(merged[0], None, -(num_clusters**-0.5), merged[1])
+        sizes = merged[1].bincount(minlength=num_clusters).double()
+        keep(merged[0], None, -float(sizes.sqrt().sum() / (num_clusters * sizes.sum()) ** 0.5), merged[1])
     if not tried:
         raise DataError("the features and edges of the graph do not distinguish its nodes.")
     return tried
@@ -162,6 +166,7 @@ def try_partitions(
 
 def best_of(tried: list[tuple[Trial, Refined]]) -> tuple[Trial, Refined]:
     """The partition that saves most, of the starts whose loss is close to the lowest one of their view."""
-    lowest = {trial.view: min(other.loss for other, _ in tried if other.view == trial.view) for trial, _ in tried}
+    starts = [trial for trial, _ in tried if trial.start is not None]
+    lowest = {trial.view: min(other.loss for other in starts if other.view == trial.view) for trial in starts}
     close = [one for one in tried if one[0].start is None or one[0].loss <= (1 - CLOSE) * lowest[one[0].view]]
     return max(close, key=lambda one: one[0].merit)

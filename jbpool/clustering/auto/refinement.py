@@ -11,9 +11,10 @@ distributed around a mean M_k, with one variance v_w per column inside all clust
 
     sum_w X_iw (M_kw - m_w) / v_w  -  (M_kw^2 - m_w^2) / 2 v_w          with the mean m of all rows.
 
-What the clusters save in describing the data, against one cluster, is the sum over edges and features of these
-logarithms minus the entropy of the sizes, which it takes to name the cluster of every node. Nothing here prefers
-clusters of equal size, unlike the balance loss that partitions come from.
+What the clusters save in describing the data, against one cluster, is the sum over edges and words of these
+logarithms, or the gain in likelihood of the measurements, N/2 sum_w log(variance_w / v_w), minus the entropy of the
+sizes, which it takes to name the cluster of every node. It grows with K, and compares partitions of equal K only.
+Nothing here prefers clusters of equal size, unlike the balance loss that partitions come from.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ NEW_ROUNDS = 5          # on another graph, where nothing is measured
 PRIOR_WORDS = 0.05      # pseudo-counts of p, or rows m, added to every cluster, as a share of the mean cluster
 PRIOR_EDGES = 4         # pseudo-edges of every pair of clusters, as if pairs of different clusters were all alike
 FEW_ZEROS = 0.25        # of measurements; words have more
+NEVER = -1e9            # log share of a cluster without nodes: nothing is known of it, and no node moves there
 
 
 def are_measurements(feat: Tensor) -> bool:
@@ -67,7 +69,11 @@ class Known:
         measurements: bool | None = None,
     ):
         self.graph = graph
-        self.weight = None if edge_weight is None else edge_weight / edge_weight.mean().clamp_min(1e-30)
+        self.weight = edge_weight
+        if edge_weight is not None and len(edge_weight):
+            weight = edge_weight.float()
+            weight = weight / weight.max().clamp_min(torch.finfo(weight.dtype).tiny)    # sums of large ones overflow
+            self.weight = weight / weight.mean().clamp_min(torch.finfo(weight.dtype).tiny)
         self.connected = degree(graph, self.weight, torch.float32) > 0                      # (N,)
         self.rows = None if feat is None else UnitRows(feat, no_weights(feat))
         self.measurements, self.informed = False, self.connected    # (N,) False: nothing is known of the node
@@ -131,7 +137,7 @@ class ClusterModel(nn.Module):
         onehot = known.informed[:, None] * one_hot(cluster, len(self.prior)).float()        # (N, K)
         size = onehot.sum(0)                                                        # (K,)
         total = float(size.sum())
-        self.prior = ((size + 1) / (total + len(size))).log()
+        self.prior = torch.where(size > 0, ((size + 1) / (total + len(size))).log(), NEVER)
         named = torch.special.xlogy(size, size / max(total, 1)).sum()               # minus the entropy of the sizes
         saved = float(named) + self._measure_edges(known.neighbours(onehot).T @ onehot)
         if known.rows is not None:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.sparse import csr, is_sparse, multiply, sparse_features
 
 BLOCK = 1 << 22             # dense values looked at together
@@ -33,8 +32,7 @@ class UnitRows:
         self.sparse = sparse_features(_unit_sparse(feat, column_weight)) if is_sparse(feat) else None
         self.feat, self.column_weight = feat, column_weight
         if self.sparse is None:
-            square = [(block * column_weight).square().sum(1) for block in _row_blocks(feat)]
-            self.scale = inverse_sqrt(torch.cat(square)).unsqueeze(1)                       # (N, 1)
+            self.scale = torch.cat([_inverse_length(block * column_weight) for block in _row_blocks(feat)])     # (N, 1)
 
     def columns(self, first: int, last: int) -> Tensor:
         """Some columns of X, dense: ``(N, last - first)``."""
@@ -74,10 +72,19 @@ class UnitRows:
         return (square > 0).float().unsqueeze(1)
 
 
+def _inverse_length(rows: Tensor) -> Tensor:
+    """``(n, D)`` to ``(n, 1)``, 0 for rows of zeros; squares of very large or small values stay in range."""
+    largest = rows.abs().amax(1, keepdim=True) if rows.shape[1] else rows.new_zeros(len(rows), 1)
+    length = (rows / torch.where(largest > 0, largest, 1)).norm(dim=1, keepdim=True) * largest
+    return torch.where(length > 0, 1 / length, 0)
+
+
 def _unit_sparse(feat: Tensor, column_weight: Tensor) -> Tensor:
-    values = feat.values() * column_weight[feat.col_indices()]
-    norm = values.new_zeros(feat.shape[0]).index_add_(0, _row_numbers(feat), values.square())
-    values = values * torch.where(norm > 0, norm, 1).rsqrt()[_row_numbers(feat)]
+    values, row = feat.values() * column_weight[feat.col_indices()], _row_numbers(feat)
+    largest = values.new_zeros(feat.shape[0]).scatter_reduce_(0, row, values.abs(), "amax")
+    values = values / torch.where(largest > 0, largest, 1)[row]         # else squares may over- or underflow
+    norm = values.new_zeros(feat.shape[0]).index_add_(0, row, values.square())
+    values = values * torch.where(norm > 0, norm, 1).rsqrt()[row]
     return csr(feat.crow_indices(), feat.col_indices(), values, (feat.shape[0], feat.shape[1]))
 
 

@@ -132,3 +132,26 @@ def test_equal_savings_choose_the_smaller_number():
     assert "5 clusters describe the edges most briefly; next: 6, 2" in page
     none = {"chosen": 1, "savings": {"2": -0.1, "3": -0.2}}
     assert "the graph may have no clusters" in search_sections({"num_clusters": none}, {})[0]
+
+
+def test_few_edges_or_none_beside_features():
+    """Clusters of nodes without edges cost nothing and save nothing; equal savings choose the smaller number."""
+    label = torch.arange(3).repeat_interleave(40)
+    feat = 4 * torch.eye(3, 8)[label] + torch.randn(120, 8, generator=torch.Generator().manual_seed(0))
+    for ends in ([], [(0, 1)], [(2 * i, 2 * i + 1) for i in range(10)]):
+        pairs = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T
+        graph = dgl.add_reverse_edges(dgl.graph(tuple(pairs), num_nodes=120))
+        choice = choose_num_clusters(graph, feat, 2, 6)
+        assert all(math.isfinite(saving) for saving in choice.savings.values())
+        if not ends:
+            assert choice.num_clusters == 1
+        found = find_clusters(graph, feat, choice.num_clusters, merged=choice.merged, starts=1)
+        assert int(found.cluster.max()) < choice.num_clusters
+
+
+def test_a_range_above_the_number_of_clusters():
+    cliques = dgl.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(30)] * 3).to_directed())
+    choice = choose_num_clusters(cliques, None, 8, 10)
+    assert choice.num_clusters == 3
+    assert "only 3 clusters were found, fewer than 8" in choice.warning(8, 10)
+    assert "try smaller ones" in Choice(1, {8: -1.0}, None).warning(8, 10)

@@ -214,3 +214,41 @@ def test_fewer_nodes_than_directions_and_features():
     assert (found.model(graph, feat)[0] == found.cluster).float().mean() > 0.98
     many = find_clusters(graph, feat, 60, starts=1)             # more clusters than the view has directions
     assert len(many.cluster) == 99
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("scale", [1e-30, 1e-11, 1e20, 1e30])
+def test_the_scale_of_features_has_no_effect(scale, layout):
+    graph, label = blocks(0.3, 0.02)
+    feat = points(label) if layout == "dense" else points(label).to_sparse_csr()
+    expected, found = (find_clusters(graph, feat * factor, 3, starts=1) for factor in (1, scale))
+    assert found.saved == pytest.approx(expected.saved, rel=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e38])
+def test_the_scale_of_weights_has_no_effect(scale):
+    graph, label = blocks(0.3, 0.02)
+    weight = torch.full((graph.num_edges(),), scale)
+    found = find_clusters(graph, None, 3, weight)
+    assert label_scores(found.cluster, label)["nmi"] > 0.9
+    assert bool(((found.confidence > 0.3) & (found.confidence <= 1)).all())
+    assert found.trials[0]["agreement"] > 0
+
+
+def test_nothing_moves_into_clusters_that_were_empty():
+    cliques = dgl.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(30)] * 2).to_directed())
+    found = find_clusters(cliques, torch.ones(60, 2), 4)
+    assert len(found.cluster.unique()) == 2
+    assert torch.isin(found.model(cliques, torch.ones(60, 2))[0], found.cluster.unique()).all()
+
+
+def test_merged_clusters_have_the_loss_of_their_sizes(data):
+    found = find_clusters(data.graph, None, 4, starts=1, merged=(EDGES, data.label))
+    sizes = data.label.bincount().double()
+    assert found.trials[-1]["loss"] == pytest.approx(-float(sizes.sqrt().sum()) / (4 * 400) ** 0.5)
+
+
+def test_agreement_needs_a_matching(data):
+    """A start that puts all nodes into one cluster does not agree with every other one."""
+    found = find_clusters(data.graph, None, 4, starts=1, merged=(EDGES, torch.zeros(400, dtype=torch.long)))
+    assert found.trials[-1]["agreement"] < 0.5
