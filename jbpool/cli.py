@@ -130,7 +130,7 @@ def _what_is_left(args: argparse.Namespace) -> str:
 
 def _is_wrong_call(error: Exception) -> bool:
     """Whether a layer was called with the wrong input: by this package, so it is a bug."""
-    from jbpool.ops.inputs import InputError
+    from jbpool.ops.graph_checks import InputError
 
     return isinstance(error, InputError)
 

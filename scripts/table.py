@@ -142,7 +142,7 @@ def fixed_table(results: list[dict]) -> str:
 
 def classification_table(results: list[dict]) -> str:
     """Test scores, in percent unless they are errors: mean and deviation over folds and seeds, (their number)."""
-    from jbpool.classification.scores import LOWER_IS_BETTER
+    from jbpool.classification.class_scores import LOWER_IS_BETTER
     from jbpool.report.published import CLASSIFICATION
 
     columns = ["jb", "jb, diagonal", "none", "mincut", "dmon", "diffpool"]
@@ -169,7 +169,7 @@ def classification_table(results: list[dict]) -> str:
 
 def paired_table(results: list[dict]) -> str:
     """Differences to none on the same folds: mean in percentage points, corrected standard error, p-value."""
-    from jbpool.classification.paired import paired_difference
+    from jbpool.classification.report import paired_difference
 
     runs: dict[str, dict[str, list[dict]]] = {}
     folds: dict[str, int] = {}

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from jbpool.atomic import write_text
 from jbpool.checks import check_count, lookup
+from jbpool.classification.class_scores import LOWER_IS_BETTER, averaged, score
 from jbpool.classification.network import NORMS, Ensemble
 from jbpool.classification.runner import Inputs, build_model
-from jbpool.classification.scores import LOWER_IS_BETTER, averaged, score
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.columns import as_numbers, is_degree, is_node_label, sum_per_node
 from jbpool.data.containers import UNLABELLED
@@ -26,7 +26,7 @@ from jbpool.engine.schema import build, out_of_range
 from jbpool.engine.state import usable
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
-from jbpool.ops.inputs import check_edge_weight, check_graph
+from jbpool.ops.graph_checks import check_edge_weight, check_graph
 from jbpool.ops.segment import READOUTS
 
 

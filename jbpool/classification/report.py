@@ -1,21 +1,24 @@
-"""``report.html`` of graph classification: scores, folds, and the test graphs with their clusters."""
+"""``report.html`` of a graph-classification run, made from its folder and the data: scores, paired differences, graphs.
+
+A new chart is a function in :mod:`jbpool.report.charts` and a line in ``SECTIONS``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy import stats
 from torch import Tensor
 from torchmetrics.functional.classification import binary_roc
 
 from jbpool.atomic import write_text
-from jbpool.classification.paired import paired_difference
+from jbpool.classification.class_scores import CLASS_SCORES, LOWER_IS_BETTER
 from jbpool.classification.pictured import PICTURED_NODES, names_of_classes, verdict
-from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER
 from jbpool.data import GraphData
 from jbpool.data.arrays import read_arrays
 from jbpool.data.containers import UNLABELLED
@@ -29,6 +32,71 @@ from jbpool.report.graph_view import pack
 from jbpool.report.layout import small_positions
 from jbpool.report.page import asset, class_names, number, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLASSIFICATION
+
+EQUAL = 2e-6            # differences closer than this are equal: scores of earlier runs are float32, or have six digits
+
+
+class Paired(NamedTuple):
+    """A mean difference, its standard error, and the two-sided p-value of no difference; NaN: not defined."""
+
+    mean: float
+    error: float
+    p: float
+    pairs: int
+
+    def text(self, metric: str) -> str:
+        """The difference in percentage points, or in the unit of a metric that is an error, and the p-value."""
+        p = "p not defined" if np.isnan(self.p) else "p < 0.01" if self.p < 0.01 else f"p = {self.p:.2f}"
+        if metric in LOWER_IS_BETTER:
+            return f"{self.mean:+.3f} ± {self.error:.3f} ({p})"
+        return f"{100 * self.mean:+.1f} ± {100 * self.error:.1f} ({p})"
+
+
+def corrected_t_test(differences: Sequence[float], test_over_train: float) -> Paired:
+    """The corrected resampled t-test of Nadeau and Bengio (2003).
+
+    The training graphs of two folds overlap, so differences on folds are not independent, and an ordinary t-test finds
+    differences where there are none. The corrected variance of the mean over J folds is
+    ``(1 / J + n_test / n_train) * var``.
+
+    Parameters
+    ----------
+    differences : sequence of float
+        Difference of the scores of two methods on each fold, at least two.
+    test_over_train : float
+        Number of test graphs over the number of the others.
+    """
+    count, values = len(differences), np.asarray(differences, dtype=np.float64)
+    mean = float(values.mean())
+    error = float(np.sqrt((1 / count + test_over_train) * values.var(ddof=1)))
+    if np.ptp(values) < EQUAL:                                  # few test graphs: equal differences by chance
+        return Paired(mean, 0.0, 1.0 if abs(mean) < EQUAL else np.nan, count)
+    return Paired(mean, error, float(2 * stats.t.sf(abs(mean) / error, count - 1)), count)
+
+
+def paired_difference(runs: list[dict[str, Any]], others: list[dict[str, Any]], folds: int) -> Paired | None:
+    """Test score of ``runs`` minus that of ``others`` on their common folds; scores of several seeds are averaged.
+
+    ``None`` if they have fewer than two folds in common, for example with an official split.
+
+    Parameters
+    ----------
+    runs : list of dict
+        Runs of a method, as in ``result.json``.
+    others : list of dict
+        Runs of the method to compare with.
+    folds : int
+        Number of folds of the cross-validation (``train.folds``).
+    """
+    pairs = {(run["seed"], run["fold"]): run["test"] for run in others}
+    by_fold: dict[int, list[float]] = {}
+    for run in runs:
+        if (run["seed"], run["fold"]) in pairs:
+            by_fold.setdefault(run["fold"], []).append(run["test"] - pairs[run["seed"], run["fold"]])
+    if len(by_fold) < 2:
+        return None
+    return corrected_t_test([float(np.mean(values)) for values in by_fold.values()], 1 / (folds - 1))
+
 
 SCRIPTS = ("unpack.js", "browse.js")        # which a page with this section needs
 STATIC = 4                                  # graphs shown without scripts

@@ -15,11 +15,11 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from jbpool.atomic import atomic_file
+from jbpool.classification.class_scores import CLASS_SCORES, LOWER_IS_BETTER, averaged, score
 from jbpool.classification.config import ClassifyConfig, fixed_clusters
 from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, centre_and_scale
 from jbpool.classification.network import Ensemble, GraphClassifier
 from jbpool.classification.pictured import choose_pictured
-from jbpool.classification.scores import CLASS_SCORES, LOWER_IS_BETTER, averaged, score
 from jbpool.classification.search import budget, trials, with_settings
 from jbpool.data import GraphData, Split, load_graphs
 from jbpool.data.containers import UNLABELLED

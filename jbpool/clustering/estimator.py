@@ -16,8 +16,8 @@ from jbpool.checks import check_count
 from jbpool.clustering.auto.choose_k import choose_num_clusters
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.auto.weighting import scale_warning
-from jbpool.clustering.inputs import as_node_data
 from jbpool.console import watched
+from jbpool.data.objects import as_node_data
 from jbpool.errors import DataError, JBPoolError
 
 

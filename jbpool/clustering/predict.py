@@ -22,7 +22,7 @@ from jbpool.engine.state import usable
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
 from jbpool.nn.pools import POOLS
-from jbpool.ops.inputs import check_edge_weight, check_graph
+from jbpool.ops.graph_checks import check_edge_weight, check_graph
 
 MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int, "made_feat": bool}    # in model.pt
 DESCRIBING = {"dataset.separator", "dataset.header", "dataset.root"}        # these do not select another graph

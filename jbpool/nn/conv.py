@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from jbpool.checks import check_count, check_real
 from jbpool.ops.adjacency import degree, inverse_sqrt, propagate, propagate_normalized, smooth
-from jbpool.ops.inputs import check_edge_weight, check_feat, check_graph
+from jbpool.ops.graph_checks import check_edge_weight, check_feat, check_graph
 from jbpool.ops.sparse import feature_product, is_sparse
 
 

@@ -33,7 +33,7 @@ from jbpool.nn.dropout import Dropout
 from jbpool.nn.heads import HEADS, CosineHead, spread_rows
 from jbpool.ops.adjacency import degree, propagate, propagate_normalized, smooth
 from jbpool.ops.coarsen import complete_graphs, normalized_off_diagonal
-from jbpool.ops.inputs import check_edge_weight, check_feat, check_features, check_graph
+from jbpool.ops.graph_checks import check_edge_weight, check_feat, check_features, check_graph
 from jbpool.ops.segment import (
     Segments,
     make_segments,

@@ -10,10 +10,10 @@ import torch
 from dense_reference import array
 from zoo import ZOO, random_graph, symmetric_weights
 
+from jbpool.classification.class_scores import averaged
 from jbpool.classification.config import METHODS
 from jbpool.classification.network import _Layer, graph_segments, read_out
 from jbpool.classification.runner import ClassifyProblem, make_model, numbers_of_clusters
-from jbpool.classification.scores import averaged
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config

@@ -15,7 +15,7 @@ from jbpool import DiffPool, DMoNPool, JBPool, MinCutPool
 from jbpool.nn.heads import CosineHead, spread_rows, unit_rows
 from jbpool.nn.pools import CombinedPool
 from jbpool.objectives import balance_loss
-from jbpool.ops.inputs import InputError
+from jbpool.ops.graph_checks import InputError
 
 
 def cosines(X, W):

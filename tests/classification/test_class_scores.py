@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn.metrics import balanced_accuracy_score
 
-from jbpool.classification.scores import balanced_accuracy
+from jbpool.classification.class_scores import balanced_accuracy
 
 
 @pytest.mark.parametrize("label", [[0, 0, 1, 1], [0, 1, 2, 2], [1, 1, 1, 1]])

@@ -11,7 +11,7 @@ import scipy.sparse
 import torch
 
 from jbpool import JBClustering
-from jbpool.clustering.inputs import as_node_data
+from jbpool.data.objects import as_node_data
 from jbpool.errors import DataError
 from jbpool.nn.heads import unit_rows
 
