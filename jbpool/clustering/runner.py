@@ -95,7 +95,6 @@ class SeedResult(NamedTuple):
     history: tuple[dict[str, Any], ...] = ()
     trained: bool = False                   # by epochs: more of them may help against a collapse
     balance: float | None = None            # the loss, if it is the balance term alone
-    notes: tuple[str, ...] = ()             # what a user should know
 
 
 def search(
@@ -418,10 +417,9 @@ class Job:
         self.training.curve = []
         used = int(scores["used_clusters"])
         warning = collapse_warning(used, self.num_clusters, trained=result.trained, balance=result.balance)
-        for note in (warning, *result.notes):
-            if note is not None:
-                self.out.notes.append(f"seed {seed}: {note}")
-                tqdm.write(f"seed {seed}: {note}")
+        if warning is not None:
+            self.out.notes.append(f"seed {seed}: {warning}")
+            tqdm.write(f"seed {seed}: {warning}")
         if best_run(self.out.runs)["seed"] == seed:
             self.save_model(result.model)
         self.keep()
