@@ -144,8 +144,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _start(name: str, args: argparse.Namespace) -> int:
     from jbpool.engine.config import load_config
-    from jbpool.engine.processes import choose_device
     from jbpool.engine.run_folder import kept_config
+    from jbpool.processes import choose_device
 
     task = _load_task(name)
     if args.list:
@@ -166,8 +166,8 @@ def _start(name: str, args: argparse.Namespace) -> int:
 
 def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: dict[str, Any], stack: ExitStack) -> int:
     """Run a task; ``stack`` holds the run folder until the report is written."""
-    from jbpool.engine.processes import gather, process_group, rank, world_size
     from jbpool.engine.run_folder import by_method, choose_folder, refuse_other_files
+    from jbpool.processes import gather, process_group, rank, world_size
     from jbpool.report.published import CLUSTERING
 
     with process_group(device):

@@ -167,8 +167,7 @@ def run_step(folder: Path) -> dict:
     import torch
 
     from jbpool.clustering.auto.bounded_heads import Heads, rows_together
-    from jbpool.engine.processes import process_group, rank
-    from jbpool.engine.shares import RowShares
+    from jbpool.processes import RowShares, process_group, rank
 
     torch.set_num_threads(1)
     with process_group(torch.device("cpu")):

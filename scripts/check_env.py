@@ -29,7 +29,7 @@ def main() -> int:
         return 1
     import torch
 
-    from jbpool.engine.processes import dgl_has_cuda
+    from jbpool.processes import dgl_has_cuda
 
     sees_gpu = torch.cuda.is_available()
     ready = sees_gpu and dgl_has_cuda()

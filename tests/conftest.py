@@ -10,7 +10,7 @@ import pytest
 import torch
 from zoo import POOLS, ZOO
 
-from jbpool.engine.processes import dgl_has_cuda
+from jbpool.processes import dgl_has_cuda
 from jbpool.report import layout
 
 # Some virtual machines advertise AMX but block it: a product in bfloat16 would crash the process. oneDNN reads this

@@ -11,7 +11,7 @@ from jbpool.clustering.runner import Job
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine import fit
 from jbpool.engine.config import load_config
-from jbpool.engine.processes import process_group
+from jbpool.processes import process_group
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 RUNS = {

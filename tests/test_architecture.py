@@ -14,7 +14,7 @@ PACKAGE = ROOT / "jbpool"
 
 # Layer of each part of jbpool. A module imports parts of lower layers and its own part; parts of one layer never each
 # other, but for the first, whose modules build on one another.
-BASE = ("errors", "checks", "atomic", "memory", "console", "_environment")
+BASE = ("errors", "checks", "atomic", "memory", "console", "processes", "_environment")
 LAYERS = [
     BASE, ("ops",), ("objectives",), ("nn",), ("data", "engine", "report"), ("clustering", "classification"),
     ("cli", "trained"),
@@ -145,6 +145,15 @@ def test_scripts_and_tasks_are_not_imported():
     others = {"tasks", "scripts", "tests", *(path.stem for path in files)}
     for path in FILES:
         assert not outside(path.read_text()) & others, path
+
+
+def test_auto_is_a_library():
+    """It knows no configuration, run folder or report; nor does the estimator know configuration and engine."""
+    for edge in package_imports():
+        if edge.source.startswith("jbpool.clustering.auto"):
+            assert not edge.target.startswith(("jbpool.engine", "jbpool.report", "jbpool.clustering.config")), edge
+        if edge.source == "jbpool.clustering.estimator":
+            assert not edge.target.startswith(("jbpool.engine", "jbpool.clustering.config")), edge
 
 
 PLAIN = {"errors", "checks", "objectives", "ops.contingency", "ops.derivatives", "ops.matrix_sqrt", "ops.segment",

@@ -11,7 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 from zoo import rank_example
 
 from jbpool import JBPool
-from jbpool.engine.processes import (
+from jbpool.errors import ProcessError
+from jbpool.processes import (
     barrier,
     gather,
     mean_gradients,
@@ -21,7 +22,6 @@ from jbpool.engine.processes import (
     total_over_processes,
     world_size,
 )  # fmt: skip
-from jbpool.errors import ProcessError
 
 
 def gradients():

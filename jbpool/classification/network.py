@@ -13,13 +13,13 @@ from torch.autograd import Function
 
 from jbpool.checks import lookup
 from jbpool.data import GraphBatch
-from jbpool.engine.processes import total_over_processes, world_size
 from jbpool.nn.conv import BACKBONES, GINEConv, gine
 from jbpool.nn.dropout import Dropout
 from jbpool.nn.pools import ClusterPool, Pooled
 from jbpool.ops.adjacency import complete_size
 from jbpool.ops.derivatives import first_order
 from jbpool.ops.segment import READOUTS, Segments, make_segments
+from jbpool.processes import total_over_processes, world_size
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -24,12 +24,12 @@ from jbpool.classification.search import budget, trials, with_settings
 from jbpool.data import GraphData, Split, load_graphs
 from jbpool.data.containers import UNLABELLED
 from jbpool.engine.fit import TRAINING, Forecast, Problem, Progress, count, fit, weights_diagnosis
-from jbpool.engine.processes import barrier, gather, mean_over_processes, rank, world_size
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError
 from jbpool.nn.pools import ClusterPool, Pooled, make_pool
+from jbpool.processes import barrier, gather, mean_over_processes, rank, world_size
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from torch.autograd import Function
 from jbpool.clustering.auto.bounded_heads import Heads
 from jbpool.clustering.network import ClusterNet
 from jbpool.engine.fit import Problem, weights_diagnosis
-from jbpool.engine.shares import RowShares
 from jbpool.ops.derivatives import first_order
 from jbpool.ops.sparse import stored_values
+from jbpool.processes import RowShares
 
 GAIN = 1e-4         # relative decrease that counts as an improvement: losses hardly ever stop falling
 

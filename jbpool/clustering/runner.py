@@ -28,15 +28,14 @@ from jbpool.clustering.scores import best_run, graph_scores, label_scores
 from jbpool.console import watched
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.fit import TRAINING, Forecast, Progress, count, fit
-from jbpool.engine.processes import gather, rank, world_size
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.schema import as_dict
-from jbpool.engine.shares import RowShares
 from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError, DataError
 from jbpool.memory import memory_problem
 from jbpool.nn.heads import CosineHead
 from jbpool.nn.pools import POOLS, ClusterPool, make_pool
+from jbpool.processes import RowShares, gather, rank, world_size
 
 LAYER_COPIES = 4            # copies of the values of a layer that are held until its gradient is computed, approximate
 EDGE_BYTES = 12             # per edge of the smoothing operator: column, value, and temporary values while it is built

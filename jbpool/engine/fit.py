@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from jbpool.engine.processes import mean_gradients
 from jbpool.engine.state import usable
 from jbpool.engine.task import TrainConfig
 from jbpool.errors import TrainingError
+from jbpool.processes import mean_gradients
 
 MEASURED = 2.0          # seconds of training before extrapolating
 WORTH_SAYING = 60.0     # total seconds

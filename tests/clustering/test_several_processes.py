@@ -102,8 +102,8 @@ def test_what_can_be_shared():
 
 
 def test_it_is_said_before_anything_is_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr("jbpool.engine.processes.world_size", lambda: 2)
-    monkeypatch.setattr("jbpool.engine.processes.gather", lambda value: [value] * 2)
+    monkeypatch.setattr("jbpool.processes.world_size", lambda: 2)
+    monkeypatch.setattr("jbpool.processes.gather", lambda value: [value] * 2)
     outcome = call(cli.cluster, "--set", "method.name=dmon", "--out", "r", cwd=tmp_path, check=False)
     assert outcome.code == 2
     assert outcome.err.count("\n") == 1

@@ -6,7 +6,7 @@ import sys
 
 from jbpool import cli
 from jbpool.engine import fit
-from jbpool.engine.processes import rank
+from jbpool.processes import rank
 
 
 def main(command, victim, last, *arguments):

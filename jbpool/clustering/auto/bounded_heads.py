@@ -11,9 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from jbpool.engine.shares import RowShares
 from jbpool.nn.heads import spread_rows, unit_rows
 from jbpool.ops.matrix_sqrt import matrix_inverse_sqrt
+from jbpool.processes import RowShares
 
 BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
 KEPT = 2**24            # entries of S kept between the two passes; beyond that they are computed twice

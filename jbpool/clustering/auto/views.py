@@ -25,10 +25,10 @@ from jbpool.checks import lookup
 from jbpool.clustering.auto.weighting import WEIGHTINGS, UnitRows
 from jbpool.console import progress_bar
 from jbpool.data import NodeData
-from jbpool.engine.shares import RowShares
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.adjacency import degree, smoothing_matrix
 from jbpool.ops.sparse import is_sparse
+from jbpool.processes import RowShares
 
 STEPS = 16                  # smoothing steps t
 DELTA = 0.5                 # the step size: at 1/2 no eigenvalue of A is negative

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from jbpool.engine.processes import (
+from jbpool.errors import ConfigError
+from jbpool.processes import (
     choose_device,
     gather,
     mean_gradients,
@@ -14,7 +15,6 @@ from jbpool.engine.processes import (
     total_over_processes,
     world_size,
 )  # fmt: skip
-from jbpool.errors import ConfigError
 
 
 @pytest.mark.parametrize("mine", [0, 1])
@@ -77,7 +77,7 @@ def test_every_process_of_a_machine_has_its_own_gpu(monkeypatch):
     monkeypatch.setattr("torch.cuda.set_device", selected.append)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.setattr("jbpool.engine.processes.dgl_has_cuda", lambda: bool(selected))     # puts a graph on it
+    monkeypatch.setattr("jbpool.processes.dgl_has_cuda", lambda: bool(selected))     # puts a graph on it
     assert choose_device("cuda") == choose_device("auto") == torch.device("cuda", 1)
     assert selected == [1, 1]
     assert choose_device("cpu") == torch.device("cpu")
@@ -92,7 +92,7 @@ def test_a_dgl_without_cuda_on_a_machine_with_a_gpu(monkeypatch, capsys):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr("torch.cuda.set_device", lambda device: None)
-    monkeypatch.setattr("jbpool.engine.processes.dgl_has_cuda", lambda: False)
+    monkeypatch.setattr("jbpool.processes.dgl_has_cuda", lambda: False)
     assert choose_device("auto") == torch.device("cpu")
     assert "this dgl was built without CUDA: the CPU is used" in capsys.readouterr().err
     assert choose_device("cpu") == torch.device("cpu")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import torch
 
-from jbpool.engine.processes import process_group, rank
-from jbpool.engine.shares import RowShares
+from jbpool.processes import RowShares, process_group, rank
 
 
 def main(out: Path):

@@ -7,8 +7,8 @@ import pytest
 import torch
 from commands import run_ranks
 
-from jbpool.engine import shares as shares_module
-from jbpool.engine.shares import RowShares
+from jbpool import processes as shares_module
+from jbpool.processes import RowShares
 
 SCRIPT = Path(__file__).with_name("three_processes.py")
 
