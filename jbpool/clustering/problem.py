@@ -217,16 +217,16 @@ def collapse_warning(
     balance : float, optional
         The loss, if it is the balance term alone.
     """
-    cure = "train longer (train.epochs), or try another seed, train.restarts: 5, a lower train.lr, model.backbone: sgc"
-    cure = cure if trained else "try another seed or another method"
+    fix = "train longer (train.epochs), or try another seed, train.restarts: 5, a lower train.lr, model.backbone: sgc"
+    fix = fix if trained else "try another seed or another method"
     if num_clusters > 1 and used_clusters == 1:
-        return f"collapse: one cluster contains all nodes; {cure}."
+        return f"collapse: one cluster contains all nodes; {fix}."
     if balance is not None and num_clusters > 1:
         for name, value in (("uniform assignments", -1 / num_clusters), ("one cluster", -(num_clusters**-0.5))):
             if abs(balance - value) < 0.01 * abs(value):
-                return f"collapse: the loss {balance:.3f} is that of {name}; {cure}."
+                return f"collapse: the loss {balance:.3f} is that of {name}; {fix}."
     if used_clusters <= num_clusters // 2:
-        return f"collapse: only {used_clusters} of {num_clusters} clusters are used; {cure}, or fewer clusters."
+        return f"collapse: only {used_clusters} of {num_clusters} clusters are used; {fix}, or fewer clusters."
     if used_clusters < num_clusters:
         return f"empty clusters: {num_clusters - used_clusters} of {num_clusters}."
     return None

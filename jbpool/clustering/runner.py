@@ -78,10 +78,10 @@ def check_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> No
     problem = memory_problem(needed, f"{data.name}: {config.method.name} on {graph}")
     if problem is None:
         return
-    cure = "lower method.num_clusters, or share the rows between machines (docs/scale.md)"
+    fix = "lower method.num_clusters, or share the rows between machines (docs/scale.md)"
     if not trains_heads(config):
-        cure = "large.yaml needs far less (docs/scale.md)"
-    raise DataError(f"{problem}: {cure}.")
+        fix = "large.yaml needs far less (docs/scale.md)"
+    raise DataError(f"{problem}: {fix}.")
 
 
 class SeedResult(NamedTuple):

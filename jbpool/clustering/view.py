@@ -74,7 +74,7 @@ def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
         label=None if label is None else label[nodes],
         class_names=classes,
         class_sizes=[] if label is None else np.bincount(label[label >= 0], minlength=len(classes)).tolist(),
-        sampled=_told(num_nodes, len(nodes), found.total, len(edges)),
+        sampled=_omitted(num_nodes, len(nodes), found.total, len(edges)),
     )
 
 
@@ -150,12 +150,12 @@ def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray) -> NodeData:
     return replace(data, graph=graph, feat=feat, label=None, edge_weight=None, ids=None)
 
 
-def _told(num_nodes: int, nodes: int, inside: int, edges: int) -> str:
+def _omitted(num_nodes: int, nodes: int, inside: int, edges: int) -> str:
     """What is not shown, in a sentence."""
-    told = []
+    said = []
     if nodes < num_nodes:
-        told.append(f"A random sample of the {num_nodes:,} nodes, stratified by cluster.")
-        told.append("Degrees are those of the whole graph.")
+        said.append(f"A random sample of the {num_nodes:,} nodes, stratified by cluster.")
+        said.append("Degrees are those of the whole graph.")
     if edges < inside:
-        told.append(f"A random sample of the {inside:,} edges between {'these' if nodes < num_nodes else 'the'} nodes.")
-    return " ".join(told)
+        said.append(f"A random sample of the {inside:,} edges between {'these' if nodes < num_nodes else 'the'} nodes.")
+    return " ".join(said)
