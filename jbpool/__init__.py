@@ -1,7 +1,6 @@
 """Just Balance pooling and clustering for DGL.
 
-Public names are imported on first use, so that ``import jbpool`` and ``--help`` are fast and incompatible versions of
-torch and dgl give one readable error.
+Public names are imported on first use, so that ``import jbpool`` and ``--help`` are fast.
 """
 
 from __future__ import annotations
@@ -13,17 +12,20 @@ if TYPE_CHECKING:
     from jbpool import objectives
     from jbpool.checks import value_checks
     from jbpool.clustering.estimator import JBClustering
-    from jbpool.nn import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool, Pooled
+    from jbpool.graph import Graph, as_graph
+    from jbpool.nn import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool, Pooled, pool_by
     from jbpool.trained import load_run
 
 __version__ = "0.1.0"
 __all__ = [
-    "DMoNPool", "DeltaConv", "DiffPool", "JBClustering", "JBPool", "MinCutPool", "Pooled", "load_run", "objectives",
-    "value_checks",
+    "DMoNPool", "DeltaConv", "DiffPool", "Graph", "JBClustering", "JBPool", "MinCutPool", "Pooled", "as_graph",
+    "load_run", "objectives", "pool_by", "value_checks",
 ]  # fmt: skip
 
 _MODULES = {                                        # public name -> module, if not jbpool.nn
+    "Graph": "jbpool.graph",
     "JBClustering": "jbpool.clustering.estimator",
+    "as_graph": "jbpool.graph",
     "load_run": "jbpool.trained",
     "value_checks": "jbpool.checks",
 }

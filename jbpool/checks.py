@@ -1,4 +1,4 @@
-"""Checks of user input (plain torch, no DGL). Every message names the value and how to fix it.
+"""Checks of user input. Every message names the value and how to fix it.
 
 Checks of shapes and types read nothing from the device and always run. Checks of values (finite, non-negative, sizes
 that add up) run on CPU tensors; on other devices each would be a synchronisation, so there they run only inside
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from jbpool.errors import JBPoolError
+from jbpool.errors import InputError, JBPoolError
 
 T = TypeVar("T")
 
@@ -40,9 +40,8 @@ def value_checks(mode: str = "all") -> Iterator[None]:
 
     Examples
     --------
-    >>> import dgl, torch
     >>> import jbpool
-    >>> pool, graph = jbpool.JBPool(3, 2), dgl.graph(([0, 1], [1, 0]))
+    >>> pool, graph = jbpool.JBPool(3, 2), jbpool.Graph(torch.tensor([[0, 1], [1, 0]]))
     >>> with jbpool.value_checks("all"):
     ...     pooled = pool(graph, torch.tensor([[0.0, 1.0, 2.0], [0.0, torch.nan, 2.0]]))
     Traceback (most recent call last):
@@ -69,6 +68,11 @@ def may_read(x: Tensor, only_if_asked: bool = False) -> bool:
     """
     mode, kind = _mode.get(), x.device.type
     return kind != "meta" and (mode == "all" or (mode == "auto" and kind == "cpu" and not only_if_asked))
+
+
+def reads_all() -> bool:
+    """Whether every value is to be checked, whatever it costs."""
+    return _mode.get() == "all"
 
 
 def hint(name: object, known: Iterable[str], prefix: str = "", suffix: str = "") -> str:
@@ -144,7 +148,7 @@ def check_sizes(sizes: Tensor, num_rows: int) -> list[int] | None:
     if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype == torch.bool or sizes.numel() == 0:
         raise JBPoolError(
             f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as a 1-D integer tensor, "
-            "e.g. graph.batch_num_nodes()."
+            "such as graph.batch_num_nodes() of DGL."
         )
     if not may_read(sizes):
         return None
@@ -188,6 +192,69 @@ def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: i
             "divide counts by their sum."
         )
     return share / share.sum()
+
+
+def check_features(feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool = False) -> None:
+    """Require finite floating-point features ``(N, in_feats)`` of type ``dtype``.
+
+    Parameters
+    ----------
+    feat : Tensor
+        What was passed as features.
+    dtype : torch.dtype
+        The type of the layer's parameters.
+    in_feats : int
+        Number of features the layer was built for.
+    sparse : bool, default False
+        Whether the layer takes CSR features too.
+    """
+    if not isinstance(feat, Tensor) or feat.dim() != 2 or not feat.is_floating_point():
+        got = f"{feat.dtype} {tuple(feat.shape)}" if isinstance(feat, Tensor) else type(feat).__name__
+        fix = "use feat.float()" if isinstance(feat, Tensor) and feat.dim() == 2 else "one row per node"
+        raise InputError(f"feat is {got}: pass a floating-point matrix of shape (N, in_feats); {fix}.")
+    if feat.layout != torch.strided and not (sparse and feat.layout == torch.sparse_csr):
+        raise InputError(f"feat has the layout {feat.layout}: use feat.to_{'sparse_csr' if sparse else 'dense'}().")
+    if feat.shape[1] != in_feats:
+        raise InputError(
+            f"feat has {feat.shape[1]} columns but the layer was built with in_feats={in_feats}: "
+            f"build it with in_feats={feat.shape[1]}."
+        )
+    if feat.dtype != dtype and not torch.is_autocast_enabled(feat.device.type):
+        raise InputError(f"feat is {feat.dtype} but the layer is {dtype}: convert one with .to(dtype).")
+    values = feat if feat.layout == torch.strided else feat.values()
+    if may_read(feat, only_if_asked=True) and not bool(values.isfinite().all()):
+        row = int((~feat.to_dense().isfinite()).any(dim=1).nonzero()[0, 0])
+        raise InputError(f"feat contains NaN or infinity (first in row {row}): use torch.nan_to_num(feat).")
+
+
+def check_edge_weight(edge_weight: Tensor | None, num_edges: int, device: torch.device, finite: bool = True) -> None:
+    """Require ``None``, or one non-negative number per edge, and finite ones if asked."""
+    if edge_weight is None:
+        return
+    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
+        got = edge_weight.dtype if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
+        raise InputError(f"edge_weight is {got}: pass a floating-point tensor, e.g. edge_weight.float().")
+    if edge_weight.dim() != 1:
+        fix = "use edge_weight.squeeze(-1)" if edge_weight.numel() == num_edges else "pass one number per edge"
+        raise InputError(f"edge_weight has shape {tuple(edge_weight.shape)}: it must be 1-D; {fix}.")
+    if edge_weight.shape[0] != num_edges:
+        raise InputError(
+            f"edge_weight has {edge_weight.shape[0]} entries but the graph has {num_edges} edges: "
+            "pass one per edge, in edge order (the two directions of an edge count as two edges)."
+        )
+    if edge_weight.device != device:
+        raise InputError(
+            f"edge_weight is on {edge_weight.device} but the graph is on {device}: move one with .to(device)."
+        )
+    if edge_weight.numel() and may_read(edge_weight):
+        low, high = edge_weight.detach().aminmax()               # a NaN anywhere makes both NaN
+        if finite and not bool(high < float("inf")):
+            raise InputError("edge_weight contains NaN or infinity: weights must be finite; remove those edges.")
+        if bool(low < 0):
+            raise InputError(
+                f"edge_weight ranges over [{low.item():g}, {high.item():g}]: weights must not be negative; "
+                "use edge_weight.clamp(min=0) or remove those edges."
+            )
 
 
 def convert(value: Any, kind: Any) -> Any:

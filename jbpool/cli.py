@@ -14,10 +14,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from jbpool._environment import require_dgl
 from jbpool.atomic import check_writable, held
 from jbpool.console import end_with_reader
-from jbpool.errors import ConfigError, JBPoolError, TrainingError, WriteError
+from jbpool.errors import ConfigError, InputError, JBPoolError, TrainingError, WriteError
 
 CLUSTER = """Cluster the nodes of a graph.
 
@@ -83,11 +82,6 @@ def _main(name: str, args: argparse.Namespace) -> int:
         args.changes.append(f"train.seeds=[{args.seeds}]")
     args.folder = None
     try:
-        try:
-            require_dgl()
-        except ImportError as error:
-            print(error, file=sys.stderr)
-            return 1
         return _start(name, args)
     except KeyboardInterrupt:
         print(f"\ninterrupted{_what_is_left(args)}.", file=sys.stderr)
@@ -130,8 +124,6 @@ def _what_is_left(args: argparse.Namespace) -> str:
 
 def _is_wrong_call(error: Exception) -> bool:
     """Whether a layer was called with the wrong input: by this package, so it is a bug."""
-    from jbpool.ops.graph_checks import InputError
-
     return isinstance(error, InputError)
 
 

@@ -19,6 +19,10 @@ class JBPoolError(ValueError):
     exit_code = 2           # of the commands: 2 if the input is refused, 1 if the run fails
 
 
+class InputError(JBPoolError):
+    """A graph, features or edge weights that a layer cannot use."""
+
+
 class ConfigError(JBPoolError):
     """A configuration that cannot be read or run. The message lists all problems, one per line."""
 

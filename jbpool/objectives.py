@@ -1,4 +1,4 @@
-"""The losses of Just Balance, MinCut, DMoN and DiffPool (plain torch, no DGL).
+"""The losses of Just Balance, MinCut, DMoN and DiffPool.
 
 Every loss takes tensors and returns one value per graph, ``(B,)``, unreduced. ``sizes`` are the nodes per graph
 ``(B,)``, ``None`` for a single graph, or ``Segments`` of ``jbpool.ops.segment``. No loss builds an N x N matrix: those

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-import dgl
 import torch
-from dgl import DGLError
 from torch import Tensor, distributed, nn
 
 from jbpool.errors import ConfigError, ProcessError
@@ -38,8 +36,6 @@ def choose_device(name: str) -> torch.device:
         if place >= (count := torch.cuda.device_count()):
             raise ConfigError(f"there are more processes than GPUs here ({count}): lower torchrun's --nproc-per-node.")
         torch.cuda.set_device(place)                        # before anything is put on a GPU
-        if not dgl_has_cuda():
-            problem = "torch sees a GPU, but this dgl was built without CUDA"
     if name == "cuda" and problem:
         raise ConfigError(f"--device cuda: {problem}; use --device cpu, or see scripts/check_env.py.")
     if name == "cpu" or problem:
@@ -47,15 +43,6 @@ def choose_device(name: str) -> torch.device:
             print(f"{problem}: the CPU is used (scripts/check_env.py).", file=sys.stderr)
         return torch.device("cpu")
     return torch.device("cuda", place)
-
-
-def dgl_has_cuda() -> bool:
-    """Whether dgl can put a graph on the GPU; the one from PyPI is built for the CPU only."""
-    try:
-        dgl.graph(([0], [0])).to("cuda")
-    except DGLError:
-        return False
-    return True
 
 
 @contextmanager

@@ -6,16 +6,12 @@ from pathlib import Path
 
 import torch
 
-from jbpool import _environment
-
-_environment.require_dgl()      # before anything imports dgl, for a readable error
-
-from jbpool.classification import predict as classification  # noqa: E402
-from jbpool.classification.task import GRAPH_CLASSIFY  # noqa: E402
-from jbpool.clustering import predict as clustering  # noqa: E402
-from jbpool.clustering.task import NODE_CLUSTER  # noqa: E402
-from jbpool.engine.config import read_file  # noqa: E402
-from jbpool.errors import RunFolderError  # noqa: E402
+from jbpool.classification import predict as classification
+from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.clustering import predict as clustering
+from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.engine.config import read_file
+from jbpool.errors import RunFolderError
 
 
 def load_run(

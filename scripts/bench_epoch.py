@@ -129,7 +129,7 @@ def main() -> None:
             graphs = []
             for i in train.tolist():
                 cut = data.batch([i])
-                graph = Data(x=cut.feat, edge_index=torch.stack(cut.graph.edges()), y=cut.label)
+                graph = Data(x=cut.feat, edge_index=cut.graph.edge_index, y=cut.label)
                 if cut.edge_sum is not None:
                     graph.edge_sum = cut.edge_sum                               # (N, edge_feats)
                 graphs.append(graph)

@@ -28,7 +28,7 @@ def peak():
 before = peak()
 began = time.perf_counter()
 data = load_node_files(edges=sys.argv[1])
-print(time.perf_counter() - began, peak() - before, data.graph.num_edges())
+print(time.perf_counter() - began, peak() - before, data.graph.num_edges)
 if sys.argv[2] == "features":
     began = time.perf_counter()
     edge_view(data.graph, 8, data.edge_weight)

@@ -115,7 +115,7 @@ def run_jbpool(folder: Path) -> dict:
         "seconds": time.perf_counter() - began,
         "phases": {name: sum(progress.seconds.get(part, 0) for part in parts) for name, parts in PHASES.items()},
         "step": out.runs[0]["seconds_per_step"], "nmi": out.runs[0]["nmi"], "acc": out.runs[0]["acc"],
-        "edges": data.graph.num_edges(), "loaded": loaded - before, "beyond": memory.peak_anonymous - loaded,
+        "edges": data.graph.num_edges, "loaded": loaded - before, "beyond": memory.peak_anonymous - loaded,
         "peak": memory.peak,
     }  # fmt: skip
 

@@ -49,7 +49,7 @@ def peers(data, ours, without: list[str]) -> dict[str, Peer]:
     weight = operator.values()
     sizes = [data.feat.shape[1], *[64] * 10]
     found = {}
-    graph = dgl.graph((source, target), num_nodes=data.graph.num_nodes())
+    graph = dgl.graph((source, target), num_nodes=data.graph.num_nodes)
     convs = [dgl.nn.GraphConv(i, o, norm="none") for i, o in pairwise(sizes)]
     for conv, our in zip(convs, ours.convs, strict=True):
         conv.weight.data, conv.bias.data = our.weight.data.clone(), our.bias.data.clone()

@@ -16,12 +16,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor
 
 from jbpool import JBPool
 from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.data import load_nodes
+from jbpool.graph import Graph
 from jbpool.nn.heads import unit_rows
 from jbpool.objectives import balance_loss
 from jbpool.ops.adjacency import smooth
@@ -234,7 +234,7 @@ def draw_margin() -> None:
     save("margin.svg", 740, 292, "a good and a bad partition, and their loss under bounded logits", parts)
 
 
-def train(feat: Tensor, graph: DGLGraph, zero_start: bool = False) -> list[float]:
+def train(feat: Tensor, graph: Graph, zero_start: bool = False) -> list[float]:
     """Losses of an MLP with four clusters on fixed features, rate 1e-3."""
     torch.manual_seed(0)
     pool = JBPool(feat.shape[1], 4, (64,))

@@ -36,19 +36,19 @@ def graph_statistics(data):
 
     from jbpool.data.columns import as_numbers
     from jbpool.ops.adjacency import propagate
-    from jbpool.ops.segment import graph_mean, make_segments
+    from jbpool.ops.segment import graph_mean, segments_of
 
     categories = None if data.feat.is_floating_point() else (data.feat.amax(0) + 1).tolist()
     found = []
     for part in torch.arange(len(data)).split(AT_ONCE):
         graph, raw, *_ = data.batch(part)
-        feat, degree = as_numbers(raw, categories), graph.in_degrees().float().unsqueeze(1)
+        feat, degree = as_numbers(raw, categories), graph.by_target.pointers.diff().float().unsqueeze(1)
         around = propagate(graph, feat)
-        segments = make_segments(graph.batch_num_nodes(), feat)
+        segments = segments_of(graph)
         rows = torch.cat([degree, feat, around, feat * around], dim=1)
         mean = graph_mean(rows, segments)
         spread = (graph_mean(rows.square(), segments) - mean.square()).clamp_min(0).sqrt()
-        size = torch.stack([graph.batch_num_nodes(), graph.batch_num_edges()], dim=1).float().log1p()
+        size = torch.stack([graph.sizes, data.num_edges[part]], dim=1).float().log1p()
         found.append(torch.cat([size, mean, spread[:, : -feat.shape[1]]], dim=1))
     return torch.cat(found).numpy()
 

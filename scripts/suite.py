@@ -192,7 +192,7 @@ def k_means(data: NodeData, num_clusters: int, seed: int) -> np.ndarray | None:
 
 def spectral(data: NodeData, num_clusters: int, seed: int) -> np.ndarray | None:
     """Cluster the leading eigenvectors of the normalised adjacency matrix."""
-    if data.graph.num_nodes() > SLOW:
+    if data.graph.num_nodes > SLOW:
         return None
     method = SpectralClustering(num_clusters, affinity="precomputed", assign_labels="kmeans", random_state=seed)
     with warnings.catch_warnings():
@@ -206,8 +206,8 @@ def leiden(data: NodeData, num_clusters: int, seed: int) -> np.ndarray | None:
         return None
     igraph = importlib.import_module("igraph")
     random.seed(seed)                                           # igraph draws from this generator
-    edges = torch.stack(data.graph.edges(), 1)                  # (E, 2), both directions
-    graph = igraph.Graph(data.graph.num_nodes(), edges[edges[:, 0] < edges[:, 1]].tolist())
+    edges = data.graph.edge_index.T                  # (E, 2), both directions
+    graph = igraph.Graph(data.graph.num_nodes, edges[edges[:, 0] < edges[:, 1]].tolist())
     return np.array(graph.community_leiden(objective_function="modularity", n_iterations=-1).membership)
 
 
@@ -218,7 +218,7 @@ SEARCHED = {SEARCH: (auto_range, 60), "auto 30": (auto, 30)}            # with t
 
 def measure(draws: Sequence[NodeData], ranges: bool) -> pd.DataFrame:
     """Run the methods on a graph, which is given for every seed; a row per method and seed."""
-    rows, classes, half = [], draws[0].num_classes, draws[0].graph.num_nodes() // 2
+    rows, classes, half = [], draws[0].num_classes, draws[0].graph.num_nodes // 2
     methods = {} if classes is None else {name: (method, classes) for name, method in SCORED.items()}
     if ranges or classes is None:
         methods |= {name: (method, min(number, half)) for name, (method, number) in SEARCHED.items()}
@@ -284,7 +284,7 @@ def main() -> None:
             by_method = runs.groupby("method")
             found, mean = by_method.clusters.agg(list), by_method[["nmi", "seconds"]].mean()
             score = {name: f"{nmi:.3f} ({cost:.1f} s)".replace("nan", "-") for name, nmi, cost in mean.itertuples()}
-            size = data.graph.num_nodes(), data.graph.num_edges() // 2, data.num_classes or f"found {found[SEARCH]}"
+            size = data.graph.num_nodes, data.graph.num_edges // 2, data.num_classes or f"found {found[SEARCH]}"
             scores = (score.get(method, "-") for method in SCORED)
             print(row(data.name, *size, *scores, found.get("Leiden", "-")), flush=True)
             searched.append(row(data.name, data.num_classes or "-", found.get(SEARCH), *map(score.get, SEARCHED)))

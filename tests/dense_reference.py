@@ -13,8 +13,8 @@ def array(tensor):
 
 def adjacency(graph, edge_weight=None):
     """Dense A of one graph, A[u, v] = weight of u -> v."""
-    A = np.zeros((graph.num_nodes(), graph.num_nodes()))
-    source, target = (array(ids) for ids in graph.edges())
+    A = np.zeros((graph.num_nodes, graph.num_nodes))
+    source, target = (array(ids) for ids in graph.edge_index)
     weight = np.ones(len(source)) if edge_weight is None else array(edge_weight.double())
     for u, v, w in zip(source, target, weight, strict=True):
         A[u, v] += w

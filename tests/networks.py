@@ -2,10 +2,9 @@
 
 from functools import partial
 
-import dgl
 import torch
 from torch import nn
-from zoo import POOLS, random_graph, symmetric_weights
+from zoo import POOLS, batched, random_graph, symmetric_weights
 
 from jbpool import DeltaConv
 from jbpool.classification.network import GraphClassifier
@@ -57,9 +56,9 @@ NETWORKS = {
 
 def example(seed=0, dtype=torch.float32):
     """Graph, features and weights on the CPU."""
-    graph = dgl.batch([random_graph(size, 3 * size, seed=seed + size) for size in (5, 60, 20, 20, 33)])
+    graph = batched([random_graph(size, 3 * size, seed=seed + size) for size in (5, 60, 20, 20, 33)])
     generator = torch.Generator().manual_seed(seed)
-    feat = torch.randn(graph.num_nodes(), WIDTH, generator=generator, dtype=dtype)
+    feat = torch.randn(graph.num_nodes, WIDTH, generator=generator, dtype=dtype)
     return graph, feat, symmetric_weights(graph, seed).to(dtype)
 
 

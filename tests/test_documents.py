@@ -37,7 +37,7 @@ def prepare_layer(folder, space):
 
     graph = random_graph(20, 40)
     space |= {"jbpool": jbpool, "pool": JBPool(4, 3), "graph": graph, "feat": torch.randn(20, 4)}
-    space["edge_weight"] = torch.ones(graph.num_edges())
+    space["edge_weight"] = torch.ones(graph.num_edges)
 
 
 def write_node_files(folder, edges, features, labels=None, num_nodes=60):

@@ -93,7 +93,7 @@ def layout(path, **changes):
 def test_arrays_of_the_npz_layout_that_do_not_fit(changes, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     layout(tmp_path / "good.npz")
-    assert load_nodes("npz", path=tmp_path / "good.npz").graph.num_edges() == 6
+    assert load_nodes("npz", path=tmp_path / "good.npz").graph.num_edges == 6
     layout(tmp_path / "bad.npz", **changes)
     with pytest.raises(DataError, match=r"bad\.npz: "):
         load_nodes("npz", path=tmp_path / "bad.npz")

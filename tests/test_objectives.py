@@ -49,7 +49,7 @@ OF_ROWS = [name for name in dense.LOSSES if name not in OF_EDGES]
 @pytest.mark.parametrize("K", [1, 3, 8])
 def test_against_dense_oracle(name, weighted, K, odd_graph):
     weight = symmetric_weights(odd_graph).double() if weighted else None
-    S = soft(odd_graph.num_nodes(), K, device=odd_graph.device)
+    S = soft(odd_graph.num_nodes, K, device=odd_graph.device)
     expected = dense.LOSSES[name](array(S), dense.adjacency(odd_graph, weight))
     (value,) = loss_of(name, odd_graph, weight)(S)
     assert value.dtype == torch.float64
@@ -81,7 +81,7 @@ def test_balance_options_against_dense_oracle(sqrt, normalize, share, device):
 )
 def test_gradcheck(name, kind, device):
     graph = ZOO[kind]().to(device)
-    S = soft(graph.num_nodes(), 3, device=device).requires_grad_()
+    S = soft(graph.num_nodes, 3, device=device).requires_grad_()
     assert gradcheck(loss_of(name, graph), (S,))
 
 

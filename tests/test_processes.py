@@ -77,7 +77,6 @@ def test_every_process_of_a_machine_has_its_own_gpu(monkeypatch):
     monkeypatch.setattr("torch.cuda.set_device", selected.append)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.setattr("jbpool.processes.dgl_has_cuda", lambda: bool(selected))     # puts a graph on it
     assert choose_device("cuda") == choose_device("auto") == torch.device("cuda", 1)
     assert selected == [1, 1]
     assert choose_device("cpu") == torch.device("cpu")
@@ -85,17 +84,3 @@ def test_every_process_of_a_machine_has_its_own_gpu(monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "2")
     with pytest.raises(ConfigError, match=r"more processes than GPUs here \(2\)"):
         choose_device("auto")
-
-
-def test_a_dgl_without_cuda_on_a_machine_with_a_gpu(monkeypatch, capsys):
-    """The one from PyPI."""
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    monkeypatch.setattr("torch.cuda.set_device", lambda device: None)
-    monkeypatch.setattr("jbpool.processes.dgl_has_cuda", lambda: False)
-    assert choose_device("auto") == torch.device("cpu")
-    assert "this dgl was built without CUDA: the CPU is used" in capsys.readouterr().err
-    assert choose_device("cpu") == torch.device("cpu")
-    assert capsys.readouterr().err == ""
-    with pytest.raises(ConfigError, match="built without CUDA; use --device cpu"):
-        choose_device("cuda")

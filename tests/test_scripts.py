@@ -191,7 +191,7 @@ def test_statistics_of_the_forest(monkeypatch):
     data = load_graphs("motifs", num_graphs=7)
     for row, number in zip(forest.graph_statistics(data), range(7), strict=True):
         graph, feat, *_ = data.batch([number])
-        source, target = graph.edges()
+        source, target = graph.edge_index
         adj = np.zeros((len(feat), len(feat)))
         np.add.at(adj, (target.numpy(), source.numpy()), 1)
         feat = feat.numpy()

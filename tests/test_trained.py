@@ -18,7 +18,7 @@ def test_runs_of_node_clustering_are_loaded_too(tmp_path):
     with np.load(tmp_path / "r" / "assign.npz") as stored:
         assert cluster.tolist() == stored["cluster"][0].tolist()
         np.testing.assert_allclose(confidence, stored["confidence"][0], rtol=1e-5)
-    weight = torch.ones(data.graph.num_edges())
+    weight = torch.ones(data.graph.num_edges)
     torch.nn.Sequential(model).train()                                  # part of a network that is trained
     for same in ((data.feat.to_dense().double(),), (data.feat, weight), (data.feat, weight.double())):
         assert torch.equal(model(data.graph, *same)[0], cluster)

@@ -84,10 +84,14 @@ class _SumOfRows(Function):
     """
 
     @staticmethod
-    def forward(ctx, table, index):
+    def forward(table, index):
+        return functional.embedding_bag(index, table, mode="sum")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        table, index = inputs
         ctx.save_for_backward(index)
         ctx.num_rows = len(table)
-        return functional.embedding_bag(index, table, mode="sum")
 
     @staticmethod
     @first_order

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import cast
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.autograd import Function
 
 from jbpool.checks import lookup
 from jbpool.data import GraphBatch
+from jbpool.graph import Graph, as_graph
 from jbpool.nn.conv import BACKBONES, GINEConv, gine
 from jbpool.nn.dropout import Dropout
 from jbpool.nn.pools import ClusterPool, Pooled
-from jbpool.ops.adjacency import complete_size
 from jbpool.ops.derivatives import first_order
-from jbpool.ops.segment import READOUTS, Segments, make_segments
+from jbpool.ops.segment import READOUTS, Segments, segments_of
 from jbpool.processes import total_over_processes, world_size
 
 
@@ -33,7 +31,8 @@ class BatchNorm(nn.BatchNorm1d):
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         assert self.momentum is not None
-        y, mean, var, count = _NormalizeOverProcesses.apply(x.to(self.weight.dtype), self.weight, self.bias, self.eps)
+        rows = x.to(self.weight.dtype)
+        y, mean, var, count, *_ = _NormalizeOverProcesses.apply(rows, self.weight, self.bias, self.eps)
         with torch.no_grad():
             self.num_batches_tracked += 1
             self.running_mean.lerp_(mean, self.momentum)
@@ -44,11 +43,12 @@ class BatchNorm(nn.BatchNorm1d):
 class _NormalizeOverProcesses(Function):
     """What batch normalisation does, over the rows of all processes; sums are added up in float64.
 
-    ``(N, D)`` rows to normalised rows, the mean ``(D,)``, the variance ``(D,)``, and the number of rows.
+    ``(N, D)`` rows to scaled rows, the mean ``(D,)``, the variance ``(D,)``, the number of rows; and for backward the
+    normalised rows and their scale ``(D,)``.
     """
 
     @staticmethod
-    def forward(ctx, x, weight, bias, eps):
+    def forward(x, weight, bias, eps):
         own = torch.cat([x.sum(0, dtype=torch.float64), x.new_full((1,), len(x), dtype=torch.float64)])
         total = total_over_processes(own)                                               # (D + 1,)
         count = total[-1]
@@ -57,9 +57,15 @@ class _NormalizeOverProcesses(Function):
         var = (total_over_processes(rows.square().sum(0, dtype=torch.float64)) / count).to(x.dtype)     # (D,)
         scale = (var + eps).rsqrt()
         rows *= scale
-        ctx.save_for_backward(rows, weight, scale, count)
-        ctx.mark_non_differentiable(mean, var, count)
-        return torch.addcmul(bias, rows, weight), mean, var, count
+        return torch.addcmul(bias, rows, weight), mean, var, count, rows, scale
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, *others = output
+        _, _, count, rows, scale = others
+        ctx.save_for_backward(rows, inputs[1], scale, count)
+        ctx.mark_non_differentiable(*others)
+        ctx.set_materialize_grads(False)                                                # no zeros for them
 
     @staticmethod
     @first_order
@@ -82,7 +88,7 @@ class _Layer(nn.Module):
         self.conv, self.norm, self.dropout = conv, NORMS[norm](hidden), Dropout(dropout)
         self.edges = nn.Linear(edge_feats, hidden, bias=False) if edge_feats else None
 
-    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None) -> Tensor:
+    def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None, edge_feat: Tensor | None) -> Tensor:
         if isinstance(self.conv, GINEConv) and self.edges is not None:
             feat = self.conv(graph, feat, self.edges(edge_feat), edge_weight)
         else:
@@ -92,19 +98,14 @@ class _Layer(nn.Module):
         return self.dropout(self.norm(feat))
 
 
-def graph_segments(graph: DGLGraph, feat: Tensor) -> Segments:
-    """The rows of each graph of a batch."""
-    return replace(make_segments(graph.batch_num_nodes(), feat), equal=complete_size(graph))
-
-
 def read_out(feat: Tensor, segments: Segments, kinds: Sequence[str]) -> Tensor:
     """Concatenated mean, sum or max over the nodes of each graph: ``(N, D)`` to ``(B, len(kinds) * D)``."""
     return torch.cat([READOUTS[kind](feat, segments) for kind in kinds], dim=1)
 
 
-def log_size(graph: DGLGraph, mean_size: Tensor) -> Tensor:
+def log_size(graph: Graph, mean_size: Tensor) -> Tensor:
     """Logarithm of the number of nodes over the mean size, ``(B, 1)``: means and maxima do not show it."""
-    return (graph.batch_num_nodes().clamp_min(1) / mean_size).log().unsqueeze(1)
+    return (graph.sizes.clamp_min(1) / mean_size).log().unsqueeze(1)
 
 
 class GraphClassifier(nn.Module):
@@ -189,13 +190,13 @@ class GraphClassifier(nn.Module):
         )
 
     def forward(
-        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
+        self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
     ) -> tuple[Tensor, list[Pooled]]:
         """Classify a batch of graphs.
 
         Parameters
         ----------
-        graph : DGLGraph
+        graph : Graph
             Batch of graphs.
         feat : Tensor
             Node features, as the encoder expects them.
@@ -210,17 +211,17 @@ class GraphClassifier(nn.Module):
         (Tensor, list of Pooled)
             Scores ``(B, out_feats)``, and the output of each pool.
         """
-        feat = self.encoder(feat)
+        graph, feat = as_graph(graph), self.encoder(feat)
         if edge_feat is not None and self.edge_centre is not None and self.edge_scale is not None:
             edge_feat = (edge_feat - self.edge_centre) * self.edge_scale
         made: list[Pooled] = []
-        segments = graph_segments(graph, feat)
+        segments = segments_of(graph)
         read = [log_size(graph, self.mean_size), read_out(feat, segments, self.readout)] if self.read_all else []
         for level, block in enumerate(self.blocks):
             if level > 0 and isinstance(self.pools[level - 1], ClusterPool):
                 pooled = self.pools[level - 1](graph, feat, edge_weight)
                 graph, feat, edge_weight = pooled.graph, pooled.feat, pooled.edge_weight
-                segments = graph_segments(graph, feat)
+                segments = segments_of(graph)
                 made.append(pooled)
             for layer in cast(nn.ModuleList, block):
                 feat = layer(graph, feat, edge_weight, edge_feat)
@@ -244,7 +245,7 @@ class Ensemble(nn.Module):
         self.edge_messages = members[0].edge_messages
 
     def forward(
-        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
+        self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
     ) -> tuple[Tensor, list[Pooled]]:
         """Scores of every member, ``(M, B, out_feats)``, and the output of all their pools.
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor, nn
 
 from jbpool.atomic import write_text
-from jbpool.checks import check_count, lookup
+from jbpool.checks import check_count, check_edge_weight, lookup
 from jbpool.classification.class_scores import LOWER_IS_BETTER, averaged, score
 from jbpool.classification.network import NORMS, Ensemble
 from jbpool.classification.runner import Inputs, build_model
@@ -26,7 +25,7 @@ from jbpool.engine.schema import build, out_of_range
 from jbpool.engine.state import usable
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
-from jbpool.ops.graph_checks import check_edge_weight, check_graph
+from jbpool.graph import as_graph, check_symmetric
 from jbpool.ops.segment import READOUTS
 
 
@@ -199,13 +198,13 @@ class TrainedClassifier(nn.Module):
 
     @torch.no_grad()
     def forward(
-        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
+        self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
     ) -> Tensor:
         """Probabilities of the classes for every graph of a batch.
 
         Parameters
         ----------
-        graph : DGLGraph
+        graph : DGLGraph, Data, Batch or Graph
             A graph or a batch of graphs that hold both directions of every edge.
         feat : Tensor
             ``(N, D)``, the features of the training set, in their order and not scaled.
@@ -220,12 +219,13 @@ class TrainedClassifier(nn.Module):
             ``(B, C)``: rows sum to one; for tasks of OGB, the probability of each task, or its value in regression.
         """
         inputs = self.inputs
-        check_graph(graph)
-        check_edge_weight(graph, edge_weight)
+        graph = as_graph(graph)
+        check_edge_weight(edge_weight, graph.num_edges, graph.device)
+        check_symmetric(graph, edge_weight)
         check_columns(feat, inputs.in_feats, inputs.categories, "feat", "node feature")
         check_categories(feat, inputs.categories, "feat", "node feature")
-        if len(feat) != graph.num_nodes():
-            raise JBPoolError(f"feat has {len(feat)} rows for {graph.num_nodes()} nodes.")
+        if len(feat) != graph.num_nodes:
+            raise JBPoolError(f"feat has {len(feat)} rows for {graph.num_nodes} nodes.")
         check_finite(feat)
         if feat.is_floating_point():
             feat = feat.float()
@@ -233,14 +233,14 @@ class TrainedClassifier(nn.Module):
             fix = "give edge_weight" if inputs.weighted else "leave edge_weight out"
             raise JBPoolError(f"the model was trained {'with' if inputs.weighted else 'without'} edge weights: {fix}.")
         if inputs.edge_feats:
-            if edge_feat is None or len(edge_feat) != graph.num_edges():
-                rows = f"edge_feat with {graph.num_edges()} rows"
+            if edge_feat is None or len(edge_feat) != graph.num_edges:
+                rows = f"edge_feat with {graph.num_edges} rows"
                 raise JBPoolError(f"the model was trained with edge features: give {rows}.")
             check_edge_feat(edge_feat, inputs, "edge_feat")
             check_finite(edge_feat, "edge_feat")
             edge_feat = as_numbers(edge_feat, inputs.edge_categories)
             if not self.net.edge_messages:
-                edge_feat = sum_per_node(edge_feat, graph.edges()[1], len(feat))
+                edge_feat = sum_per_node(edge_feat, graph.edge_index[1], len(feat))
         return self.probabilities(averaged(self.net(graph, feat, edge_weight, edge_feat)[0], inputs.metric))
 
     def predict(self, data: GraphData, batch_size: int = 256) -> Tensor:

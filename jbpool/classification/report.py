@@ -138,13 +138,13 @@ def _card(data: GraphData, picture: dict[str, Tensor]) -> dict[str, Any]:
     """What is shown of a graph: two drawings and a line of text."""
     index, cluster = int(picture["graph"]), picture["cluster"].numpy()
     graph = data.batch([index]).graph
-    edges = torch.stack(graph.edges(), dim=1).numpy()
+    edges = graph.edge_index.T.numpy()
     used = np.unique(cluster)
     cluster = np.searchsorted(used, cluster)
     adj = picture["adj"].numpy()[np.ix_(used, used)]
-    drawn = network(small_positions(graph.num_nodes(), edges), edges, cluster, f"graph {index}")
+    drawn = network(small_positions(graph.num_nodes, edges), edges, cluster, f"graph {index}")
     pooled = circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled").svg
-    told = f"{graph.num_nodes()} nodes, {len(used)} of {len(picture['adj'])} clusters used."
+    told = f"{graph.num_nodes} nodes, {len(used)} of {len(picture['adj'])} clusters used."
     name = str(data.own_ids[index])
     return {"graph": index, "name": name, "told": told, "svg": f'<div class="pair">{drawn}{pooled}</div>'}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -88,14 +88,16 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     if method.objective and not all(map(math.isfinite, method.objective.values())):
         yield "method.objective", f"method.objective={method.objective}: weights should be finite numbers"
     yield from wrong_number_of_sizes(method.cluster_sizes, [method.num_clusters])
-    if method.cluster_sizes is not None and method.name in METHODS and "balance" not in _terms(method):
+    if method.cluster_sizes is not None and method.name in METHODS and not has_balance(method):
         problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
         yield "method.cluster_sizes", problem
 
 
-def _terms(method: ClusterMethodConfig) -> Iterable[str]:
-    """The loss terms that are minimised."""
-    return method.objective or (POOLS[method.name].pool.terms if method.name in POOLS else ())
+def has_balance(method: ClusterMethodConfig) -> bool:
+    """Whether the balance term is minimised, maybe with others."""
+    if method.objective:
+        return "balance" in method.objective
+    return method.name in POOLS and "cluster_sizes" in POOLS[method.name].pool.options
 
 
 def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:
@@ -163,6 +165,6 @@ def unused(config: ClusterConfig) -> list[str]:
         ignored.add("model.delta")
     if method.head != "cosine":
         ignored.add("method.temperature")
-    if "balance" not in _terms(method):
+    if not has_balance(method):
         ignored.add("method.sqrt")
     return [key for key in given if key in ignored]

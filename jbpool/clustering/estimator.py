@@ -94,9 +94,9 @@ class JBClustering(ClusterMixin, BaseEstimator):
         Parameters
         ----------
         adjacency : matrix, graph or edge list
-            A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]`` and ``edata["weight"]``
+            A symmetric scipy sparse or numpy matrix ``(N, N)``; a Graph (``ndata["feat"]`` and ``edata["weight"]``
             are used); a networkx graph (edge attribute ``weight``); an edge list as a DataFrame or an array.
-            Clusters are those of an undirected graph: one-way edges of a matrix, DGLGraph or DiGraph are refused, with
+            Clusters are those of an undirected graph: one-way edges of a matrix, Graph or DiGraph are refused, with
             the call that adds the other direction. An edge list may hold one direction or both.
         features : array, sparse matrix or DataFrame, optional
             ``(N, D)``, a row per node. Without features the clusters come from the edges alone.
@@ -109,7 +109,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         low, high = self._range()
         starts = check_count(self.n_init, "n_init")
         data = as_node_data(adjacency, features)
-        num_nodes = data.graph.num_nodes()
+        num_nodes = data.graph.num_nodes
         if num_nodes < 2:
             raise DataError("the graph has one node: there is nothing to cluster.")
         if high > num_nodes:
@@ -154,7 +154,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         adjacency : matrix, graph or edge list
             As for :meth:`fit`.
         features : array, sparse matrix or DataFrame, optional
-            ``(N, D)``, with the columns given to :meth:`fit`; a DGLGraph may contain them.
+            ``(N, D)``, with the columns given to :meth:`fit`; a Graph may contain them.
         """
         if not hasattr(self, "labels_"):
             raise NotFittedError("this JBClustering is not fitted yet: call fit first.")

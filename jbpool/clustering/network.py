@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dgl import DGLGraph
 from torch import Tensor, nn
 
 from jbpool.checks import lookup
 from jbpool.clustering.auto.views import FixedFeatures
+from jbpool.graph import Graph
 from jbpool.nn.conv import BACKBONES
 from jbpool.nn.pools import ClusterPool
 from jbpool.ops.sparse import is_sparse
@@ -70,7 +70,7 @@ class ClusterNet(nn.Module):
         self.takes_sparse = bool(self.convs) and getattr(self.convs[0], "takes_sparse", False)
         self.pool = make_pool(in_feats)
 
-    def prepare(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def prepare(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """The input of the forward pass, computed once: ``(N, D)``.
 
         In training mode fixed features are fitted to the graph; in evaluation mode they are applied as fitted.
@@ -80,7 +80,7 @@ class ClusterNet(nn.Module):
         return feat.to_dense() if is_sparse(feat) and not self.takes_sparse else feat
 
     def forward(
-        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None
+        self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """``assign`` ``(N, K)`` and the losses; ``feat`` as returned by :meth:`prepare`."""
         for conv in self.convs:

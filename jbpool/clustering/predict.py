@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor, nn
 
+from jbpool.checks import check_edge_weight
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.network import ClusterNet
@@ -21,8 +21,8 @@ from jbpool.engine.run_folder import write_assign_csv
 from jbpool.engine.state import usable
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
+from jbpool.graph import as_graph, check_symmetric
 from jbpool.nn.pools import POOLS
-from jbpool.ops.graph_checks import check_edge_weight, check_graph
 
 MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int, "made_feat": bool}    # in model.pt
 DESCRIBING = {"dataset.separator", "dataset.header", "dataset.root"}        # these do not select another graph
@@ -89,12 +89,12 @@ class TrainedClusters(nn.Module):
         return super().train(False)
 
     @torch.no_grad()
-    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The cluster of every node, and how sure it is.
 
         Parameters
         ----------
-        graph : DGLGraph
+        graph : DGLGraph, Data, Batch or Graph
             Holds both directions of every edge.
         feat : Tensor
             ``(N, D)``, dense or sparse CSR: the features of the training graph, in their order.
@@ -106,9 +106,10 @@ class TrainedClusters(nn.Module):
         (Tensor, Tensor)
             Clusters ``(N,)`` and their confidence ``(N,)``.
         """
-        check_graph(graph)
-        check_edge_weight(graph, edge_weight)
-        expected = (graph.num_nodes(), self.in_feats)
+        graph = as_graph(graph)
+        check_edge_weight(edge_weight, graph.num_edges, graph.device)
+        check_symmetric(graph, edge_weight)
+        expected = (graph.num_nodes, self.in_feats)
         if not isinstance(feat, Tensor) or feat.shape != expected:
             got = f"has shape {tuple(feat.shape)}" if isinstance(feat, Tensor) else f"is {type(feat).__name__}"
             raise JBPoolError(f"feat {got}, expected a tensor {expected}: the features of training.")

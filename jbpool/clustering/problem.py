@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.autograd import Function
 
 from jbpool.clustering.auto.bounded_heads import Heads
 from jbpool.clustering.network import ClusterNet
 from jbpool.engine.fit import Problem, weights_diagnosis
+from jbpool.graph import Graph
 from jbpool.ops.derivatives import first_order
 from jbpool.ops.sparse import stored_values
 from jbpool.processes import RowShares
@@ -90,7 +90,7 @@ class ClusterProblem(StartsProblem):
     ----------
     net : ClusterNet
         The network.
-    graph : DGLGraph
+    graph : Graph
         N nodes.
     feat : Tensor
         ``(N, D)``, as returned by ``prepare``.
@@ -105,7 +105,7 @@ class ClusterProblem(StartsProblem):
     def __init__(
         self,
         net: ClusterNet,
-        graph: DGLGraph,
+        graph: Graph,
         feat: Tensor,
         edge_weight: Tensor | None,
         score: Callable[[Tensor], dict[str, float]],

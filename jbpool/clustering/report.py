@@ -30,7 +30,7 @@ from jbpool.data import NodeData
 from jbpool.data.arrays import read_arrays
 from jbpool.engine.run_folder import fitting, read_results
 from jbpool.errors import RunFolderError
-from jbpool.ops.coarsen import normalized_off_diagonal
+from jbpool.ops.adjacency import normalized_off_diagonal
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.charts import circle_graph, heat_map, value_map

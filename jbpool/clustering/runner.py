@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from dgl import DGLGraph
 from sklearn.cluster import KMeans
 from torch import Tensor
 from tqdm import tqdm
@@ -20,7 +19,7 @@ from jbpool.clustering.auto.choose_k import choose_num_clusters, ranked
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.auto.views import COLUMNS, OVERSAMPLING, FixedFeatures, with_features
 from jbpool.clustering.auto.weighting import scale_warning
-from jbpool.clustering.config import ClusterConfig, cluster_range, num_starts, trains_heads
+from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance, num_starts, trains_heads
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.clustering.network import FIXED, ClusterNet
 from jbpool.clustering.problem import ClusterProblem, HeadsProblem, StartsProblem, collapse_warning
@@ -32,6 +31,7 @@ from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError, DataError
+from jbpool.graph import Graph
 from jbpool.memory import memory_problem
 from jbpool.nn.heads import CosineHead
 from jbpool.nn.pools import POOLS, ClusterPool, make_pool
@@ -45,7 +45,7 @@ AUTO_COPIES = 8             # copies of a view or of an assignment that ``auto``
 
 def needed_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> int:
     """Approximate number of bytes that a run needs in each process beyond the loaded data; 0 for most embeddings."""
-    nodes, edges = data.graph.num_nodes(), data.graph.num_edges()
+    nodes, edges = data.graph.num_nodes, data.graph.num_edges
     in_feats = 3 * num_clusters if data.feat is None else data.feat.shape[1]
     model, name = config.model, config.method.name
     if name == "auto":
@@ -73,7 +73,7 @@ def check_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> No
     num_clusters : int
         K, the largest one if it is to be chosen.
     """
-    graph = f"{data.graph.num_nodes():,} nodes and {data.graph.num_edges():,} directed edges"
+    graph = f"{data.graph.num_nodes:,} nodes and {data.graph.num_edges:,} directed edges"
     needed = needed_memory(config, data, num_clusters)
     problem = memory_problem(needed, f"{data.name}: {config.method.name} on {graph}")
     if problem is None:
@@ -188,10 +188,10 @@ class Training:
     ):
         self.config, self.data, self.num_clusters, self.out, self.device = config, data, num_clusters, out, device
         self.score = score
-        self.shares = RowShares.alone(data.graph.num_nodes())
+        self.shares = RowShares.alone(data.graph.num_nodes)
         if trains_heads(config):
             together = rows_together(num_starts(config), num_clusters)
-            self.shares = RowShares.of_this_run(data.graph.num_nodes(), together)
+            self.shares = RowShares.of_this_run(data.graph.num_nodes, together)
         self.fitted: tuple[FixedFeatures, Tensor] | None = None     # features that no seed changes, and their rows
         self.unfinished: dict[str, Any] = {}            # the checkpoint to continue from
         self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
@@ -212,8 +212,8 @@ class Training:
         assert best is not None
         record = {key: best[key] for key in ("loss", "epochs", "restart", "seconds", "seconds_per_step")}
         method = self.config.method
-        terms = tuple(method.objective or POOLS[method.name].pool.terms)
-        only_balance = terms == ("balance",) and method.cluster_sizes is None and method.head == "linear"
+        alone = has_balance(method) and len(method.objective or ["balance"]) == 1
+        only_balance = alone and method.cluster_sizes is None and method.head == "linear"
         return SeedResult(
             cluster=best["cluster"],
             confidence=best["confidence"],
@@ -236,7 +236,7 @@ class Training:
     def _starts_at_once(self) -> int:
         return num_starts(self.config) if trains_heads(self.config) else 1
 
-    def _prepared(self, net: ClusterNet, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
+    def _prepared(self, net: ClusterNet, graph: Graph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
         """The input of a network ``(n, D)``."""
         if net.features is None:
             return net.prepare(graph, feat, edge_weight)
@@ -256,7 +256,7 @@ class Training:
         return self.fitted[1]
 
     def _problem(
-        self, nets: list[ClusterNet], graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None
+        self, nets: list[ClusterNet], graph: Graph, feat: Tensor, edge_weight: Tensor | None
     ) -> StartsProblem:
         if not trains_heads(self.config):
             return ClusterProblem(nets[0], graph, feat, edge_weight, self._score)
@@ -440,7 +440,7 @@ class Job:
     def labelled(self) -> dict[str, int]:
         """The number of labelled nodes, if some nodes have no label."""
         count = None if self.data.label is None else int((self.data.label >= 0).sum())
-        return {} if count in (None, self.data.graph.num_nodes()) else {"labelled": count}
+        return {} if count in (None, self.data.graph.num_nodes) else {"labelled": count}
 
     def scores(self, cluster: Tensor) -> dict[str, float]:
         labels = {} if self.data.label is None else label_scores(cluster, self.data.label)
@@ -455,19 +455,19 @@ def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
     given, found = config.method.num_clusters, data.num_classes
     if isinstance(given, str):
         low, high = cluster_range(given)
-        if high > data.graph.num_nodes():
-            raise ConfigError(f"method.num_clusters={given}: the graph has only {data.graph.num_nodes()} nodes.")
+        if high > data.graph.num_nodes:
+            raise ConfigError(f"method.num_clusters={given}: the graph has only {data.graph.num_nodes} nodes.")
         return range(low, high + 1)
     if given is not None:
         found = given
     elif config.method.cluster_sizes is not None:
         found = len(config.method.cluster_sizes)
-    if found is None and config.method.name == "auto" and data.graph.num_nodes() > 3:
-        return range(2, min(MOST_CLUSTERS, data.graph.num_nodes() // 2) + 1)
+    if found is None and config.method.name == "auto" and data.graph.num_nodes > 3:
+        return range(2, min(MOST_CLUSTERS, data.graph.num_nodes // 2) + 1)
     if found is None:
         raise ConfigError(f"{data.name} has no labels: set the number of clusters, such as method.num_clusters=2.")
-    if found > data.graph.num_nodes():
-        raise ConfigError(f"{found} clusters of {data.graph.num_nodes()} nodes: lower method.num_clusters.")
+    if found > data.graph.num_nodes:
+        raise ConfigError(f"{found} clusters of {data.graph.num_nodes} nodes: lower method.num_clusters.")
     return found
 
 

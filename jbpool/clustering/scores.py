@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from dgl import DGLGraph
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from jbpool.console import progress_bar
+from jbpool.graph import Graph
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.contingency import contingency
 
@@ -142,13 +142,13 @@ GRAPH_SCORES: dict[str, Callable[[ClusterSums], float]] = {
 
 
 def graph_scores(
-    graph: DGLGraph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
+    graph: Graph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
 ) -> dict[str, float]:
     """``GRAPH_SCORES`` of hard clusters, which need no labels.
 
     Parameters
     ----------
-    graph : DGLGraph
+    graph : Graph
         Both directions of every edge.
     cluster : Tensor
         ``(N,)``, the cluster of each node.
@@ -169,7 +169,7 @@ def graph_scores(
 
 
 def edges_between(
-    graph: DGLGraph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
+    graph: Graph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
 ) -> Tensor:
     """Weight of the edges from each cluster to each other, ``(K, K)`` float64; parameters as for `graph_scores`."""
     total = torch.zeros(num_clusters**2, dtype=torch.float64)
@@ -179,10 +179,10 @@ def edges_between(
 
 
 def _cluster_edges(
-    graph: DGLGraph, cluster: Tensor, edge_weight: Tensor | None
+    graph: Graph, cluster: Tensor, edge_weight: Tensor | None
 ) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor | None]]:
     """The clusters at both ends of the edges and their weights, block by block, on the CPU."""
-    with progress_bar("scoring", graph.num_edges(), "edges") as bar:
+    with progress_bar("scoring", graph.num_edges, "edges") as bar:
         for source, target, edges in edge_blocks(graph):
             weight = None if edge_weight is None else edge_weight.detach()[edges].cpu().double()
             yield (cluster[source.cpu()], cluster[target.cpu()]), weight

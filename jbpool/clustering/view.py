@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import NamedTuple
 
-import dgl
 import numpy as np
 import scipy.sparse
 import torch
@@ -16,6 +15,7 @@ from jbpool.clustering.auto.views import FixedFeatures, with_features
 from jbpool.data import NodeData
 from jbpool.data.containers import to_csr_tensor
 from jbpool.data.structure import undirected
+from jbpool.graph import Graph
 from jbpool.ops.sparse import is_sparse
 from jbpool.report.graph_view import GraphView
 from jbpool.report.layout import positions
@@ -52,7 +52,7 @@ def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
     seed : int, default 0
         Seed of the sample and the positions.
     """
-    cluster, num_nodes = shown.cluster.numpy(), data.graph.num_nodes()
+    cluster, num_nodes = shown.cluster.numpy(), data.graph.num_nodes
     sizes = np.bincount(cluster, minlength=len(shown.names))
     rng = np.random.default_rng(seed)
     nodes = np.arange(num_nodes) if num_nodes <= MAX_NODES else sample(cluster, sizes, MAX_NODES, rng)
@@ -103,14 +103,13 @@ class _Edges(NamedTuple):
 
 def _edges(data: NodeData, nodes: np.ndarray, rng: np.random.Generator) -> _Edges:
     """Edges around these nodes, read a few million at a time."""
-    place = np.full(data.graph.num_nodes(), -1, dtype=np.int64)
+    place = np.full(data.graph.num_nodes, -1, dtype=np.int64)
     place[nodes] = np.arange(len(nodes))
     degree = _degrees(data, nodes).cumsum()
     total = int(degree[-1]) if len(nodes) else 0
     inside, around, count = [], [], 0
     for part in np.split(nodes, np.searchsorted(degree, np.arange(READ_EDGES, total, READ_EDGES))):
-        ends = data.graph.in_edges(torch.from_numpy(part).to(data.graph.idtype))
-        edges = np.column_stack([end.long().numpy() for end in ends])                       # (E', 2)
+        edges = _edges_into(data.graph, part)
         within = place[edges]
         within = within[(within[:, 0] >= 0) & (within[:, 0] < within[:, 1])]
         count += len(within)
@@ -121,13 +120,22 @@ def _edges(data: NodeData, nodes: np.ndarray, rng: np.random.Generator) -> _Edge
 
 
 def _degrees(data: NodeData, nodes: np.ndarray) -> np.ndarray:
-    return data.graph.in_degrees(torch.from_numpy(nodes).to(data.graph.idtype)).numpy()
+    return data.graph.by_target.pointers.diff()[torch.from_numpy(nodes)].long().numpy()
+
+
+def _edges_into(graph: Graph, nodes: np.ndarray) -> np.ndarray:
+    """Source and target of the edges that end in these nodes, ``(E', 2)``."""
+    pointers, sources, _ = graph.by_target
+    first = pointers[torch.from_numpy(nodes)].long().numpy()
+    count = pointers.diff()[torch.from_numpy(nodes)].long().numpy()
+    entry = np.repeat(first - (count.cumsum() - count), count) + np.arange(count.sum())
+    return np.column_stack([sources[torch.from_numpy(entry)].long().numpy(), np.repeat(nodes, count)])
 
 
 def _smoothed(data: NodeData, nodes: np.ndarray, around: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:
     """Smoothed and reduced features ``(n, D)`` of these nodes; of a sample, smoothed over its neighbours only."""
     place = nodes
-    if len(nodes) < data.graph.num_nodes():
+    if len(nodes) < data.graph.num_nodes:
         around = _some(around, AROUND_EDGES, np.random.default_rng(seed))
         near = np.unique(np.concatenate([nodes, around[:, 0]]))
         data, place = _part(data, near, np.searchsorted(near, around)), np.searchsorted(near, nodes)
@@ -140,7 +148,7 @@ def _smoothed(data: NodeData, nodes: np.ndarray, around: np.ndarray, num_cluster
 def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray) -> NodeData:
     """The graph of some nodes and these edges among them, unweighted, with their features."""
     source, target = (torch.from_numpy(end) for end in undirected(edges[:, 0], edges[:, 1], len(nodes)))
-    graph = dgl.graph((source, target), num_nodes=len(nodes))
+    graph = Graph(torch.stack([source, target]), len(nodes))
     feat = data.feat
     if feat is not None and is_sparse(feat):
         parts = (part.numpy() for part in (feat.values(), feat.col_indices(), feat.crow_indices()))

@@ -16,15 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from jbpool import _environment
-
-_environment.require_dgl()      # before anything imports dgl, for a readable error
-
-from jbpool.checks import convert, lookup, readable  # noqa: E402
-from jbpool.data import citation, gcb, graph_files, npz, ogb_mol, ogb_nodes, own_graph, synthetic, tu  # noqa: E402
-from jbpool.data.containers import GraphBatch, GraphData, NodeData, Split  # noqa: E402
-from jbpool.data.sources import find  # noqa: E402
-from jbpool.errors import DataError, JBPoolError  # noqa: E402
+from jbpool.checks import convert, lookup, readable
+from jbpool.data import citation, gcb, graph_files, npz, ogb_mol, ogb_nodes, own_graph, synthetic, tu
+from jbpool.data.containers import GraphBatch, GraphData, NodeData, Split
+from jbpool.data.sources import find
+from jbpool.errors import DataError, JBPoolError
 
 __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_graphs", "load_nodes"]
 

@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import dgl
 import numpy as np
 import scipy.sparse
 import torch
@@ -23,6 +22,7 @@ from jbpool.data.sources import Source, Wheel, fetch
 from jbpool.data.structure import undirected
 from jbpool.data.unpickle import load_pickle
 from jbpool.errors import DataError
+from jbpool.graph import Graph
 
 PARSER = 1
 PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data/"
@@ -131,9 +131,8 @@ def load_citation(name: str, root: str | Path | None = None, normalize: bool = T
 
     arrays = cached(f"citation-{name}", files, PARSER, lambda: _checked(name, files[0].parent, parse(files)))
     matrix = csr_from_arrays(files[0], arrays, "feat_")
-    ends = torch.from_numpy(arrays["source"]), torch.from_numpy(arrays["target"])
     return NodeData(
-        graph=dgl.graph(ends, num_nodes=len(arrays["label"])),
+        graph=Graph(torch.from_numpy(np.stack([arrays["source"], arrays["target"]])), len(arrays["label"])),
         feat=to_csr_tensor(row_normalized(matrix) if normalize else matrix),
         label=torch.from_numpy(arrays["label"]),
         num_classes=int(arrays["label"].max()) + 1,

@@ -9,11 +9,9 @@ from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
-import dgl
 import numpy as np
 import scipy.sparse
 import torch
-from dgl import DGLGraph
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
 
@@ -21,6 +19,7 @@ from jbpool.checks import check_index
 from jbpool.console import progress_bar
 from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.errors import DataError
+from jbpool.graph import Graph
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr, is_sparse
 
@@ -34,7 +33,7 @@ class NodeData:
     Nodes without a known label have the label -1 (``UNLABELLED``), which ``num_classes`` does not count.
     """
 
-    graph: DGLGraph                         # both directions of every edge, no self loops; ids are int32 or int64
+    graph: Graph                         # both directions of every edge, no self loops; ids are int32 or int64
     feat: Tensor | None                     # (N, D), dense or sparse CSR; None if nodes have no features
     label: Tensor | None                    # (N,) 0 .. num_classes-1; -1: unlabelled
     num_classes: int | None
@@ -47,10 +46,10 @@ class NodeData:
     ignored: Sequence[str] = ()             # unused parts of the user's files, for the summary
 
     def __repr__(self) -> str:
-        size = f"{self.graph.num_nodes()} nodes, {self.graph.num_edges()} edges"
+        size = f"{self.graph.num_nodes} nodes, {self.graph.num_edges} edges"
         return f"NodeData({self.name!r}, {size}, {self._features}, {self.num_classes} classes)"
 
-    def on(self, device: torch.device) -> tuple[DGLGraph, Tensor | None, Tensor | None]:
+    def on(self, device: torch.device) -> tuple[Graph, Tensor | None, Tensor | None]:
         """Graph, features and edge weights on a device."""
         feat = None if self.feat is None else self.feat.to(device)
         return self.graph.to(device), feat, None if self.edge_weight is None else self.edge_weight.to(device)
@@ -58,7 +57,7 @@ class NodeData:
     @property
     def own_ids(self) -> np.ndarray:
         """The user's node ids, else 0 .. N-1."""
-        return np.arange(self.graph.num_nodes()) if self.ids is None else self.ids
+        return np.arange(self.graph.num_nodes) if self.ids is None else self.ids
 
     @property
     def _features(self) -> str:
@@ -69,7 +68,7 @@ class NodeData:
     @property
     def summary(self) -> str:
         """One line for users: sizes, weights, labels, and what was ignored. Every edge counts once."""
-        nodes, edges = self.graph.num_nodes(), self.graph.num_edges() // 2
+        nodes, edges = self.graph.num_nodes, self.graph.num_edges // 2
         kind = "edges" if self.edge_weight is not None else "unweighted edges"
         by = "" if self.edge_weight is None else f" weighted by {self.weight_name or 'edge_weight'}"
         ignored = f"; ignored: {', '.join(self.ignored)}" if self.ignored else ""
@@ -89,8 +88,8 @@ class NodeData:
         feat: tuple[Tensor | None, ...] = (self.feat,)
         if self.feat is not None and is_sparse(self.feat):
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
-        digest = hashlib.sha256(str((self.graph.num_nodes(), self.graph.num_edges())).encode())
-        with progress_bar("fingerprint of the data", self.graph.num_edges(), "edges") as bar:
+        digest = hashlib.sha256(str((self.graph.num_nodes, self.graph.num_edges)).encode())
+        with progress_bar("fingerprint of the data", self.graph.num_edges, "edges") as bar:
             for block in edge_blocks(self.graph):
                 digest.update(block.source.long().numpy().data)         # the same for 32-bit ids
                 digest.update(block.target.long().numpy().data)
@@ -126,7 +125,7 @@ class Split(NamedTuple):
 class GraphBatch(NamedTuple):
     """A batch of a packed dataset."""
 
-    graph: DGLGraph                         # batched, both batch counts set
+    graph: Graph                         # batched, both batch counts set
     feat: Tensor                            # (N, D)
     label: Tensor                           # (B,) or (B, T)
     edge_feat: Tensor | None                # (E, D_e)
@@ -188,17 +187,13 @@ class GraphData:
         return self.sizes[index].float().mean().item()
 
     def batch(self, index: Tensor | Sequence[int]) -> GraphBatch:
-        """The graphs with these indices, or of a mask, as one batched graph, equal to ``dgl.batch`` of them."""
+        """The graphs with these indices, or of a mask, as one batched graph."""
         index = check_index(index, len(self), f"graphs of {self.name}")
         sizes, num_edges = self.sizes[index], self.num_edges[index]
         nodes = _ranges(self._first_node[index], sizes)                 # (N,)
         edges = _ranges(self._first_edge[index], num_edges)             # (E,)
         shift = (sizes.cumsum(0) - sizes).repeat_interleave(num_edges)
-        graph = dgl.graph(
-            (self.source[edges] + shift, self.target[edges] + shift), num_nodes=len(nodes), idtype=torch.int64
-        )
-        graph.set_batch_num_nodes(sizes)
-        graph.set_batch_num_edges(num_edges)
+        graph = Graph(torch.stack([self.source[edges], self.target[edges]]).long() + shift, len(nodes), sizes)
         return GraphBatch(
             graph,
             self.feat[nodes],

@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 import torch
-from dgl import DGLGraph
 from torch import Tensor
 
 from jbpool.data.containers import NodeData, to_csr_tensor
 from jbpool.data.structure import node_data, symmetric_adjacency
 from jbpool.data.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, column_named, names_ends
 from jbpool.errors import DataError
+from jbpool.graph import as_graph, is_dgl
 
 EDGE_WORDS = (SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS)
 
@@ -134,7 +134,7 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
     """
     ids = None
     adjacency, features = _from_torch(adjacency), _table(features)
-    if isinstance(adjacency, DGLGraph):
+    if is_dgl(adjacency):
         matrix, weighted, features = _from_dgl(adjacency, features)
     elif _is_networkx(adjacency):
         matrix, weighted, ids = _from_networkx(adjacency)
@@ -233,10 +233,8 @@ def _refuse_one_way(
         )
 
 
-def _from_dgl(graph: DGLGraph, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, Any]:
-    if not graph.is_homogeneous or graph.is_block:
-        raise DataError("adjacency is a heterogeneous graph or a block: use dgl.to_homogeneous(graph).")
-    source, target = (end.cpu().numpy() for end in graph.edges())
+def _from_dgl(graph: Any, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, Any]:
+    source, target = as_graph(graph).edge_index.cpu().numpy()
     weight = graph.edata["weight"].detach().cpu().double().numpy() if "weight" in graph.edata else None
     if weight is not None:
         if weight.shape != source.shape:

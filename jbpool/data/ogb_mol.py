@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from dgl import DGLError
 
 from jbpool.checks import lookup
 from jbpool.data import ogb_files
@@ -110,8 +109,8 @@ def _read(name: str, folder: Path, info: pd.Series) -> Arrays:
         (copy / "processed").mkdir()
         try:
             with open(os.devnull, "w") as silence, contextlib.redirect_stdout(silence):
-                dataset = _graphproppred().DglGraphPropPredDataset(name, root=staging)
-        except (OSError, ValueError, KeyError, IndexError, EOFError, DGLError) as error:
+                dataset = _graphproppred().GraphPropPredDataset(name, root=staging)
+        except (OSError, ValueError, KeyError, IndexError, EOFError) as error:
             raise DataError.at(folder, f"ogb cannot read it ({type(error).__name__}: {error})") from None
         graphs, split = dataset.graphs, dataset.get_idx_split()
         labels = dataset.labels
@@ -146,15 +145,15 @@ def _first_problem(arrays: Arrays, num_tasks: int) -> str | None:
     return None
 
 
-def _pack(graphs: list, labels: torch.Tensor, split: dict[str, torch.Tensor]) -> Arrays:
-    ends = [graph.edges() for graph in graphs]
+def _pack(graphs: list, labels: np.ndarray, split: dict[str, np.ndarray]) -> Arrays:
+    ends = np.concatenate([graph["edge_index"] for graph in graphs], axis=1)
     return {
-        "sizes": np.array([graph.num_nodes() for graph in graphs]),
-        "num_edges": np.array([graph.num_edges() for graph in graphs]),
-        "source": torch.cat([source for source, _ in ends]).numpy(),
-        "target": torch.cat([target for _, target in ends]).numpy(),
-        "feat": torch.cat([graph.ndata["feat"] for graph in graphs]).numpy(),
-        "edge_feat": torch.cat([graph.edata["feat"] for graph in graphs]).numpy(),
-        "label": labels.numpy(),
-        **{part: split[part].numpy() for part in PARTS},
+        "sizes": np.array([graph["num_nodes"] for graph in graphs]),
+        "num_edges": np.array([graph["edge_index"].shape[1] for graph in graphs]),
+        "source": ends[0],
+        "target": ends[1],
+        "feat": np.concatenate([graph["node_feat"] for graph in graphs]),
+        "edge_feat": np.concatenate([graph["edge_feat"] for graph in graphs]),
+        "label": labels,
+        **{part: split[part] for part in PARTS},
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import dgl
 import numpy as np
 import scipy.sparse
 import scipy.sparse.csgraph
@@ -15,6 +14,7 @@ from jbpool.data.columns import degree_features, degree_names
 from jbpool.data.containers import GraphData, NodeData
 from jbpool.data.edges import narrow_weights
 from jbpool.errors import DataError
+from jbpool.graph import Graph, Rows
 
 
 def symmetric_adjacency(
@@ -73,7 +73,7 @@ def node_data(
     """A graph with its node data.
 
     The graph has the index type of ``adjacency``: 32 bits unless there are 2^31 nodes or edges, half the memory of
-    DGL's default.
+    64 bits.
 
     Parameters
     ----------
@@ -97,12 +97,11 @@ def node_data(
         Unused parts of the user's files, for the summary.
     """
     adjacency.sort_indices()
-    # The matrix is symmetric, so its rows are the columns of the transpose: DGL keeps these arrays as they are, while
-    # lists of sources and targets and numbers of edges would take three times the memory.
-    pointers, sources = (torch.from_numpy(part) for part in (adjacency.indptr, adjacency.indices))
-    by_target = ("csc", (pointers, sources, sources.new_empty(0)))
+    # The matrix is symmetric, so its rows are the columns of the transpose. These arrays are kept as they are; lists of
+    # sources and targets and numbers of edges would take three times the memory.
+    rows = Rows(torch.from_numpy(adjacency.indptr), torch.from_numpy(adjacency.indices), None)
     return NodeData(
-        graph=dgl.graph(by_target, num_nodes=adjacency.shape[0], idtype=sources.dtype),
+        graph=Graph.from_rows(rows, symmetric=True),
         feat=feat,
         feat_names=feat_names,
         label=label,

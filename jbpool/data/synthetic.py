@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import dgl
 import numpy as np
 import scipy.sparse
 import torch
@@ -19,6 +18,7 @@ from jbpool.data.citation import PUBLISHED
 from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor
 from jbpool.data.structure import undirected
 from jbpool.errors import DataError
+from jbpool.graph import Graph
 from jbpool.memory import memory_problem
 
 # Words per paper, measured on the real datasets.
@@ -82,7 +82,7 @@ def sbm(
     source, target = _block_edges(rng, label, round(num_nodes * avg_degree / 2), mixing)
     feat = _bags_of_words(rng, label, num_clusters, num_features, words, feature_noise)
     return NodeData(
-        graph=dgl.graph((torch.from_numpy(source), torch.from_numpy(target)), num_nodes=num_nodes),
+        graph=Graph(torch.from_numpy(np.stack([source, target])), num_nodes),
         feat=to_csr_tensor(row_normalized(feat)),
         label=torch.from_numpy(label),
         num_classes=num_clusters,

@@ -1,16 +1,6 @@
 """Layers: pools and message passing."""
 
-from jbpool import _environment
+from jbpool.nn.conv import DeltaConv
+from jbpool.nn.pools import DiffPool, DMoNPool, JBPool, MinCutPool, Pooled, pool_by
 
-_environment.require_dgl()
-
-from jbpool.nn.conv import DeltaConv  # noqa: E402
-from jbpool.nn.pools import (  # noqa: E402
-    DiffPool,
-    DMoNPool,
-    JBPool,
-    MinCutPool,
-    Pooled,
-)
-
-__all__ = ["DMoNPool", "DeltaConv", "DiffPool", "JBPool", "MinCutPool", "Pooled"]
+__all__ = ["DMoNPool", "DeltaConv", "DiffPool", "JBPool", "MinCutPool", "Pooled", "pool_by"]

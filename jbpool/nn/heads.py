@@ -1,4 +1,4 @@
-"""The last layer in front of the softmax: from features to the logits of K clusters."""
+"""From features to the logits of K clusters: activations of the hidden layers, and the last layer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,42 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor, nn
 
-from jbpool.checks import check_positive
+from jbpool.checks import check_positive, lookup
 from jbpool.errors import JBPoolError
 from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.sparse import at_least_float32, full_precision
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "leaky_relu": nn.LeakyReLU,
+    "silu": nn.SiLU,
+    "tanh": nn.Tanh,
+}
+Activation = str | Callable[[Tensor], Tensor]
+
+
+def make_activation(activation: Activation) -> nn.Module:
+    """Return the module of an activation that is given by its name, as a module or as a function."""
+    if isinstance(activation, nn.Module):
+        return activation
+    return Elementwise(activation) if callable(activation) else lookup(ACTIVATIONS, activation, "activation")()
+
+
+class Elementwise(nn.Module):
+    """A function of tensors as a module."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the function."""
+        return self.function(x)
+
+    def extra_repr(self) -> str:
+        return getattr(self.function, "__name__", repr(self.function))
 
 
 class CosineHead(nn.Module):

@@ -1,80 +1,91 @@
 """The pools: soft assignment -> objective -> coarsening, the path that all share, and a class for each.
 
-Input and output have the same form (graph, features, edge weights), so pools can be stacked and any DGL layer works on
-the result. A new loss term is a function and a line in ``TERMS``; a new pool is a class that lists its terms, and a
-line in ``POOLS``.
+Input and output have the same form (graph, features, edge weights) and the same kind of graph, so pools can be stacked
+and every layer of DGL or PyG works on the result. A new pool is a class with its own ``objective``, and a line in
+``POOLS``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor, nn
 
 from jbpool import objectives
 from jbpool.checks import (
     check_cluster_sizes,
     check_count,
+    check_features,
     check_flag,
     check_fraction,
     check_positive,
     check_real,
     lookup,
+    may_read,
     unknown_choices,
 )
-from jbpool.errors import JBPoolError
+from jbpool.errors import InputError, JBPoolError
+from jbpool.graph import Graph, checked_graph, like
 from jbpool.nn.dropout import Dropout
-from jbpool.nn.heads import HEADS, CosineHead, spread_rows
-from jbpool.ops.adjacency import degree, propagate, propagate_normalized, smooth
-from jbpool.ops.coarsen import complete_graphs, normalized_off_diagonal
-from jbpool.ops.graph_checks import check_edge_weight, check_feat, check_features, check_graph
+from jbpool.nn.heads import HEADS, Activation, CosineHead, make_activation, spread_rows
+from jbpool.ops.adjacency import degree, normalized_off_diagonal, propagate, propagate_normalized, smooth
 from jbpool.ops.segment import (
     Segments,
-    make_segments,
     row_softmax,
     segment_gram,
     segment_gram_and_products,
+    segment_lift,
     segment_products,
+    segments_of,
 )
 from jbpool.ops.sparse import at_least_float32
+
+Sqrt = Literal["matrix", "diagonal"]
+Head = Literal["linear", "cosine"]
+TEMPERATURE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Assignments and the graph they belong to. Products with the adjacency are computed once, on first use."""
 
-    graph: DGLGraph
+    graph: Graph
     assign: Tensor                  # (N, K)
-    segments: Segments
     edge_weight: Tensor | None      # (E,)
     feat: Tensor | None = None      # (N, D)  to be pooled, if any
+    with_gram: bool = False         # the losses need S^T S: it is computed with the products, which lays S out once
+
+    @property
+    def segments(self) -> Segments:
+        """The rows of each graph."""
+        return segments_of(self.graph)
 
     @cached_property
     def gram(self) -> Tensor:
         """``S^T S`` of each graph, (B, K, K) float64."""
-        return segment_gram(self.assign, self.segments) if self.feat is None else self._gram_and_pooled[0]
-
-    @cached_property
-    def pooled(self) -> tuple[Tensor, ...]:
-        """``S^T (A S)`` and ``S^T X`` of each graph, (B, K, K) and (B, K, D)."""
-        if "gram" in vars(self):
-            return self._gram_and_pooled[1]
-        return segment_products(self.assign, self._columns, self.segments)
-
-    @cached_property
-    def _gram_and_pooled(self) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return segment_gram_and_products(self.assign, self._columns, self.segments)
+        if self.feat is None or not self.with_gram:
+            return segment_gram(self.assign, self.segments)
+        gram = self._gram_and_products[0]
+        assert gram is not None
+        return gram
 
     @property
-    def _columns(self) -> tuple[Tensor, Tensor]:
+    def products(self) -> tuple[Tensor, ...]:
+        """``S^T (A S)`` and ``S^T X`` of each graph, (B, K, K) and (B, K, D)."""
+        return self._gram_and_products[1]
+
+    @cached_property
+    def _gram_and_products(self) -> tuple[Tensor | None, tuple[Tensor, ...]]:
         assert self.feat is not None
-        return self.neighbours, self.feat
+        columns = self.neighbours, self.feat
+        if self.with_gram:
+            return segment_gram_and_products(self.assign, columns, self.segments)
+        return None, segment_products(self.assign, columns, self.segments)
 
     @cached_property
     def neighbours(self) -> Tensor:
@@ -153,7 +164,7 @@ def entropy(part: Partition) -> Tensor:
     return objectives.entropy_loss(part.assign, part.segments)
 
 
-# name -> term. Keyword arguments of a term are options, which a pool sets in ``term_options``.
+# Terms by name, for configurations that combine them.
 TERMS: dict[str, Callable[..., Tensor]] = {
     "balance": balance,
     "cut": cut,
@@ -165,29 +176,24 @@ TERMS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "elu": nn.ELU,
-    "gelu": nn.GELU,
-    "leaky_relu": nn.LeakyReLU,
-    "silu": nn.SiLU,
-    "tanh": nn.Tanh,
-}
-
-
-class Pooled(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Pooled:
     """The result of a pool: the pooled graph, the assignments, and the losses to train with."""
 
-    graph: DGLGraph                 # B complete graphs of K nodes, K*K edges each, row-major; both batch counts set
+    graph: Any                      # B complete graphs of K nodes, K*K edges each, row-major; of the kind given
     feat: Tensor                    # (B*K, D)   S^T X
     edge_weight: Tensor             # (B*K*K,)   symmetric-normalised S^T A S with zero diagonal, differentiable
     assign: Tensor                  # (N, K)     rows sum to 1
     losses: dict[str, Tensor]       # name -> (B,), one value per graph, unreduced
+    source: Graph = field(repr=False)               # the graph that was pooled
 
     @property
     def loss(self) -> Tensor:
-        """The scalar to minimise: the sum of the losses, each averaged over graphs."""
-        return reduce(torch.add, (value.mean() for value in self.losses.values()))
+        """The scalar to minimise: the sum of the losses, each averaged over the graphs that have nodes."""
+        if not self.losses:
+            raise JBPoolError("there is no loss to minimise: the clusters were given to pool_by.")
+        count = segments_of(self.source).num_nonempty                   # the losses of the others are 0
+        return reduce(torch.add, (value.sum() / count for value in self.losses.values()))
 
     @property
     def adj(self) -> Tensor:
@@ -195,9 +201,117 @@ class Pooled(NamedTuple):
         num_clusters = self.assign.shape[1]
         return self.edge_weight.view(-1, num_clusters, num_clusters)
 
+    def lift(self, feat: Tensor) -> Tensor:
+        """Bring features of the clusters back to the nodes: each node gets the mean of its clusters, by its assignment.
+
+        Parameters
+        ----------
+        feat : Tensor
+            Features of the pooled nodes ``(B*K, D)``.
+
+        Returns
+        -------
+        Tensor
+            ``(N, D)``, S times the rows of each graph's clusters.
+        """
+        num_clusters = self.assign.shape[1]
+        expected = self.source.num_graphs * num_clusters
+        if not isinstance(feat, Tensor) or feat.dim() != 2 or len(feat) != expected:
+            got = tuple(feat.shape) if isinstance(feat, Tensor) else type(feat).__name__
+            raise InputError(f"feat is {got}: give one row per pooled node, ({expected}, D).")
+        clusters = feat.view(-1, num_clusters, feat.shape[1])                               # (B, K, D)
+        return segment_lift(self.assign, clusters, segments_of(self.source)).to(feat.dtype)
+
+    def pool_edges(self, edge_feat: Tensor) -> Tensor:
+        """Pool features of the edges: what joins two clusters, ``S^T A_f S`` for every feature f.
+
+        Parameters
+        ----------
+        edge_feat : Tensor
+            Features of the edges of the graph that was pooled ``(E, F)``.
+
+        Returns
+        -------
+        Tensor
+            ``(B*K*K, F)``, in the order of the pooled edges. Entries of a cluster and itself are kept.
+        """
+        if not isinstance(edge_feat, Tensor) or edge_feat.dim() != 2 or len(edge_feat) != self.source.num_edges:
+            got = tuple(edge_feat.shape) if isinstance(edge_feat, Tensor) else type(edge_feat).__name__
+            raise InputError(f"edge_feat is {got}: give one row per edge, ({self.source.num_edges}, F).")
+        if not edge_feat.is_floating_point():
+            raise InputError(f"edge_feat is {edge_feat.dtype}: sums need numbers; use edge_feat.float().")
+        neighbours = [propagate(self.source, self.assign, column) for column in edge_feat.unbind(1)]    # (N, K) each
+        pooled = segment_products(self.assign, neighbours, segments_of(self.source))        # (B, K, K) each
+        return torch.stack([part.mT.flatten() for part in pooled], dim=1).to(edge_feat.dtype)
+
+
+def coarsened(given: Any, part: Partition, losses: dict[str, Tensor], dtype: torch.dtype) -> Pooled:
+    """Return the pooled graph of a partition.
+
+    Parameters
+    ----------
+    given : DGLGraph, Data, Batch or Graph
+        The graph as it was given; the pooled graph is of the same kind.
+    part : Partition
+        Soft or hard clusters, with the features to be pooled.
+    losses : dict of str to Tensor
+        What the partition costs.
+    dtype : torch.dtype
+        Type of the pooled edge weights.
+    """
+    assert part.feat is not None
+    adj, pooled = part.products                                                             # (S^T A S)^T, S^T X
+    graph = Graph.complete(adj.shape[0], adj.shape[1], part.graph.idtype, part.graph.device)
+    return Pooled(
+        graph=like(graph, given),
+        feat=pooled.flatten(0, 1).to(part.feat.dtype),
+        edge_weight=normalized_off_diagonal(adj.mT).flatten().to(dtype),
+        assign=part.assign,
+        losses=losses,
+        source=part.graph,
+    )
+
+
+def pool_by(
+    graph: Any, feat: Tensor, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
+) -> Pooled:
+    """Pool a graph by clusters that are known, such as communities or the nodes of a grid; there are no losses.
+
+    Parameters
+    ----------
+    graph : DGLGraph, Data, Batch or Graph
+        A graph or a batch of graphs that hold both directions of every edge.
+    feat : Tensor
+        Node features ``(N, D)``.
+    cluster : Tensor
+        The cluster of each node in its graph, ``(N,)`` whole numbers from 0 to K - 1.
+    num_clusters : int
+        Number of clusters K of every graph.
+    edge_weight : Tensor, optional
+        Finite, non-negative weights ``(E,)``. Default: all ones.
+
+    Examples
+    --------
+    >>> path = Graph(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+    >>> pool_by(path, torch.eye(3), torch.tensor([0, 0, 1]), 2).feat.tolist()
+    [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    check_count(num_clusters, "num_clusters")
+    found = checked_graph(graph, feat, edge_weight, feat.dtype, feat.shape[-1])
+    whole = isinstance(cluster, Tensor) and not (cluster.is_floating_point() or cluster.dtype == torch.bool)
+    if not whole or cluster.shape != (found.num_nodes,):
+        got = f"{cluster.dtype} {tuple(cluster.shape)}" if isinstance(cluster, Tensor) else type(cluster).__name__
+        raise InputError(f"cluster is {got}: give one whole number per node, ({found.num_nodes},).")
+    if len(cluster) and may_read(cluster):
+        low, high = (int(end) for end in cluster.aminmax())
+        if low < 0 or high >= num_clusters:
+            raise InputError(f"cluster holds {low} to {high}: clusters are numbered 0 to {num_clusters - 1}.")
+    assign = at_least_float32(feat).new_zeros(found.num_nodes, num_clusters).scatter_(1, cluster.long()[:, None], 1)
+    return coarsened(graph, Partition(found, assign, edge_weight, feat), {}, assign.dtype)
+
 
 class ClusterPool(nn.Module):
-    """The path shared by all pools; a subclass lists its loss terms.
+    """The path shared by all pools; a subclass has its own :meth:`objective`.
 
     Parameters
     ----------
@@ -207,8 +321,9 @@ class ClusterPool(nn.Module):
         Number of clusters K, the nodes of each pooled graph.
     hidden_feats : sequence of int, optional
         Sizes of the hidden layers of the MLP that computes the assignments. Default: none.
-    activation : str, optional
-        Activation between the layers of the MLP: relu, elu, gelu, leaky_relu, silu or tanh. Default: ``"relu"``.
+    activation : str or callable, optional
+        Activation between the layers of the MLP: relu, elu, gelu, leaky_relu, silu, tanh, or a function.
+        Default: ``"relu"``.
     dropout : float, optional
         Dropout rate of the hidden layers. Default: 0.
     head : str, optional
@@ -218,8 +333,8 @@ class ClusterPool(nn.Module):
         Temperature of the cosine head. Default: 0.2.
     """
 
-    terms: tuple[str, ...] = ()                     # names in TERMS of the losses to minimise
     smooth_scores: bool = False                     # pass the scores of the MLP through one smoothing step
+    needs_gram: bool = False                        # the objective uses ``part.gram``; otherwise it is only slower
     options: ClassVar[tuple[str, ...]] = ("head", "temperature")        # fields of PoolOptions the constructor takes
 
     def __init__(
@@ -228,24 +343,26 @@ class ClusterPool(nn.Module):
         num_clusters: int,
         hidden_feats: Sequence[int] = (),
         *,
-        activation: str = "relu",
+        activation: Activation = "relu",
         dropout: float = 0.0,
-        head: str = "linear",
-        temperature: float = 0.2,
+        head: Head = "linear",
+        temperature: float = TEMPERATURE,
     ):
         super().__init__()
         self.in_feats = check_count(in_feats, "in_feats")
         self.num_clusters = check_count(num_clusters, "num_clusters")
         hidden = hidden_feats if isinstance(hidden_feats, Iterable) else [hidden_feats]
         widths = [self.in_feats, *(check_count(width, "hidden_feats") for width in hidden)]
-        nonlinearity = lookup(ACTIVATIONS, activation, "activation")
+        make_activation(activation)
         check_fraction(dropout, "dropout")
         make_head = lookup(HEADS, head, "head")
         check_positive(temperature, "temperature")
+        if head != "cosine" and temperature != TEMPERATURE:
+            raise JBPoolError(f"temperature={temperature!r} has no effect on a linear head: use head='cosine'.")
 
         layers: list[nn.Module] = []
         for width, next_width in pairwise(widths):
-            layers += [nn.Linear(width, next_width), nonlinearity(), Dropout(dropout)]
+            layers += [nn.Linear(width, next_width), make_activation(activation), Dropout(dropout)]
         self.mlp = nn.Sequential(*layers, make_head(widths[-1], self.num_clusters, temperature))
 
     def reset_parameters(self) -> None:
@@ -272,28 +389,29 @@ class ClusterPool(nn.Module):
         if not isinstance(head, CosineHead):
             raise JBPoolError("init_prototypes: a linear head has no prototypes; build the pool with head='cosine'.")
         check_features(feat, self._dtype, self.in_feats)
+        if len(feat) < self.num_clusters:
+            raise JBPoolError(f"init_prototypes: {len(feat)} rows for {self.num_clusters} prototypes; give more rows.")
         for layer in list(self.mlp)[:-1]:
             if not isinstance(layer, Dropout):
                 feat = layer(feat)
         head.weight.copy_(spread_rows(feat, self.num_clusters, generator))
 
-    def term_options(self) -> dict[str, dict[str, Any]]:
-        """Keyword arguments of the terms that have options: name of the term -> its arguments."""
-        return {}
-
     def objective(self, part: Partition) -> dict[str, Tensor]:
         """The losses of a soft partition: name -> ``(B,)``."""
-        options = self.term_options()
-        return {name: lookup(TERMS, name, "terms")(part, **options.get(name, {})) for name in self.terms}
+        raise NotImplementedError
+
+    if TYPE_CHECKING:
+
+        def __call__(self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled: ...
 
     def cluster(
-        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None
+        self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Assignments and losses without the pooled graph, for node clustering.
 
         Parameters
         ----------
-        graph : DGLGraph
+        graph : DGLGraph, Data, Batch or Graph
             A graph or a batch of graphs that hold both directions of every edge.
         feat : Tensor
             Node features ``(N, in_feats)``.
@@ -307,15 +425,15 @@ class ClusterPool(nn.Module):
         losses : dict of str to Tensor
             One value per graph for every loss, ``(B,)``.
         """
-        part = self._checked_partition(graph, feat, edge_weight)
+        part = self._partition_of(graph, feat, edge_weight)
         return part.assign, self.objective(part)
 
-    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled:
+    def forward(self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled:
         """Pool every graph of the batch to ``num_clusters`` nodes.
 
         Parameters
         ----------
-        graph : DGLGraph
+        graph : DGLGraph, Data, Batch or Graph
             A graph or a batch of graphs that hold both directions of every edge.
         feat : Tensor
             Node features ``(N, in_feats)``.
@@ -328,37 +446,26 @@ class ClusterPool(nn.Module):
             The pooled batch, ``B`` complete graphs of K nodes with features and edge weights, the assignments, and the
             losses to train with.
         """
-        part = self._checked_partition(graph, feat, edge_weight, coarsen=True)
-        losses = self.objective(part)
-        adj, pooled_feat = part.pooled                                                  # (S^T A S)^T, S^T X
-        return Pooled(
-            graph=complete_graphs(adj.shape[0], self.num_clusters, graph.idtype, graph.device),
-            feat=pooled_feat.flatten(0, 1).to(feat.dtype),
-            edge_weight=normalized_off_diagonal(adj.mT).flatten().to(self._dtype),
-            assign=part.assign,
-            losses=losses,
-        )
+        part = self._partition_of(graph, feat, edge_weight, coarsen=True)
+        return coarsened(graph, part, self.objective(part), self._dtype)
 
     @property
     def _dtype(self) -> torch.dtype:
         """The type of the parameters."""
         return next(self.mlp.parameters()).dtype
 
-    def _checked_partition(
-        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, coarsen: bool = False
+    def _partition_of(
+        self, graph: Any, feat: Tensor, edge_weight: Tensor | None, coarsen: bool = False
     ) -> Partition:
-        check_graph(graph)
-        check_feat(graph, feat, self._dtype, self.in_feats)
-        check_edge_weight(graph, edge_weight)
-        return self.partition(graph, self.mlp(feat), edge_weight, feat if coarsen else None)
+        found = checked_graph(graph, feat, edge_weight, self._dtype, self.in_feats)
+        return self.partition(found, self.mlp(feat), edge_weight, feat if coarsen else None)
 
     def partition(
-        self, graph: DGLGraph, scores: Tensor, edge_weight: Tensor | None, feat: Tensor | None = None
+        self, graph: Graph, scores: Tensor, edge_weight: Tensor | None, feat: Tensor | None = None
     ) -> Partition:
         """The soft partition given by the scores of the MLP, ``(N, K)``; ``feat``: features to be pooled, if any."""
         logits = smooth(graph, scores, edge_weight=edge_weight) if self.smooth_scores else scores
-        assign = row_softmax(at_least_float32(logits))                                  # (N, K)
-        return Partition(graph, assign, make_segments(graph.batch_num_nodes(), assign), edge_weight, feat)
+        return Partition(graph, row_softmax(at_least_float32(logits)), edge_weight, feat, self.needs_gram)
 
     def extra_repr(self) -> str:
         return f"in_feats={self.in_feats}, num_clusters={self.num_clusters}"
@@ -366,7 +473,7 @@ class ClusterPool(nn.Module):
 
 __all__ = [
     "POOLS", "ClusterPool", "CombinedPool", "DMoNPool", "DiffPool", "JBPool", "MinCutPool", "PoolOptions", "Pooled",
-    "make_pool",
+    "make_pool", "pool_by",
 ]  # fmt: skip
 
 
@@ -391,8 +498,9 @@ class JBPool(ClusterPool):
         Known proportions of the clusters, which sum to one. Default: equal sizes.
     normalize : bool, optional
         Scale the loss of every graph to [-1, 0). Default: True.
-    activation : str, optional
-        Activation between the layers of the MLP: relu, elu, gelu, leaky_relu, silu or tanh. Default: ``"relu"``.
+    activation : str or callable, optional
+        Activation between the layers of the MLP: relu, elu, gelu, leaky_relu, silu, tanh, or a function.
+        Default: ``"relu"``.
     dropout : float, optional
         Dropout rate of the hidden layers. Default: 0.
     head : str, optional
@@ -403,8 +511,9 @@ class JBPool(ClusterPool):
 
     Examples
     --------
-    >>> import dgl
-    >>> batch = dgl.batch([dgl.add_reverse_edges(dgl.rand_graph(20, 40)) for _ in range(3)])
+    >>> rings = [torch.tensor([[i, (i + 1) % 20] for i in range(20)]).T + 20 * g for g in range(3)]
+    >>> one_way = torch.cat(rings, dim=1)
+    >>> batch = Graph(torch.cat([one_way, one_way.flip(0)], dim=1), sizes=[20, 20, 20])     # or a DGLGraph, a PyG Batch
     >>> pool = JBPool(64, num_clusters=8, hidden_feats=(16,))
     >>> pooled = pool(batch, torch.randn(60, 64))
     >>> pooled.feat.shape, pooled.losses["balance"].shape
@@ -412,9 +521,7 @@ class JBPool(ClusterPool):
     >>> pooled.loss.backward()
     """
 
-    terms: tuple[str, ...] = ("balance",)
     options = (*ClusterPool.options, "sqrt", "cluster_sizes")
-    share_bits: Tensor | None
 
     def __init__(
         self,
@@ -422,43 +529,29 @@ class JBPool(ClusterPool):
         num_clusters: int,
         hidden_feats: Sequence[int] = (),
         *,
-        sqrt: str = "matrix",
+        sqrt: Sqrt = "matrix",
         cluster_sizes: Sequence[float] | Tensor | None = None,
         normalize: bool = True,
-        activation: str = "relu",
+        activation: Activation = "relu",
         dropout: float = 0.0,
-        head: str = "linear",
-        temperature: float = 0.2,
+        head: Head = "linear",
+        temperature: float = TEMPERATURE,
     ):
         super().__init__(
             in_feats, num_clusters, hidden_feats,
             activation=activation, dropout=dropout, head=head, temperature=temperature,
         )  # fmt: skip
         lookup(objectives.TRACES, sqrt, "sqrt")
-        self.sqrt = sqrt
+        self.sqrt, self.needs_gram = sqrt, sqrt == "matrix"
         self.normalize = check_flag(normalize, "normalize")
         share = None
         if cluster_sizes is not None:
             with torch.device("cpu"):                       # also if the layer is built on the meta device
                 share = check_cluster_sizes(cluster_sizes, self.num_clusters)
         self.cluster_sizes = None if share is None else tuple(share.tolist())
-        device = next(self.mlp.parameters()).device
-        if share is not None and device.type != "meta":
-            share = share.to(device)
-        # A buffer, to be on the right device without a copy at each step; stored as integers, so that .half() does not
-        # round the float64 values; not in the state dict, since it is an option and not learned.
-        self.register_buffer("share_bits", None if share is None else share.view(torch.int64), persistent=False)
 
-    def reset_parameters(self) -> None:
-        """Draw new random weights for the MLP; after ``to_empty``, also restore ``cluster_sizes``."""
-        super().reset_parameters()
-        if self.share_bits is not None:
-            share = torch.tensor(self.cluster_sizes, dtype=torch.float64, device=self.share_bits.device)
-            self.share_bits = share.view(torch.int64)
-
-    def term_options(self) -> dict[str, dict[str, Any]]:
-        share = None if self.share_bits is None else self.share_bits.view(torch.float64)
-        return {"balance": {"sqrt": self.sqrt, "cluster_sizes": share, "normalize": self.normalize}}
+    def objective(self, part: Partition) -> dict[str, Tensor]:
+        return {"balance": balance(part, self.sqrt, self.cluster_sizes, self.normalize)}
 
     def extra_repr(self) -> str:
         sizes = None if self.cluster_sizes is None else [round(size, 4) for size in self.cluster_sizes]
@@ -471,7 +564,10 @@ class MinCutPool(ClusterPool):
     The parameters are those of :class:`ClusterPool`.
     """
 
-    terms = ("cut", "ortho")
+    needs_gram = True
+
+    def objective(self, part: Partition) -> dict[str, Tensor]:
+        return {"cut": cut(part), "ortho": ortho(part)}
 
 
 class DMoNPool(ClusterPool):
@@ -480,7 +576,8 @@ class DMoNPool(ClusterPool):
     The parameters are those of :class:`ClusterPool`.
     """
 
-    terms = ("modularity", "collapse")
+    def objective(self, part: Partition) -> dict[str, Tensor]:
+        return {"modularity": modularity(part), "collapse": collapse(part)}
 
 
 class DiffPool(ClusterPool):
@@ -489,8 +586,11 @@ class DiffPool(ClusterPool):
     The parameters are those of :class:`ClusterPool`.
     """
 
-    terms = ("link", "entropy")
     smooth_scores = True            # a DeltaConv in place of the last dense layer: the same weights, then one step
+    needs_gram = True
+
+    def objective(self, part: Partition) -> dict[str, Tensor]:
+        return {"link": link(part), "entropy": entropy(part)}
 
 
 class CombinedPool(JBPool):
@@ -506,18 +606,20 @@ class CombinedPool(JBPool):
         Pass the scores of the MLP through one smoothing step, as DiffPool does. Default: False.
     """
 
-    def __init__(self, *args, objective: Mapping[str, float], smooth_scores: bool = False, **kwargs):
+    def __init__(self, *args: Any, objective: Mapping[str, float], smooth_scores: bool = False, **kwargs: Any):
         super().__init__(*args, **kwargs)
         if not objective or not isinstance(objective, Mapping):
             raise JBPoolError(f"objective={objective!r}: give losses with weights, such as {{'cut': 1, 'balance': 1}}.")
         for name in objective:
             lookup(TERMS, name, "objective")
-        self.terms = tuple(objective)
         self.weights = {name: check_real(weight, f"objective.{name}") for name, weight in objective.items()}
         self.smooth_scores = check_flag(smooth_scores, "smooth_scores")
 
     def objective(self, part: Partition) -> dict[str, Tensor]:
-        return {name: self.weights[name] * loss for name, loss in super().objective(part).items()}
+        found = {name: TERMS[name](part) for name in self.weights if name != "balance"}
+        if "balance" in self.weights:
+            found |= super().objective(part)
+        return {name: weight * found[name] for name, weight in self.weights.items()}
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, objective={self.weights}"
@@ -595,14 +697,16 @@ def make_pool(
     Sequential(
       (0): CosineHead(16, 4, temperature=0.2)
     )
-    >>> make_pool("mincut", 16, 4, objective={"cut": 1.0, "balance": 0.5}).terms
-    ('cut', 'balance')
+    >>> make_pool("mincut", 16, 4, objective={"cut": 1.0, "balance": 0.5}).weights
+    {'cut': 1.0, 'balance': 0.5}
     """
     entry = lookup(POOLS, name, "pool")
     if options is not None and not isinstance(options, PoolOptions):
         raise JBPoolError(f"options={options!r}: give PoolOptions(...), such as PoolOptions(head='cosine').")
     pool = entry.pool if objective is None else CombinedPool
     chosen = {option: getattr(options or PoolOptions(), option) for option in pool.options} | dict(entry.fixed)
+    if chosen["head"] != "cosine":
+        del chosen["temperature"]               # it does not apply
     if objective is not None:
         chosen |= {"objective": objective, "smooth_scores": entry.pool.smooth_scores}
     return pool(in_feats, num_clusters, hidden_feats, **chosen)

@@ -40,21 +40,26 @@ def trace_sqrt(gram: Tensor) -> Tensor:
     >>> trace_sqrt(torch.diag(torch.tensor([4.0, 9.0], dtype=torch.float64)).unsqueeze(0))
     tensor([5.], dtype=torch.float64)
     """
-    return _TraceSqrt.apply(gram)
+    return _TraceSqrt.apply(gram)[0]
 
 
 class _TraceSqrt(Function):
     @staticmethod
-    def forward(ctx, gram):
+    def forward(gram):
         root = matrix_inverse_sqrt(gram)                                        # (B, K, K)
-        ctx.save_for_backward(root)
-        return (gram * root).sum((-2, -1))                                      # Tr(G G^(-1/2))
+        return (gram * root).sum((-2, -1)), root                                # Tr(G G^(-1/2))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output[1])
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)                                        # no zeros for the root
 
     @staticmethod
     @first_order
-    def backward(ctx, grad):                                                    # (B,)
+    def backward(ctx, grad, _):                                                 # (B,)
         (root,) = ctx.saved_tensors
-        return (0.5 * grad).view(-1, 1, 1) * root
+        return None if grad is None else (0.5 * grad).view(-1, 1, 1) * root
 
 
 def matrix_inverse_sqrt(gram: Tensor) -> Tensor:

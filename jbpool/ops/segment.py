@@ -1,4 +1,4 @@
-"""Per-graph operations on packed rows (plain torch, no DGL): sums, products, softmax and readouts.
+"""Per-graph operations on packed rows: sums, products, softmax and readouts.
 
 A batch holds the rows of its graphs one after another; ``sizes`` is the number of rows of each graph. The rows of each
 graph are split into chunks of a fixed height, so that one ``bmm`` handles graphs of all sizes, and the results are
@@ -10,7 +10,7 @@ device. Large graphs whose sizes are known on the host need no chunks (``pieces`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import torch
@@ -19,6 +19,7 @@ from torch.autograd import Function
 
 from jbpool.checks import check_sizes
 from jbpool.errors import JBPoolError
+from jbpool.graph import Graph
 from jbpool.ops.derivatives import first_order
 from jbpool.ops.sparse import at_least_float32, full_precision
 
@@ -57,6 +58,11 @@ class Segments:
     def height(self) -> int:
         """Rows per chunk: tall chunks waste padding on small graphs; short ones cost extra calls on large ones."""
         return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 8).bit_length()))
+
+    @cached_property
+    def num_nonempty(self) -> Tensor:
+        """Number of graphs that have nodes, at least 1, ()."""
+        return self.sizes.count_nonzero().clamp_min_(1)
 
     @cached_property
     def member(self) -> Tensor:
@@ -122,6 +128,15 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
     return Segments(sizes.to(device).long(), num_rows, counts)
 
 
+def segments_of(graph: Graph) -> Segments:
+    """Return the segments of the nodes of each graph of a batch; the graph keeps them."""
+    def make() -> Segments:
+        rows = torch.empty(graph.num_nodes, 0, device=graph.device)
+        return replace(make_segments(graph.sizes, rows), equal=graph.complete_size)
+
+    return graph.remembered("segments", make)
+
+
 def chunked(rows: Tensor, segments: Segments, zero_padding: bool = False) -> Tensor:
     """Rows as the table of chunks: ``(N, D)`` to ``(C, height, D)``.
 
@@ -168,11 +183,14 @@ def row_softmax(scores: Tensor) -> Tensor:
 
 class _ShortSoftmax(Function):
     @staticmethod
-    def forward(ctx, scores):
+    def forward(scores):
         power = (scores - scores.amax(1, keepdim=True)).exp_()                      # (N, K)
         power /= power.sum(1, keepdim=True)
-        ctx.save_for_backward(power)
         return power
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx, grad):                                                        # (N, K)
@@ -242,6 +260,16 @@ def segment_products(left: Tensor, right: Sequence[Tensor], segments: Segments) 
     return _products(segments, False, *_same_type(left, right))[1:]
 
 
+def segment_lift(left: Tensor, values: Tensor, segments: Segments) -> Tensor:
+    """Return ``left_g values_g`` for every graph g: ``(N, K)`` and ``(B, K, D)`` to ``(N, D)``."""
+    left, values = _same_type(left, [values])
+    with full_precision(left):
+        if segments.single:
+            return left @ values[0]
+        table = torch.bmm(chunked(left, segments), spread_over_chunks(values, segments))        # (C, height, D)
+    return unchunked(table, segments)
+
+
 def segment_gram_and_products(
     left: Tensor, right: Sequence[Tensor], segments: Segments
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -272,9 +300,13 @@ def _sums(rows: Tensor, segments: Segments, of: Callable[[Tensor], Tensor] = tor
 
 class _Sum(Function):
     @staticmethod
-    def forward(ctx, rows, segments):
-        ctx.segments, ctx.dtype = segments, rows.dtype
+    def forward(rows, segments):
         return _sums(rows, segments)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        rows, ctx.segments = inputs
+        ctx.dtype = rows.dtype
 
     @staticmethod
     def backward(ctx, grad):                                                    # (B, D)
@@ -283,11 +315,13 @@ class _Sum(Function):
 
 class _Norm(Function):
     @staticmethod
-    def forward(ctx, rows, segments):
-        norm = _sums(rows, segments, torch.square).sqrt_()                      # (B, K)
-        ctx.save_for_backward(rows, norm)
-        ctx.segments = segments
-        return norm
+    def forward(rows, segments):
+        return _sums(rows, segments, torch.square).sqrt_()                      # (B, K)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        rows, ctx.segments = inputs
+        ctx.save_for_backward(rows, output)
 
     @staticmethod
     def backward(ctx, grad):                                                    # (B, K)
@@ -300,25 +334,30 @@ class _Norm(Function):
 class _Products(Function):
     """``S^T S`` in float64, if asked for, and ``S^T R`` for several R, of small graphs.
 
-    Saves the table of S and the rows of the others for backward.
+    The last output is the table of S, kept for backward with the rows of the others.
     """
 
     @staticmethod
-    def forward(ctx, segments, with_gram, left, *right):
+    def forward(segments, with_gram, left, *right):
         own, gram = chunked(left, segments, zero_padding=True), None            # (C, height, K)
-        ctx.save_for_backward(own, *right)
-        ctx.segments = segments
-        ctx.set_materialize_grads(False)        # a loss that ignores the products needs no gradient of them
         with full_precision(left):
             if with_gram:
                 wide = own.double()
                 gram = collect(torch.bmm(wide.mT, wide), segments)
             across = own.mT                                                     # (C, K, height)
-            return gram, *(collect(torch.bmm(across, chunked(rows, segments)), segments) for rows in right)
+            return gram, *(collect(torch.bmm(across, chunked(rows, segments)), segments) for rows in right), own
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.segments, _, _, *right = inputs
+        ctx.save_for_backward(output[-1], *right)
+        ctx.mark_non_differentiable(output[-1])
+        ctx.set_materialize_grads(False)        # a loss that ignores the products needs no gradient of them
 
     @staticmethod
     @first_order
     def backward(ctx, grad_gram, *grads):                                       # (B, K, K), (B, K, D) each
+        grads = grads[:-1]
         own, *right = ctx.saved_tensors                                         # (C, height, K), (N, D) each
         segments, (need_left, *need_right) = ctx.segments, ctx.needs_input_grad[2:]
         for_left: Tensor | None = None
@@ -343,15 +382,12 @@ class _LargeProducts(Function):
     """The same, of large graphs: block by block, without a copy of the rows. No float64 copy of S outlives a block."""
 
     @staticmethod
-    def forward(ctx, segments, with_gram, left, *right):
-        ctx.save_for_backward(left, *right)
-        ctx.pieces = _pieces(segments, left)
-        ctx.set_materialize_grads(False)
+    def forward(segments, with_gram, left, *right):
         num_graphs, width = len(segments.sizes), left.shape[1]
         gram = left.new_zeros(num_graphs, width, width, dtype=torch.float64) if with_gram else None
         products = [left.new_zeros(num_graphs, width, rows.shape[1]) for rows in right]
         with full_precision(left):
-            for graph, piece in ctx.pieces:
+            for graph, piece in _pieces(segments, left) or ():
                 own = left[piece]                                               # (n, K)
                 if gram is not None:
                     wide = own.double()
@@ -359,6 +395,13 @@ class _LargeProducts(Function):
                 for product, rows in zip(products, right, strict=True):
                     product[graph].addmm_(own.mT, rows[piece])
         return gram, *products
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        segments, _, *matrices = inputs
+        ctx.pieces = _pieces(segments, matrices[0])
+        ctx.save_for_backward(*matrices)
+        ctx.set_materialize_grads(False)
 
     @staticmethod
     @first_order
@@ -388,8 +431,9 @@ def _pieces(segments: Segments, left: Tensor) -> list[tuple[int, slice]] | None:
 
 
 def _products(segments: Segments, with_gram: bool, left: Tensor, *right: Tensor) -> tuple:
-    form = _Products if _pieces(segments, left) is None else _LargeProducts
-    return form.apply(segments, with_gram, left, *right)
+    if _pieces(segments, left) is None:
+        return _Products.apply(segments, with_gram, left, *right)[:-1]
+    return _LargeProducts.apply(segments, with_gram, left, *right)
 
 
 def graph_sum(rows: Tensor, segments: Segments) -> Tensor:
@@ -416,13 +460,16 @@ def graph_max(rows: Tensor, segments: Segments) -> Tensor:
 
 class _Max(Function):
     @staticmethod
-    def forward(ctx, rows, segments):
+    def forward(rows, segments):
         empty = rows.new_zeros(segments.sizes.shape[0], rows.shape[1])
         index = segments.member.unsqueeze(1).expand_as(rows)
-        highest = empty.scatter_reduce_(0, index, rows, "amax", include_self=False)     # (B, D)
-        ctx.save_for_backward(rows, highest)
+        return empty.scatter_reduce_(0, index, rows, "amax", include_self=False)        # (B, D)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        rows, segments = inputs
+        ctx.save_for_backward(rows, output)
         ctx.member = segments.member
-        return highest
 
     @staticmethod
     @first_order

@@ -1,26 +1,21 @@
-"""Products with constant sparse matrices (plain torch, no DGL): normalised adjacencies, bag-of-words features.
+"""Products with sparse matrices: normalised adjacencies, bag-of-words features, adjacencies with learned weights.
 
 Torch passes CSR products to the vendor's library (MKL, cuSPARSE), several times faster than a sum over weighted edges.
 The gradient needs the transpose, which is built once in advance; autograd would rebuild it at every step.
-
-Caches belong to a graph or a tensor and disappear with it, or their number is limited, so clearing is never necessary.
-It frees memory early, and tests and benchmarks use it to start cold.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.utils.weak import WeakTensorKeyDictionary
 
-from jbpool.checks import lookup
+from jbpool.graph import Graph, Rows
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -31,39 +26,18 @@ def at_least_float32(x: Tensor) -> Tensor:
 def full_precision(x: Tensor) -> AbstractContextManager:
     """A context that disables autocast on the device of ``x``.
 
-    Inside ``torch.autocast``, matrix products and DGL's sparse kernels would otherwise run in half precision.
+    Inside ``torch.autocast``, matrix products would otherwise run in half precision.
     """
     kind = x.device.type
     return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
 
 
-C = TypeVar("C")
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """A constant sparse matrix and its transpose, both CSR.
 
-CACHES: dict[str, Callable[[], Any]] = {}           # name -> function that empties the cache
-
-
-def named(name: str, cache: C) -> C:
-    """Register a mapping or a function wrapped by ``lru_cache`` as a cache; returns it."""
-    CACHES[name] = getattr(cache, "cache_clear", None) or cache.clear      # type: ignore[attr-defined]
-    return cache
-
-
-def clear(*names: str) -> None:
-    """Empty the caches of these names, by default all of them.
-
-    Examples
-    --------
-    >>> import jbpool
-    >>> sorted(CACHES)
-    ['operators', 'pooled_topologies', 'sparse_features']
-    >>> clear()
+    Not a tuple: ``torch.func`` looks for tensors inside tuples, and cannot handle CSR.
     """
-    for name in names or CACHES:
-        lookup(CACHES, name, "cache")()
-
-
-class Sparse(NamedTuple):
-    """A constant sparse matrix and its transpose, both CSR."""
 
     matrix: Tensor          # (M, N)
     transpose: Tensor       # (N, M)
@@ -91,11 +65,6 @@ def _silence_torch() -> None:
         torch.sparse_csr_tensor(torch.zeros(1, dtype=torch.int32), none, none, (0, 0), check_invariants=False)
 
 
-def version(tensor: Tensor) -> object:
-    """A value that changes with every in-place write. Inference tensors keep no count, so theirs always changes."""
-    return object() if tensor.is_inference() else tensor._version
-
-
 def multiply(sparse: Sparse, dense: Tensor) -> Tensor:
     """``M X``: ``(M, N)`` and ``(N, D)`` to ``(M, D)``."""
     return _Multiply.apply(dense, sparse)
@@ -103,9 +72,12 @@ def multiply(sparse: Sparse, dense: Tensor) -> Tensor:
 
 class _Multiply(Function):
     @staticmethod
-    def forward(ctx, dense, sparse):
-        ctx.sparse = sparse
+    def forward(dense, sparse):
         return _product(sparse.matrix, dense)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.sparse = inputs[1]
 
     @staticmethod
     def backward(ctx, grad):
@@ -118,23 +90,62 @@ def _product(matrix: Tensor, dense: Tensor) -> Tensor:
         return dense.new_empty(matrix.shape[0], dense.shape[1]).addmm_(matrix, dense, beta=0)
 
 
-# Sparse features -> (their version, the matrices), for the lifetime of the features.
-_features: WeakTensorKeyDictionary = named("sparse_features", WeakTensorKeyDictionary())
+def weighted_product(graph: Graph, weight: Tensor, dense: Tensor, transposed: bool = False) -> Tensor:
+    """Return ``A X`` or ``A^T X`` with learned weights: ``(E,)`` and ``(N, D)`` to ``(N, D)``, no ``(E, D)`` tensor."""
+    return _WeightedProduct.apply(weight, dense, graph, transposed)
 
 
-def sparse_features(feat: Tensor) -> Sparse:
-    """A CSR feature matrix ``(N, D)`` and its transpose, for :func:`multiply`; cached."""
-    versions = (version(feat), version(feat.values()))
-    known = _features.get(feat)
-    if known is None or known[0] != versions:
-        height, width = feat.shape
-        by_column = feat.to_sparse_csc()
-        known = versions, Sparse(
-            csr(feat.crow_indices(), feat.col_indices(), feat.values().clone(), (height, width)),
-            csr(by_column.ccol_indices(), by_column.row_indices(), by_column.values(), (width, height)),
-        )
-        _features[feat] = known
-    return known[1]
+def edge_products(graph: Graph, left: Tensor, right: Tensor) -> Tensor:
+    """Return ``<left[target], right[source]>`` of every edge: twice ``(N, D)`` to ``(E,)``, no ``(E, D)`` tensor."""
+    return _EdgeProducts.apply(left, right, graph)
+
+
+class _WeightedProduct(Function):
+    """The gradient of the weights are products at the ends of the edges, and the gradient of those is this product."""
+
+    @staticmethod
+    def forward(weight, dense, graph, transposed):
+        rows = graph.by_source if transposed else graph.by_target
+        return _product(_adjacency(graph, rows, weight), dense)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        weight, dense, ctx.graph, ctx.transposed = inputs
+        ctx.save_for_backward(weight, dense)
+
+    @staticmethod
+    def backward(ctx, grad):                                    # (N, D)
+        weight, dense = ctx.saved_tensors
+        ends = (dense, grad) if ctx.transposed else (grad, dense)
+        for_weight = edge_products(ctx.graph, *ends) if ctx.needs_input_grad[0] else None
+        for_dense = weighted_product(ctx.graph, weight, grad, not ctx.transposed) if ctx.needs_input_grad[1] else None
+        return for_weight, for_dense, None, None
+
+
+class _EdgeProducts(Function):
+    @staticmethod
+    def forward(left, right, graph):
+        rows = graph.by_target
+        pattern = _adjacency(graph, rows, left.new_zeros(graph.num_edges))
+        with full_precision(left):
+            values = torch.sparse.sampled_addmm(pattern, left, right.mT, beta=0).values()
+        return values if rows.edges is None else torch.empty_like(values).index_copy_(0, rows.edges.long(), values)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        left, right, ctx.graph = inputs
+        ctx.save_for_backward(left, right)
+
+    @staticmethod
+    def backward(ctx, grad):                                    # (E,)
+        left, right = ctx.saved_tensors
+        for_left = weighted_product(ctx.graph, grad, right) if ctx.needs_input_grad[0] else None
+        for_right = weighted_product(ctx.graph, grad, left, transposed=True) if ctx.needs_input_grad[1] else None
+        return for_left, for_right, None
+
+
+def _adjacency(graph: Graph, rows: Rows, weight: Tensor) -> Tensor:
+    return csr(rows.pointers, rows.columns, rows.of_edges(weight), (graph.num_nodes, graph.num_nodes))
 
 
 # Features of nodes are dense or CSR.
@@ -150,6 +161,19 @@ def stored_values(feat: Tensor) -> Tensor:
     return feat.values() if is_sparse(feat) else feat
 
 
-def feature_product(feat: Tensor, weight: Tensor) -> Tensor:
-    """``X W``: ``(N, I)`` and ``(I, O)`` to ``(N, O)``."""
-    return multiply(sparse_features(feat), weight) if is_sparse(feat) else feat @ weight
+def feature_product(graph: Graph, feat: Tensor, weight: Tensor) -> Tensor:
+    """Return ``X W``: ``(N, I)`` and ``(I, O)`` to ``(N, O)``. The graph keeps the transpose of sparse features."""
+    if not is_sparse(feat):
+        return feat @ weight
+    key = ("features", None if feat.is_inference() else feat.values()._version)      # written to through its values
+    return multiply(graph.remembered(key, lambda: with_transpose(feat), feat), weight)
+
+
+def with_transpose(feat: Tensor) -> Sparse:
+    """Return a CSR feature matrix ``(N, D)`` and its transpose."""
+    height, width = feat.shape
+    by_column = feat.to_sparse_csc()
+    return Sparse(
+        csr(feat.crow_indices(), feat.col_indices(), feat.values().clone(), (height, width)),
+        csr(by_column.ccol_indices(), by_column.row_indices(), by_column.values(), (width, height)),
+    )

@@ -3,23 +3,23 @@
 from dataclasses import replace
 
 import dense_reference as dense
-import dgl
 import numpy as np
 import pytest
 import torch
 from dense_reference import array
-from zoo import ZOO, random_graph, symmetric_weights
+from zoo import ZOO, batched, symmetric_weights, undirected
 
 from jbpool.classification.class_scores import averaged
 from jbpool.classification.config import METHODS
-from jbpool.classification.network import _Layer, graph_segments, read_out
+from jbpool.classification.network import _Layer, read_out
 from jbpool.classification.runner import ClassifyProblem, make_model, numbers_of_clusters
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
+from jbpool.graph import Graph
 from jbpool.nn.conv import BACKBONES, GINConv, GINEConv, GraphConv, SAGEConv
-from jbpool.ops.adjacency import complete_size, propagate
-from jbpool.ops.coarsen import complete_graphs
+from jbpool.ops.adjacency import propagate
+from jbpool.ops.segment import segments_of
 
 CPU = torch.device("cpu")
 
@@ -35,41 +35,31 @@ def small(*changes):
 def test_weighted_layers_against_dense_products(name, device):
     graph = ZOO[name]().to(device)
     weight = symmetric_weights(graph)
-    feat = torch.randn(graph.num_nodes(), 4, device=device)
+    feat = torch.randn(graph.num_nodes, 4, device=device)
     X = array(feat)
     A = dense.adjacency(graph, weight)
     degree = A.sum(0)
     share = np.divide(1, degree, out=np.zeros_like(degree), where=degree > 0)
 
-    gcn = GraphConv(4, 3, activation=torch.relu, allow_zero_in_degree=True).to(device)
+    gcn = GraphConv(4, 3).to(device)
     expected = dense.smoothed(X, A, 1.0) @ array(gcn.weight) + array(gcn.bias)
     np.testing.assert_allclose(array(gcn(graph, feat, edge_weight=weight)), np.maximum(expected, 0), atol=1e-5)
 
-    gin = GINConv(torch.nn.Linear(4, 3), "sum", activation=torch.relu).to(device)
+    gin = GINConv(torch.nn.Linear(4, 3)).to(device)
     mixed = torch.from_numpy(X + A.T @ X).float().to(device)
     torch.testing.assert_close(gin(graph, feat, edge_weight=weight), gin.apply_func(mixed).relu())
 
-    sage = SAGEConv(4, 3, "mean", activation=torch.relu).to(device)
+    sage = SAGEConv(4, 3).to(device)
     mean = torch.from_numpy(share[:, None] * (A.T @ X)).float().to(device)
     expected = (sage.fc_self(feat) + sage.fc_neigh(mean)).relu()
     torch.testing.assert_close(sage(graph, feat, edge_weight=weight), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("in_feats", "out_feats"), [(4, 4), (6, 2)])
-@pytest.mark.parametrize("backbone", ["gcn", "gin", "sage"])
-def test_unweighted_layers_are_those_of_dgl(backbone, in_feats, out_feats, device):
-    graph, feat = random_graph(30, 60).to(device), torch.randn(30, in_feats, device=device)
-    layer = BACKBONES[backbone](in_feats, out_feats, 0.85).to(device)
-    base = {"gcn": dgl.nn.GraphConv, "gin": dgl.nn.GINConv, "sage": dgl.nn.SAGEConv}[backbone]
-    assert isinstance(layer, base)
-    torch.testing.assert_close(layer(graph, feat), base.forward(layer, graph, feat))
-
-
 def test_complete_graphs_take_a_dense_product(device):
     """The same numbers and gradients as edge by edge, also for weights that are not symmetric."""
-    graph = complete_graphs(3, 5, torch.int64, device)
-    plain = dgl.graph(graph.edges())
-    assert (complete_size(graph), complete_size(plain)) == (5, None)
+    graph = Graph.complete(3, 5, torch.int64, device)
+    plain = Graph(graph.edge_index)
+    assert (graph.complete_size, plain.complete_size) == (5, None)
     feat = torch.randn(15, 2, dtype=torch.float64, device=device, requires_grad=True)
     weight = torch.rand(75, dtype=torch.float64, device=device, requires_grad=True)
     probe = torch.randn(15, 2, dtype=torch.float64, device=device)
@@ -79,17 +69,15 @@ def test_complete_graphs_take_a_dense_product(device):
         results.append((out, *torch.autograd.grad(out, (feat, weight), probe)))
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other)
-    graph.remove_edges([0])
-    assert complete_size(graph) is None
 
 
 def test_read_out_of_packed_and_of_pooled_graphs(device):
-    pooled = complete_graphs(2, 3, torch.int64, device)
+    pooled = Graph.complete(2, 3, torch.int64, device)
     feat = torch.arange(12.0, device=device).view(6, 2)
     expected = torch.tensor([[2.0, 3, 6, 9, 4, 5], [8, 9, 24, 27, 10, 11]], device=device)
-    packed = dgl.batch([dgl.graph(([], []), num_nodes=3)] * 2).to(device)
+    packed = batched([undirected([], [], 3)] * 2).to(device)
     for graph, equal in ((pooled, 3), (packed, None)):
-        segments = graph_segments(graph, feat)
+        segments = segments_of(graph)
         assert segments.equal == equal
         torch.testing.assert_close(read_out(feat, segments, ["mean", "sum", "max"]), expected)
 
@@ -113,7 +101,7 @@ def test_the_head_sees_encoder_levels_and_size(device):
         second = layer(pooled.graph, second, pooled.edge_weight, None)
     sizes = (data.sizes[:6].float() / data.sizes[train].float().mean()).log().unsqueeze(1).to(device)
     rows = [(own, graph), (first, graph), (second, pooled.graph)]
-    parts = [read_out(feat, graph_segments(of, feat), ["mean", "max"]) for feat, of in rows]
+    parts = [read_out(feat, segments_of(of), ["mean", "max"]) for feat, of in rows]
     torch.testing.assert_close(seen[0], torch.cat([sizes, *parts], dim=1))
 
 
@@ -159,7 +147,7 @@ def test_edge_weights_flow_through(backbone, pool, device):
     config = small(f"model.backbone={backbone}", f"model.pool={pool}", "model.compare=[]")
     model = make_model(config, data, torch.arange(12)).eval().to(device)
     batch = data.batch([0])
-    weight = torch.rand(batch.graph.num_edges(), device=device, requires_grad=True)
+    weight = torch.rand(batch.graph.num_edges, device=device, requires_grad=True)
     model(batch.graph.to(device), batch.feat.to(device), weight)[0].sum().backward()
     assert weight.grad.abs().sum() > 0
 
@@ -188,10 +176,10 @@ def test_edge_features_reach_the_layers_before_the_first_pool():
 
 def test_edge_messages_before_the_first_pool():
     """With messages, the order of the edge features matters even if their sums per node are the same."""
-    square = dgl.add_reverse_edges(dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0])))
+    square = undirected([0, 1, 2, 3], [1, 2, 3, 0])
     kinds = torch.tensor([[0], [1], [0], [1]] * 2)
     data = load_graphs("motifs", num_graphs=12)
-    source, target = square.edges()
+    source, target = square.edge_index
     data = replace(
         data, sizes=torch.full((2,), 4), num_edges=torch.full((2,), 8),
         source=source.repeat(2), target=target.repeat(2), label=torch.tensor([0, 1]),
@@ -214,7 +202,7 @@ def test_edge_messages_before_the_first_pool():
 @pytest.mark.parametrize("backbone", ["gin", "gcn", "sage", "delta"])
 def test_a_node_sees_its_own_edges_features(backbone):
     """On a path a-b-c with one layer, a depends on the edge a-b and not on b-c."""
-    graph = dgl.add_reverse_edges(dgl.graph(([0, 1], [1, 2])))
+    graph = undirected([0, 1], [1, 2])
     layer = _Layer(BACKBONES[backbone](4, 4, 0.85), 4, 2, "none", 0.0)
     feat = torch.rand(3, 4)
     sums = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])               # a-b has the first feature, b-c the second

@@ -79,7 +79,7 @@ def test_the_model_from_python(trained):
         ((batch.graph, batch.feat * float("nan"), None, batch.edge_feat), "^feat holds NaN or infinity"),
         ((batch.graph, batch.feat, None, batch.edge_feat / 0), "^edge_feat holds NaN or infinity"),
         ((batch.graph, batch.feat, None, batch.edge_feat.repeat(1, 2)), "edge_feat has 2 edge features"),
-        ((batch.graph, batch.feat, torch.ones(batch.graph.num_edges()), batch.edge_feat), "leave edge_weight out"),
+        ((batch.graph, batch.feat, torch.ones(batch.graph.num_edges), batch.edge_feat), "leave edge_weight out"),
     ]:
         with pytest.raises(JBPoolError, match=words):
             model(*inputs)

@@ -25,7 +25,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def matrices(data):
-    source, target = (end.numpy() for end in data.graph.edges())
+    source, target = (end.numpy() for end in data.graph.edge_index)
     adjacency = scipy.sparse.csr_matrix((np.ones(len(source)), (source, target)), shape=(300, 300))
     return adjacency, scipy.sparse.csr_matrix(data.feat.to_dense().numpy())
 

@@ -2,11 +2,11 @@
 
 from functools import partial
 
-import dgl
 import numpy as np
 import pytest
 import torch
 from commands import CLUSTER, SHARED, call, result_of, run_task
+from zoo import random_graph
 
 from jbpool.clustering.config import METHODS
 from jbpool.clustering.network import NETWORKS, ClusterNet
@@ -92,7 +92,7 @@ def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkey
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_a_loss_that_is_no_number_stops_before_the_step(pool):
-    graph = dgl.rand_graph(20, 60)
+    graph = random_graph(20, 60)
     feat = torch.rand(20, 4)
     feat[3, 1] = float("nan")
     model = ClusterNet(4, lambda width: make_pool(pool, width, 2), layers=1, hidden=8)
@@ -138,7 +138,7 @@ def test_objectives_combine(tmp_path):
     out = run(config, tmp_path / "r")
     last = out.history[-1]
     assert last["loss"] == pytest.approx(last["cut_loss"] + last["balance_loss"] + last["modularity_loss"], abs=1e-5)
-    graph, feat = dgl.add_reverse_edges(dgl.rand_graph(30, 60)), torch.rand(30, 4)
+    graph, feat = random_graph(30, 60), torch.rand(30, 4)
     pool = CombinedPool(4, 3, objective={"cut": 2.0, "balance": 1.0, "entropy": 0.5})
     _, losses = pool.cluster(graph, feat)
     parts = {}

@@ -58,7 +58,7 @@ def test_fixed_features_need_the_result_the_operator_and_three_blocks_of_columns
     graph, feat = random_graph(50_000, 60_000), torch.randn(50_000, 96)
     features = FixedFeatures(96, 2, weighting="none", num_clusters=num_clusters)
     rows, block = 4 * 50_000 * 96, 4 * 50_000 * features_module.COLUMNS
-    operator = 8 * (graph.num_edges() + 50_000)
+    operator = 8 * (graph.num_edges + 50_000)
     bound = rows + 3.5 * block + operator
     assert bound < 1.9 * rows                           # a second copy of the features would show
     assert peak_bytes(lambda: features.fit(graph, feat)) < bound

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from commands import CLUSTER
+from zoo import degrees
 
 from jbpool.clustering import view
 from jbpool.clustering.view import Clusters, sample, view_graph
@@ -17,12 +18,12 @@ def data():
 
 
 def clusters(data, count=4):
-    cluster = torch.arange(data.graph.num_nodes()) % count
+    cluster = torch.arange(data.graph.num_nodes) % count
     return Clusters(cluster, list(range(10, 10 + count)), torch.linspace(0, 1, len(cluster)))
 
 
 def pairs(data):
-    source, target = (end.tolist() for end in data.graph.edges())
+    source, target = (end.tolist() for end in data.graph.edge_index)
     return {(a, b) for a, b in zip(source, target, strict=True) if a < b}
 
 
@@ -30,7 +31,7 @@ def test_a_small_graph_is_shown_completely(data):
     found = view_graph(data, clusters(data))
     assert {tuple(edge) for edge in found.edges.tolist()} == pairs(data)
     assert found.ids.tolist() == list(range(400))
-    np.testing.assert_array_equal(found.degree, data.graph.in_degrees().numpy())
+    np.testing.assert_array_equal(found.degree, degrees(data.graph).numpy())
     assert found.sampled == ""
     assert found.cluster_names == [10, 11, 12, 13]
     assert found.cluster_sizes == [100] * 4
@@ -48,7 +49,7 @@ def test_a_large_graph_is_sampled(data, monkeypatch):
     inside = {(a, b) for a, b in pairs(data) if a in nodes and b in nodes}
     assert len(inside) > len(found.edges) == 50
     assert {(nodes[a], nodes[b]) for a, b in found.edges.tolist()} < inside
-    np.testing.assert_array_equal(found.degree, data.graph.in_degrees().numpy()[nodes])
+    np.testing.assert_array_equal(found.degree, degrees(data.graph).numpy()[nodes])
     np.testing.assert_array_equal(found.label, data.label.numpy()[nodes])
     assert found.cluster_sizes == [100] * 4                              # of the whole graph
     assert "sample of the 400 nodes" in found.sampled
@@ -59,7 +60,7 @@ def test_edges_are_read_in_blocks(data, monkeypatch):
     whole = view._edges(data, np.arange(400), np.random.default_rng(0))
     monkeypatch.setattr(view, "READ_EDGES", 1000)
     found = view._edges(data, np.arange(400), np.random.default_rng(0))
-    assert whole.total == found.total == len(whole.inside) == data.graph.num_edges() // 2
+    assert whole.total == found.total == len(whole.inside) == data.graph.num_edges // 2
     assert {tuple(edge) for edge in found.inside.tolist()} < {tuple(edge) for edge in whole.inside.tolist()}
     assert len(found.around) == pytest.approx(1000, abs=10)
     assert len(np.unique(found.inside[:, 1])) > 200                      # from all blocks

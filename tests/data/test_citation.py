@@ -23,11 +23,11 @@ def test_counts_of_the_paper(shared, name):
     for _ in range(2):                                          # parsed, then from the cache
         data = load_nodes(name, root=shared)
         nodes, edges, features, classes = TABLE_1[name]
-        assert (data.graph.num_nodes(), data.graph.num_edges()) == (nodes, edges)
+        assert (data.graph.num_nodes, data.graph.num_edges) == (nodes, edges)
         assert data.feat.shape == (nodes, features)
         assert data.num_classes == classes
         assert data.label.bincount().tolist() == list(PUBLISHED[name].class_sizes)
-    source, target = data.graph.edges()
+    source, target = data.graph.edge_index
     code = source * nodes + target
     assert (source != target).all()
     assert code.unique().numel() == edges
@@ -42,7 +42,7 @@ def test_neighbours_share_a_class_more_often_than_chance(shared):
     """Features, labels and edges belong to the same nodes: shuffling one of them would break this."""
     for name in TABLE_1:
         data = load_nodes(name, root=shared)
-        source, target = data.graph.edges()
+        source, target = data.graph.edge_index
         share = data.label.bincount() / len(data.label)
         assert (data.label[source] == data.label[target]).float().mean() > share.square().sum() + 0.3
         some = torch.randperm(len(source))[:3000]
@@ -82,7 +82,7 @@ def test_planetoid_files_are_put_together(tiny):
     assert data.feat.to_dense().tolist() == [
         [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0.5, 0.5, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]
     ]  # fmt: skip
-    edges = sorted(zip(*(end.tolist() for end in data.graph.edges()), strict=True))
+    edges = sorted(zip(*(end.tolist() for end in data.graph.edge_index), strict=True))
     assert edges == [(0, 1), (0, 5), (1, 0), (1, 2), (2, 1), (3, 5), (5, 0), (5, 3)]
 
 
@@ -129,7 +129,7 @@ def test_cora_from_the_linqs_files(tmp_path, monkeypatch):
     data = load_nodes("cora")
     assert data.label.tolist() == [1, 0, 1]
     assert data.feat.to_dense().tolist() == [[1, 0], [0.5, 0.5], [0, 1]]
-    assert data.graph.num_edges() == 4
+    assert data.graph.num_edges == 4
     assert [source.path for source in LINQS_CORA] == ["linqs/cora.content", "linqs/cora.cites"]
 
 

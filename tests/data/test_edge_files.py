@@ -18,8 +18,8 @@ needs_pyarrow = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, 
 
 def edges_of(data):
     """Edges in the user's ids, each direction, with their weights."""
-    weight = [None] * data.graph.num_edges() if data.edge_weight is None else data.edge_weight.tolist()
-    source, target = (data.ids[end.numpy()].tolist() for end in data.graph.edges())
+    weight = [None] * data.graph.num_edges if data.edge_weight is None else data.edge_weight.tolist()
+    source, target = (data.ids[end.numpy()].tolist() for end in data.graph.edge_index)
     return dict(zip(zip(source, target, strict=True), weight, strict=True))
 
 

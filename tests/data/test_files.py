@@ -21,9 +21,9 @@ def write(path, content):
 
 def edges_of(data):
     """Undirected edges in the user's ids, with weights."""
-    weight = [None] * data.graph.num_edges() if data.edge_weight is None else data.edge_weight.tolist()
-    ids = range(data.graph.num_nodes()) if data.ids is None else data.ids.tolist()
-    source, target = (end.tolist() for end in data.graph.edges())
+    weight = [None] * data.graph.num_edges if data.edge_weight is None else data.edge_weight.tolist()
+    ids = range(data.graph.num_nodes) if data.ids is None else data.ids.tolist()
+    source, target = (end.tolist() for end in data.graph.edge_index)
     return {(ids[u], ids[v]): w for u, v, w in zip(source, target, weight, strict=True)}
 
 
@@ -69,21 +69,21 @@ def test_ids_can_be_anything_and_map_back(tmp_path):
     assert set(edges_of(data)) == both(("zoë", "NA"), ("NA", "null"), ("17", "zoë"), ("x y", "17"))
     data = load_nodes("file", edges=write(tmp_path / "e.csv", "10000000000,-5\n-5,7\n"))
     assert set(edges_of(data)) == both((10**10, -5), (-5, 7))
-    assert data.graph.num_nodes() == 3
+    assert data.graph.num_nodes == 3
 
 
 def test_text_ids_after_a_thousand_numbers(tmp_path):
     lines = [f"{i},{i + 1}" for i in range(1500)] + ["last,0"]
     data = load_nodes("file", edges=write(tmp_path / "e.csv", "\n".join(lines)))
     assert ("last", "0") in edges_of(data)
-    assert data.graph.num_nodes() == 1502
+    assert data.graph.num_nodes == 1502
 
 
 def test_weights(tmp_path):
     content = "a,b,1.5\nb,a,2\nb,c,1\nb,c,3\nc,d,0\n"
     data = load_nodes("file", edges=write(tmp_path / "e.csv", content))
     assert edges_of(data) == {("a", "b"): 2, ("b", "a"): 2, ("b", "c"): 4, ("c", "b"): 4}
-    assert data.graph.num_nodes() == 4                          # d stays, without an edge
+    assert data.graph.num_nodes == 4                          # d stays, without an edge
     for content in ("source,target,year,weight\na,b,1999,0.5\n", "weight,target,source\n0.5,b,a\n"):
         assert edges_of(load_nodes("file", edges=write(tmp_path / "e.csv", content)))["a", "b"] == 0.5
     data = load_nodes("file", edges=write(tmp_path / "e.csv", "source,target,year\na,b,1999\n"))
@@ -124,7 +124,7 @@ def test_what_cannot_be_guessed_can_be_said(tmp_path):
 
 def test_a_first_line_that_may_be_a_header_is_mentioned(tmp_path, caplog):
     edges = write(tmp_path / "e.csv", "Von,Nach\nann,bob\nbob,eve\n")
-    assert load_nodes("file", edges=edges).graph.num_nodes() == 5
+    assert load_nodes("file", edges=edges).graph.num_nodes == 5
     assert "read as an edge, Von to Nach; if it is a header, set dataset.header=true" in caplog.text
     caplog.clear()
     load_nodes("file", edges=write(tmp_path / "f.csv", "ann,bob\nbob,eve\n"))
@@ -198,7 +198,7 @@ def test_features_by_row(tmp_path):
         data = load_nodes("file", edges=edges, features=tmp_path / name)
         feat = data.feat.to_dense() if name == "s.npz" else data.feat
         assert feat.tolist() == values.tolist()
-        assert data.graph.num_nodes() == 5
+        assert data.graph.num_nodes == 5
         assert set(edges_of(data)) == TRIANGLE
 
 

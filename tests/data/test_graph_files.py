@@ -32,7 +32,7 @@ def folder(tmp_path):
 def edges_of(data, graph):
     """(source, target) -> (weight, edge features)."""
     part = data.batch([graph])
-    ends = zip(*(end.tolist() for end in part.graph.edges()), strict=True)
+    ends = zip(*(end.tolist() for end in part.graph.edge_index), strict=True)
     return dict(zip(ends, zip(part.edge_weight.tolist(), part.edge_feat.tolist(), strict=True), strict=True))
 
 
@@ -287,7 +287,7 @@ def test_tables_against_a_naive_reader(folder):
     data = load_graphs("file", folder=folder(**{name: "\n".join(text) + "\n" for name, text in tables.items()}))
     assert len(data.source) == 2 * (len(edges) - 1)
     whole = data.batch(range(20))
-    source, target = whole.graph.edges()
+    source, target = whole.graph.edge_index
     torch.testing.assert_close(whole.edge_feat, whole.feat[source] + whole.feat[target])
     for place, name in enumerate(data.ids):
         expected = sorted(value for (graph, _), value in truth.items() if graph == name)

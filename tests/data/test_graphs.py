@@ -1,11 +1,11 @@
 """TU and OGB sets, packed batches, folds."""
 
 
-import dgl
 import numpy as np
 import pytest
 import torch
 from commands import launch
+from zoo import batched
 
 from jbpool.data import DataError, load_graphs, ogb_mol
 from jbpool.data.tu import load_tu_folder
@@ -121,22 +121,21 @@ def test_real_tu_sets(shared, name):
     assert data.feat.shape[1] == FEATURES.get(name, data.feat.shape[1])
     assert data.feat.isfinite().all()
     some = data.batch([0, len(data) - 1])
-    for end in some.graph.edges():
-        assert end.max() < some.graph.num_nodes()
+    for end in some.graph.edge_index:
+        assert end.max() < some.graph.num_nodes
 
 
 def small(num_graphs=40, **options):
     return load_graphs("motifs", num_graphs=num_graphs, **options)
 
 
-def test_packed_batches_equal_dgl_batch():
+def test_packed_batches_equal_batched_graphs():
     data = small()
     graphs = [data.batch([i]) for i in range(len(data))]
     index = torch.tensor([7, 3, 3, 39, 0])
-    packed, expected = data.batch(index), dgl.batch([graphs[i].graph for i in index])
-    assert torch.equal(torch.stack(packed.graph.edges()), torch.stack(expected.edges()))
-    assert torch.equal(packed.graph.batch_num_nodes(), expected.batch_num_nodes())
-    assert torch.equal(packed.graph.batch_num_edges(), expected.batch_num_edges())
+    packed, expected = data.batch(index), batched([graphs[i].graph for i in index])
+    assert torch.equal(packed.graph.edge_index, expected.edge_index)
+    assert torch.equal(packed.graph.sizes, expected.sizes)
     assert torch.equal(packed.feat, torch.cat([graphs[i].feat for i in index]))
     assert torch.equal(packed.label, data.label[index])
 
@@ -224,7 +223,7 @@ def test_ogb_reads_its_folder_form_without_asking(tmp_path, no_terminal, cache):
     assert len(list((cache / "parsed").glob("ogbg-molhiv-*.npz"))) == 1
     batch = data.batch([1, 0])
     assert batch.edge_feat.shape == (6, 3)
-    edges = zip(*(end.tolist() for end in batch.graph.edges()), strict=True)
+    edges = zip(*(end.tolist() for end in batch.graph.edge_index), strict=True)
     assert sorted(edges) == [(0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3)]
 
 

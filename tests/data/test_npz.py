@@ -31,9 +31,9 @@ def triangle():
 @pytest.mark.parametrize("name", ["amazon-photo", "cora-ml", "acm"])
 def test_the_public_sets_load_by_name(shared, name):
     data, known = load_nodes(name, shared), SETS[name]
-    got = (data.graph.num_nodes(), data.feat.shape[1], data.num_classes)
+    got = (data.graph.num_nodes, data.feat.shape[1], data.num_classes)
     assert got == (known.nodes, known.features, known.classes)
-    source, target = data.graph.edges()
+    source, target = data.graph.edge_index
     assert not (source == target).any()
     assert sorted(zip(source.tolist(), target.tolist(), strict=True)) == sorted(
         zip(target.tolist(), source.tolist(), strict=True)
@@ -46,7 +46,7 @@ def test_a_file_of_your_own(tmp_path, triangle):
     path = write(tmp_path / "g.npz", triangle, feat, labels=labels)
     data = load_nodes("npz", path=str(path))
     edges = {(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0)}
-    assert set(zip(*(end.tolist() for end in data.graph.edges()), strict=True)) == edges
+    assert set(zip(*(end.tolist() for end in data.graph.edge_index), strict=True)) == edges
     assert data.label.tolist() == [0, 0, 2, 1]
     assert torch.equal(data.feat.to_dense(), torch.tensor([[0.25, 0.75], [0, 1], [0, 0], [0.5, 0.5]]))
     raw = load_nodes("npz", path=str(path), normalize=False).feat.to_dense()

@@ -57,12 +57,12 @@ def write_binary(root, name="ogbn_papers100M", label=LABELS, **changes):
 
 
 def edges_of(data):
-    return sorted(zip(*(end.tolist() for end in data.graph.edges()), strict=True))
+    return sorted(zip(*(end.tolist() for end in data.graph.edge_index), strict=True))
 
 
 def check(data):
     assert edges_of(data) == [(0, 1), (1, 0), (1, 2), (1, 3), (2, 1), (3, 1)]
-    assert data.graph.num_nodes() == 5
+    assert data.graph.num_nodes == 5
     assert data.feat.tolist() == FEATURES.tolist()
     assert data.label.tolist() == LABELS[:, 0].tolist()
     assert data.num_classes == 40

@@ -21,7 +21,7 @@ def write(path, content):
 
 def edges_of(data):
     """Edges in the user's ids, each direction."""
-    source, target = (data.ids[end.numpy()].tolist() for end in data.graph.edges())
+    source, target = (data.ids[end.numpy()].tolist() for end in data.graph.edge_index)
     return set(zip(source, target, strict=True))
 
 

@@ -237,11 +237,11 @@ def test_resume_takes_the_latest_run_of_this_configuration(case, tmp_path, monke
 # ---------------------------------------------------------------- Ctrl-C
 
 
-def test_ctrl_c_while_dgl_is_imported(case, tmp_path, monkeypatch):
-    def interrupted():
+def test_ctrl_c_before_the_run_begins(case, tmp_path, monkeypatch):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("jbpool.cli.require_dgl", interrupted)
+    monkeypatch.setattr("jbpool.cli._start", interrupted)
     outcome = call(case.command, cwd=tmp_path, check=False)
     assert (outcome.code, outcome.err) == (130, "\ninterrupted.\n")
 

@@ -75,9 +75,9 @@ def test_edge_messages_against_a_dense_oracle(weighted, device):
     weight = symmetric_weights(graph).double() if weighted else None
     conv = gine(3, 5, 0.85).double().to(device)
     feat = torch.randn(20, 3, dtype=torch.float64, device=device)
-    edge_feat = torch.randn(graph.num_edges(), 3, dtype=torch.float64, device=device)
+    edge_feat = torch.randn(graph.num_edges, 3, dtype=torch.float64, device=device)
     X, W, E = array(feat), dense.adjacency(graph, weight), np.zeros((20, 20, 3))
-    E[tuple(array(end) for end in graph.edges())] = array(edge_feat)
+    E[tuple(array(end) for end in graph.edge_index)] = array(edge_feat)
     mixed = X + np.einsum("ji,jid->id", W, np.maximum(X[:, None] + E, 0))           # node j sends to node i
     value = {name: array(parameter) for name, parameter in conv.named_parameters()}
     inside = np.maximum(mixed @ value["apply_func.0.weight"].T + value["apply_func.0.bias"], 0)
@@ -108,7 +108,7 @@ def test_sparse_features_give_the_same(backbone, weighted, in_feats, out_feats, 
 
 def test_delta_conv_under_autocast(batch):
     conv = DeltaConv(5, 3, activation=torch.relu).to(batch.device)
-    feat = torch.randn(batch.num_nodes(), 5, device=batch.device)
+    feat = torch.randn(batch.num_nodes, 5, device=batch.device)
     with torch.autocast(batch.device.type, dtype=torch.bfloat16):
         half = conv(batch, feat)
     assert torch.allclose(half.float(), conv(batch, feat), atol=0.1)

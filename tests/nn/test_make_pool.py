@@ -1,13 +1,12 @@
 """Pools by name: the table, options, combined objectives, and how a pool is added."""
 
-import dgl
 import pytest
 import torch
-from zoo import grid
+from zoo import grid, random_graph
 
 from jbpool import DiffPool, DMoNPool, JBPool, MinCutPool
 from jbpool.nn.heads import CosineHead
-from jbpool.nn.pools import POOLS, TERMS, ClusterPool, CombinedPool, PoolOptions, make_pool
+from jbpool.nn.pools import POOLS, TERMS, ClusterPool, CombinedPool, PoolOptions, balance, cut, make_pool
 
 
 @pytest.mark.parametrize(
@@ -71,13 +70,13 @@ def test_an_objective_keeps_the_way_assignments_are_made():
 def test_an_objective_of_the_pools_own_terms_changes_nothing(name):
     graph, feat = grid(4), torch.rand(16, 4)
     plain = make_pool(name, 4, 3)
-    same = make_pool(name, 4, 3, objective=dict.fromkeys(plain.terms, 1.0))
+    same = make_pool(name, 4, 3, objective=dict.fromkeys(plain.cluster(graph, feat)[1], 1.0))
     same.load_state_dict(plain.state_dict())
     torch.testing.assert_close(same.cluster(graph, feat), plain.cluster(graph, feat))
 
 
 def test_a_combined_pool_weighs_every_term():
-    graph, feat = dgl.add_reverse_edges(dgl.rand_graph(30, 60)), torch.rand(30, 4)
+    graph, feat = random_graph(30, 60), torch.rand(30, 4)
     weights = {name: 0.5 + index for index, name in enumerate(TERMS)}
     pool = CombinedPool(4, 3, objective=weights)
     pooled = pool(graph, feat)
@@ -95,28 +94,15 @@ def test_wrong_objectives_are_rejected(objective):
         make_pool("jb", 4, 3, objective=objective)
 
 
-def test_a_pool_without_options_of_its_own_has_the_terms_with_their_defaults():
-    """Those of JBPool."""
-
+def test_a_new_pool_is_a_class_with_its_objective():
     class CutBalancePool(ClusterPool):
-        terms = ("cut", "balance")
+        def objective(self, part):
+            return {"cut": cut(part), "balance": balance(part), "largest": 3 * part.assign.amax().reshape(1)}
 
     graph, feat, pool, jb = grid(4), torch.rand(16, 4), CutBalancePool(4, 3), make_pool("jb", 4, 3)
     jb.load_state_dict(pool.state_dict())
-    torch.testing.assert_close(pool(graph, feat).losses["balance"], jb(graph, feat).losses["balance"])
-
-
-def test_a_new_term_and_pool_take_a_line_each(monkeypatch):
-    monkeypatch.setitem(TERMS, "largest", lambda part, scale=1.0: scale * part.assign.amax().reshape(1))
-
-    class LargestPool(ClusterPool):
-        terms = ("largest", "collapse")
-
-        def term_options(self):
-            return {"largest": {"scale": 3.0}}
-
-    pooled = LargestPool(4, 3)(grid(3), torch.rand(9, 4))
+    pooled = pool(graph, feat)
+    torch.testing.assert_close(pooled.losses["balance"], jb(graph, feat).losses["balance"])
     assert pooled.losses["largest"].item() == pytest.approx(3 * pooled.assign.max().item())
-    LargestPool.terms = ("larges",)
-    with pytest.raises(ValueError, match="Did you mean 'largest'"):
-        LargestPool(4, 3)(grid(3), torch.rand(9, 4))
+    with pytest.raises(NotImplementedError):
+        ClusterPool(4, 3)(graph, feat)

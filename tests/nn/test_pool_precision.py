@@ -1,15 +1,14 @@
 """The pools in every type: float64 to half precision, autocast, and extreme values."""
 
 import dense_reference as dense
-import dgl
 import numpy as np
 import pytest
 import torch
 from dense_reference import array
 from torch.autograd import gradgradcheck
-from zoo import features, grid, symmetric_weights
+from zoo import batched, features, grid, parts, symmetric_weights
 
-from jbpool import DeltaConv, JBPool
+from jbpool import DeltaConv, Graph, JBPool
 from jbpool.nn.heads import CosineHead
 from jbpool.ops.segment import row_softmax
 
@@ -17,23 +16,17 @@ from jbpool.ops.segment import row_softmax
 @pytest.mark.parametrize(("idtype", "dtype"), [(torch.int32, torch.float64), (torch.int64, torch.float32)])
 def test_types_of_ids_and_features(make_pool, batch, idtype, dtype):
     pool = make_pool(5, 3).to(dtype)
-    graph = batch.astype(idtype)
-    pooled = pool(graph, features(batch, dtype=dtype), torch.rand(batch.num_edges(), device=batch.device))
+    graph = Graph(batch.edge_index.to(idtype), sizes=batch.sizes)
+    pooled = pool(graph, features(batch, dtype=dtype), symmetric_weights(batch))
     assert pooled.graph.idtype == idtype
     assert {pooled.feat.dtype, pooled.edge_weight.dtype, pooled.assign.dtype, pooled.loss.dtype} == {dtype}
     pooled.loss.backward()
 
 
-def test_a_layer_of_dgl_takes_the_pooled_graph_in_half_precision(make_pool, batch):
-    pooled = make_pool(5, 3).bfloat16()(batch, features(batch, dtype=torch.bfloat16))
-    conv = dgl.nn.GraphConv(5, 2).to(batch.device).bfloat16()
-    assert conv(pooled.graph, pooled.feat, edge_weight=pooled.edge_weight).dtype == torch.bfloat16
-
-
 def test_under_autocast_losses_stay_float32_and_exact(make_pool, batch):
     pool = make_pool(5, 3)
     feat = features(batch, dtype=torch.float32).requires_grad_()
-    weight = torch.cat([symmetric_weights(graph) for graph in dgl.unbatch(batch)])
+    weight = symmetric_weights(batch)
     with torch.autocast(batch.device.type, dtype=torch.bfloat16):
         pooled = pool(batch, feat.bfloat16(), weight)
     assert {loss.dtype for loss in pooled.losses.values()} == {torch.float32}
@@ -41,11 +34,8 @@ def test_under_autocast_losses_stay_float32_and_exact(make_pool, batch):
     assert feat.grad.isfinite().all()
     # the losses are those of the assignments, to float32: nothing after the MLP ran in half precision
     S = pooled.assign.detach().double().cpu()
-    for i, (part, w) in enumerate(
-        zip(S.split(batch.batch_num_nodes().tolist()), weight.split(batch.batch_num_edges().tolist()), strict=True)
-    ):
-        graph = dgl.slice_batch(batch, i)
-        A = dense.adjacency(graph, w)
+    for i, (graph, nodes, edges) in enumerate(parts(batch)):
+        part, A = S[nodes], dense.adjacency(graph, weight[edges])
         assert np.allclose(array(pooled.adj[i]), dense.pooled_adjacency(part.numpy(), A), atol=1e-5)
         for name, loss in pooled.losses.items():
             if name != "balance":
@@ -96,7 +86,7 @@ def test_empty_clusters_have_finite_gradients(make_pool, device):
 
 @pytest.mark.parametrize("num_clusters", [1, 2, 5, 8])
 def test_a_nan_in_one_graph_leaves_the_others_alone(make_pool, num_clusters, device):
-    graph = dgl.batch([grid(3), grid(4)]).to(device)
+    graph = batched([grid(3), grid(4)]).to(device)
     feat = features(graph).float()
     feat[0, 0] = float("nan")
     pool = make_pool(5, num_clusters)

@@ -1,14 +1,13 @@
 """The pools as layers: contract, oracles, batches, stacking."""
 
 import dense_reference as dense
-import dgl
 import numpy as np
 import pytest
 import torch
 from dense_reference import array
-from zoo import POOLS, features, grid, random_graph, symmetric_weights
+from zoo import POOLS, batched, features, grid, parts, random_graph, symmetric_weights, undirected
 
-from jbpool import DiffPool, JBPool, MinCutPool, Pooled
+from jbpool import DeltaConv, DiffPool, Graph, JBPool, MinCutPool, Pooled
 from jbpool.nn.pools import make_pool as make_pool_by_name
 
 
@@ -16,15 +15,14 @@ def test_the_contract(make_pool, batch):
     pool = make_pool(5, 3, (7,))
     feat = features(batch, dtype=torch.float32)
     pooled = pool(batch, feat)
-    B = batch.batch_size
+    B = batch.num_graphs
     assert isinstance(pooled, Pooled)
-    assert pooled._fields == ("graph", "feat", "edge_weight", "assign", "losses")
-    assert pooled.graph.batch_num_nodes().tolist() == [3] * B
-    assert pooled.graph.batch_num_edges().tolist() == [9] * B
+    assert pooled.graph.sizes.tolist() == [3] * B
+    assert pooled.graph.num_edges == 9 * B
     assert pooled.feat.shape == (B * 3, 5)
     assert pooled.edge_weight.shape == (B * 9,)
-    assert pooled.assign.shape == (batch.num_nodes(), 3)
-    assert torch.allclose(pooled.assign.sum(1), feat.new_ones(batch.num_nodes()))
+    assert pooled.assign.shape == (batch.num_nodes, 3)
+    assert torch.allclose(pooled.assign.sum(1), feat.new_ones(batch.num_nodes))
     assert all(loss.shape == (B,) for loss in pooled.losses.values())
     assert torch.allclose(pooled.loss, sum(loss.mean() for loss in pooled.losses.values()))
     assert pooled.adj.shape == (B, 3, 3)
@@ -42,7 +40,7 @@ def test_the_names_of_the_losses():
 
 def test_pooled_edges_are_row_major(batch, device):
     graph = JBPool(5, 3).to(device)(batch, features(batch).float()).graph
-    source, target = dgl.unbatch(graph)[-1].edges(order="eid")
+    source, target = graph.edge_index[:, -9:] - graph.num_nodes + 3
     assert source.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert target.tolist() == [0, 1, 2] * 3
 
@@ -63,11 +61,11 @@ def test_against_dense_oracles(make_pool, odd_graph, weighted):
 
 
 def test_pooled_adjacency_of_directed_weights(device):
-    """A[u, v] is the edge u -> v also where the two directions differ: (S^T A S)[k, l] is on edge k -> l."""
+    """A[u, v] is the edge u -> v also where learned weights differ: (S^T A S)[k, l] is on edge k -> l."""
     graph = random_graph(12, 30).to(device)
-    weight = torch.rand(graph.num_edges(), dtype=torch.float64, device=device)
+    weight = torch.rand(graph.num_edges, dtype=torch.float64, device=device, requires_grad=True)
     pooled = JBPool(5, 3).to(device).double()(graph, features(graph), weight)
-    S, A = array(pooled.assign), dense.adjacency(graph, weight)
+    S, A = array(pooled.assign), dense.adjacency(graph, weight.detach())
     assert np.allclose(array(pooled.adj[0]), dense.pooled_adjacency(S, A))
 
 
@@ -84,33 +82,29 @@ def test_the_assignments_of_diffpool_come_from_message_passing(device):
 def test_a_batch_equals_its_parts(make_pool, batch, weighted):
     pool = make_pool(5, 4, (6,)).double()
     feat = features(batch).requires_grad_()
-    weight = torch.rand(batch.num_edges(), dtype=torch.float64, device=feat.device) if weighted else None
+    weight = symmetric_weights(batch).double() if weighted else None
     whole = pool(batch, feat, weight)
     whole.loss.backward()
-    graphs = dgl.unbatch(batch)
-    feats = feat.detach().split(batch.batch_num_nodes().tolist())
-    weights = [None] * len(graphs) if weight is None else weight.split(batch.batch_num_edges().tolist())
-    for i, (graph, part_feat, part_weight) in enumerate(zip(graphs, feats, weights, strict=True)):
-        part_feat = part_feat.clone().requires_grad_()
-        part = pool(graph, part_feat, part_weight)
+    for i, (graph, nodes, edges) in enumerate(parts(batch)):
+        part_feat = feat.detach()[nodes].clone().requires_grad_()
+        part = pool(graph, part_feat, weight[edges] if weighted else None)
         for name, loss in part.losses.items():
             assert torch.allclose(loss[0], whole.losses[name][i], atol=1e-9), name
         assert torch.allclose(part.adj[0], whole.adj[i], atol=1e-9)
-        assert torch.allclose(part.feat, whole.feat.view(len(graphs), 4, -1)[i], atol=1e-9)
+        assert torch.allclose(part.feat, whole.feat.view(batch.num_graphs, 4, -1)[i], atol=1e-9)
         part.loss.backward()
-        start = sum(len(f) for f in feats[:i])
-        gradient = feat.grad[start : start + len(part_feat)]
-        assert torch.allclose(part_feat.grad / len(graphs), gradient, atol=1e-7)
+        assert torch.allclose(part_feat.grad / batch.num_graphs, feat.grad[nodes], atol=1e-7)
 
 
 def test_an_empty_graph_in_a_batch_changes_nothing_for_the_others(make_pool, device):
     pool = make_pool(5, 3).double()
-    full, empty = grid(4).to(device), dgl.graph(([], []), num_nodes=0).to(device)
+    full, empty = grid(4).to(device), undirected([], [], 0).to(device)
     feat = features(full).requires_grad_()
-    alone, among = pool(full, feat), pool(dgl.batch([empty, full]), feat)
+    alone, among = pool(full, feat), pool(batched([empty, full]), feat)
     for name, loss in among.losses.items():
         assert torch.allclose(loss[1], alone.losses[name][0])
         assert loss.isfinite().all()
+    assert torch.allclose(among.loss, alone.loss)               # no graph, no loss
     among.loss.backward()
     assert feat.grad.isfinite().all()
 
@@ -118,7 +112,7 @@ def test_an_empty_graph_in_a_batch_changes_nothing_for_the_others(make_pool, dev
 def test_permutation_equivariance(make_pool, device):
     graph = random_graph(60, 150)
     order = torch.randperm(60)                                  # new node i is old node order[i]
-    shuffled = dgl.reorder_graph(graph, "custom", permute_config={"nodes_perm": order}, store_ids=False)
+    shuffled = Graph(order.argsort()[graph.edge_index], 60)
     pool = make_pool(5, 4).double()
     feat = features(graph)
     one = pool(graph.to(device), feat.to(device))
@@ -132,14 +126,14 @@ def test_permutation_equivariance(make_pool, device):
 def test_no_weights_equal_weights_of_one(make_pool, batch):
     pool = make_pool(5, 4).double()
     feat = features(batch)
-    one, two = pool(batch, feat), pool(batch, feat, feat.new_ones(batch.num_edges()))
+    one, two = pool(batch, feat), pool(batch, feat, feat.new_ones(batch.num_edges))
     assert torch.allclose(one.edge_weight, two.edge_weight)
     assert torch.allclose(one.loss, two.loss)
 
 
 def test_scaling_the_weights_leaves_the_pooled_graph_alone(batch):
     pool, feat = JBPool(5, 4).to(batch.device), features(batch, dtype=torch.float32)
-    weight = torch.rand(batch.num_edges(), device=batch.device)
+    weight = symmetric_weights(batch)
     expected = pool(batch, feat, weight).edge_weight
     for scale in (1e-8, 1e8):
         assert torch.allclose(pool(batch, feat, weight * scale).edge_weight, expected, atol=1e-5)
@@ -148,7 +142,7 @@ def test_scaling_the_weights_leaves_the_pooled_graph_alone(batch):
 def test_cluster_is_forward_without_the_pooled_graph(make_pool, batch):
     pool = make_pool(5, 4)
     feat = features(batch, dtype=torch.float32)
-    weight = torch.rand(batch.num_edges(), device=batch.device)
+    weight = symmetric_weights(batch)
     pooled = pool(batch, feat, weight)
     assign, losses = pool.cluster(batch, feat, weight)
     assert torch.equal(assign, pooled.assign)
@@ -158,7 +152,6 @@ def test_cluster_is_forward_without_the_pooled_graph(make_pool, batch):
 def test_clustering_with_just_balance_never_touches_the_adjacency(monkeypatch):
     graph = grid(4)
     monkeypatch.setattr("jbpool.ops.adjacency.multiply", None)
-    monkeypatch.setattr("jbpool.ops.adjacency.dgl.ops.u_mul_e_sum", None)
     JBPool(5, 4).cluster(graph, features(graph).float())
     with pytest.raises(TypeError):                              # the test can fail: the pooled graph needs it
         JBPool(5, 4)(graph, features(graph).float())
@@ -169,18 +162,12 @@ def test_pools_stack_and_gradients_reach_the_bottom(make_pool, batch):
     feat = features(batch, dtype=torch.float32).requires_grad_()
     one = first(batch, feat)
     two = second(one.graph, one.feat, one.edge_weight)
-    three = dgl.nn.GraphConv(5, 3, norm="none").to(batch.device)(two.graph, two.feat, edge_weight=two.edge_weight)
-    (one.loss + two.loss + dgl.mean_nodes(with_feat(two.graph, three), "h").sum()).backward()
-    assert two.graph.batch_size == batch.batch_size
+    three = DeltaConv(5, 3).to(batch.device)(two.graph, two.feat, two.edge_weight)
+    (one.loss + two.loss + three.square().mean()).backward()
+    assert two.graph.num_graphs == batch.num_graphs
     for parameter in [feat, *first.parameters(), *second.parameters()]:
         assert parameter.grad.isfinite().all()
         assert parameter.grad.abs().sum() > 0
-
-
-def with_feat(graph, h):
-    graph = graph.local_var()
-    graph.ndata["h"] = h
-    return graph
 
 
 def test_the_second_level_trains_the_first_through_the_edge_weights(device):
@@ -197,7 +184,9 @@ def test_cluster_sizes_on_the_meta_device():
     with torch.device("meta"):
         pool = JBPool(8, 3, cluster_sizes=[0.5, 0.3, 0.2])
     pool.to_empty(device="cpu").reset_parameters()
-    assert pool.term_options()["balance"]["cluster_sizes"].tolist() == [0.5, 0.3, 0.2]
+    assert pool.cluster_sizes == (0.5, 0.3, 0.2)
+    graph = grid(3)
+    assert pool(graph, features(graph, 8).float()).loss.isfinite()
 
 
 @pytest.mark.parametrize(

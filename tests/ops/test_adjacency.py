@@ -1,19 +1,20 @@
 """Products with the adjacency of ordinary and of pooled graphs, weights that differ by direction, learned weights."""
 
 import dense_reference as dense
-import dgl
 import numpy as np
 import pytest
 import torch
 from dense_reference import array
+from torch.autograd import gradcheck
+from watch import Watch
 from zoo import random_graph
 
-from jbpool.ops.adjacency import complete_size, degree, propagate, smooth
-from jbpool.ops.coarsen import complete_graphs
+from jbpool.graph import Graph, Rows
+from jbpool.ops.adjacency import degree, normalized_off_diagonal, propagate, smooth
 
 GRAPHS = {
     "ordinary": lambda device: random_graph(12, 30).to(device),
-    "pooled": lambda device: complete_graphs(3, 4, torch.int64, device),
+    "pooled": lambda device: Graph.complete(3, 4, torch.int64, device),
 }
 
 
@@ -22,7 +23,7 @@ GRAPHS = {
 def test_sums_run_over_incoming_edges(kind, learned, device):
     """Each node sums what its edges u -> v bring from u; the degree is the sum of these weights."""
     graph, feat = GRAPHS[kind](device), torch.randn(12, 5, dtype=torch.float64, device=device)
-    weight = torch.rand(graph.num_edges(), dtype=torch.float64, device=device, requires_grad=learned)
+    weight = torch.rand(graph.num_edges, dtype=torch.float64, device=device, requires_grad=learned)
     A, X = dense.adjacency(graph, weight), array(feat)
     d = A.sum(0)
     scale = np.array([x**-0.5 if x > 0 else 0.0 for x in d])[:, None]
@@ -35,9 +36,10 @@ def test_sums_run_over_incoming_edges(kind, learned, device):
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_gradients_reach_features_and_weights(kind, device):
     """Against autograd on a dense matrix: gradcheck changes weights in a way that caches do not notice."""
-    graph, (source, target) = GRAPHS[kind](device), GRAPHS[kind](device).edges(order="eid")
+    graph = GRAPHS[kind](device)
+    source, target = graph.edge_index
     feat, probe = (torch.randn(12, 3, dtype=torch.float64, device=device, requires_grad=True) for _ in range(2))
-    weight = torch.rand(graph.num_edges(), dtype=torch.float64, device=device, requires_grad=True)
+    weight = torch.rand(graph.num_edges, dtype=torch.float64, device=device, requires_grad=True)
     A = torch.zeros(12, 12, dtype=torch.float64, device=device).index_put((target, source), weight)
     d = A.sum(1)
     scale = torch.where(d > 0, d.clamp_min(1e-30).rsqrt(), 0)[:, None]
@@ -52,23 +54,61 @@ def test_gradients_reach_features_and_weights(kind, device):
         )
 
 
-def test_a_pooled_graph_with_further_edges_is_an_ordinary_one():
-    graph = complete_graphs(2, 3, torch.int64, torch.device("cpu"))
-    assert complete_size(graph) == 3
-    graph.add_edges([0, 5], [5, 0])
-    assert complete_size(graph) is None
-    weight, feat = torch.rand(20, dtype=torch.float64), torch.randn(6, 2, dtype=torch.float64)
-    assert np.allclose(propagate(graph, feat, weight).numpy(), dense.adjacency(graph, weight).T @ feat.numpy())
-    assert complete_size(dgl.graph(([0, 0, 1, 1], [0, 1, 0, 1]))) is None
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_second_derivatives_of_learned_weights(kind, device):
+    graph = GRAPHS[kind](device)
+    feat = torch.randn(12, 2, dtype=torch.float64, device=device, requires_grad=True)
+    weight = torch.rand(graph.num_edges, dtype=torch.float64, device=device, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, w: propagate(graph, x, w), (feat, weight))
+    assert torch.autograd.gradgradcheck(lambda x, w: propagate(graph, x, w), (feat, weight))
+
+
+def test_learned_weights_need_no_matrix_of_edges(device):
+    """The gradient of the weights has no intermediate (E, D)."""
+    graph, width = random_graph(50, 600).to(device), 64
+    weight = torch.rand(graph.num_edges, device=device, requires_grad=True)
+    feat = torch.randn(50, width, device=device, requires_grad=True)
+    with Watch() as watch:
+        propagate(graph, feat, weight).square().sum().backward()
+    assert watch.largest < graph.num_edges * width / 4, watch.maker
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_degree_of_a_graph_without_edge_ids(dtype):
-    """Graphs from files are kept by target and without edge ids, for which DGL's own sum over edges fails."""
+    """Graphs from files are kept by target and without edge ids."""
     pointers, sources = torch.tensor([0, 1, 3, 4], dtype=torch.int32), torch.tensor([1, 0, 2, 1], dtype=torch.int32)
-    path = dgl.graph(("csc", (pointers, sources, sources.new_empty(0))), idtype=torch.int32)
+    path = Graph.from_rows(Rows(pointers, sources, None))
     weight = torch.tensor([2.0, 2.0, 5.0, 5.0], requires_grad=True)
     found = degree(path, weight, dtype)
     assert found.tolist() == [2, 7, 5]
     found[1].backward()
     assert weight.grad.tolist() == [0, 1, 1, 0]
+
+
+def naive_weights(adj):
+    """D^-1/2 A D^-1/2 without the diagonal."""
+    adj = adj - torch.diag_embed(adj.diagonal(dim1=-2, dim2=-1))
+    degree = adj.sum(-1)
+    return adj / (degree.unsqueeze(-1) * degree.unsqueeze(-2)).sqrt()
+
+
+def test_pooled_weights_also_where_the_matrix_is_not_symmetric(device):
+    adj = torch.rand(3, 4, 4, dtype=torch.float64, device=device, requires_grad=True)
+    assert torch.allclose(normalized_off_diagonal(adj), naive_weights(adj))
+    assert gradcheck(normalized_off_diagonal, adj)
+    probe = torch.rand(3, 4, 4, dtype=torch.float64, device=device)
+    ours, theirs = (
+        torch.autograd.grad((weights(adj) * probe).sum(), adj)[0]
+        for weights in (normalized_off_diagonal, naive_weights)
+    )
+    assert torch.allclose(ours, theirs)
+
+
+def test_a_cluster_without_edges_has_no_weights_and_finite_gradients(device):
+    adj = torch.rand(1, 3, 3, device=device)
+    adj[:, 1, [0, 2]] = adj[:, [0, 2], 1] = 0
+    adj.requires_grad_()
+    weight = normalized_off_diagonal(adj)
+    assert weight[0, 1].tolist() == [0, 0, 0] == weight[0, :, 1].tolist()
+    weight.sum().backward()
+    assert adj.grad.isfinite().all()

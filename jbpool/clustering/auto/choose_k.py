@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.special import xlogy
 
 from jbpool.clustering.auto.recipe import EDGES, best_of, try_partitions
 from jbpool.clustering.auto.refinement import ClusterModel, Known
+from jbpool.graph import Graph
 
 STARTS = 4              # of every view of the largest number
 
@@ -51,7 +51,7 @@ def ranked(savings: dict[int, float]) -> list[int]:
 
 @torch.no_grad()
 def choose_num_clusters(
-    graph: DGLGraph,
+    graph: Graph,
     feat: Tensor | None,
     low: int,
     high: int,
@@ -65,7 +65,7 @@ def choose_num_clusters(
 
     Parameters
     ----------
-    graph : DGLGraph
+    graph : Graph
         Both directions of every edge.
     feat : Tensor or None
         ``(N, D)``, dense or CSR; ``None`` for a graph without features.

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import torch
-from dgl import DGLGraph
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -26,6 +25,7 @@ from jbpool.clustering.auto.bounded_heads import hard_clusters, trained_heads
 from jbpool.clustering.auto.refinement import ClusterModel, Known, Refined, refine
 from jbpool.clustering.auto.views import STEPS, FixedFeatures, edge_view
 from jbpool.errors import DataError
+from jbpool.graph import Graph
 from jbpool.ops.contingency import contingency
 
 STARTS = 8                          # of every view
@@ -70,7 +70,7 @@ class Found(NamedTuple):
 
 
 def find_clusters(
-    graph: DGLGraph,
+    graph: Graph,
     feat: Tensor | None,
     num_clusters: int,
     edge_weight: Tensor | None = None,
@@ -83,7 +83,7 @@ def find_clusters(
 
     Parameters
     ----------
-    graph : DGLGraph
+    graph : Graph
         Both directions of every edge.
     feat : Tensor or None
         ``(N, D)``, dense or CSR; ``None`` for a graph without features.
@@ -102,7 +102,7 @@ def find_clusters(
         Called with the number of views clustered so far and their total.
     """
     if num_clusters == 1:
-        one = torch.zeros(graph.num_nodes(), dtype=torch.long, device=graph.device)
+        one = torch.zeros(graph.num_nodes, dtype=torch.long, device=graph.device)
         return Found(one, torch.ones(len(one), device=graph.device), -1.0, 0.0, None, [], 0, None)
     known = Known(graph, feat, edge_weight)
     tried = try_partitions(known, feat, num_clusters, edge_weight, seed, starts, merged, watch)

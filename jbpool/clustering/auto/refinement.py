@@ -23,11 +23,11 @@ import math
 from typing import NamedTuple
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from jbpool.clustering.auto.weighting import UnitRows, no_weights
+from jbpool.graph import Graph
 from jbpool.ops.adjacency import degree, propagate
 from jbpool.ops.sparse import stored_values
 
@@ -51,7 +51,7 @@ class Known:
 
     Parameters
     ----------
-    graph : DGLGraph
+    graph : Graph
         Both directions of every edge.
     feat : Tensor or None
         ``(N, D)``, dense or CSR.
@@ -63,7 +63,7 @@ class Known:
 
     def __init__(
         self,
-        graph: DGLGraph,
+        graph: Graph,
         feat: Tensor | None,
         edge_weight: Tensor | None = None,
         measurements: bool | None = None,
@@ -196,7 +196,7 @@ class ClusterModel(nn.Module):
         return torch.where(known.informed[:, None], self.scores(known, onehot).softmax(1), 1 / len(self.prior))
 
     @torch.no_grad()
-    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Cluster and confidence of the nodes of a graph, ``(N, D)`` to ``(N,)`` and ``(N,)``.
 
         The features alone decide first, then features and neighbours.

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
-from dgl import DGLGraph
 from torch import Tensor, nn
 
 from jbpool.checks import lookup
 from jbpool.clustering.auto.weighting import WEIGHTINGS, UnitRows
 from jbpool.console import progress_bar
 from jbpool.data import NodeData
+from jbpool.graph import Graph
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.adjacency import degree, smoothing_matrix
 from jbpool.ops.sparse import is_sparse
@@ -82,7 +82,7 @@ class FixedFeatures(nn.Module):
     @torch.no_grad()
     def fit(
         self,
-        graph: DGLGraph,
+        graph: Graph,
         feat: Tensor,
         edge_weight: Tensor | None = None,
         seed: int = 0,
@@ -92,7 +92,7 @@ class FixedFeatures(nn.Module):
 
         Parameters
         ----------
-        graph : DGLGraph
+        graph : Graph
             N nodes.
         feat : Tensor
             ``(N, D)``, dense or CSR.
@@ -108,7 +108,7 @@ class FixedFeatures(nn.Module):
         Tensor
             ``(n, out_feats)``, the rows of this process.
         """
-        shares = shares or RowShares.alone(graph.num_nodes())
+        shares = shares or RowShares.alone(graph.num_nodes)
         self.column_weight = self.weigh(feat)
         smoothing = self._smoothing(graph, feat, edge_weight, shares)
         if self.num_clusters is None:
@@ -126,14 +126,14 @@ class FixedFeatures(nn.Module):
         return _in_place(rows, lambda block: unit_rows(block @ rotation), self.out_feats)
 
     @torch.no_grad()
-    def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+    def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Apply what was measured: ``(N, D)`` to ``(N, out_feats)``."""
-        smoothing = self._smoothing(graph, feat, edge_weight, RowShares.alone(graph.num_nodes()))
+        smoothing = self._smoothing(graph, feat, edge_weight, RowShares.alone(graph.num_nodes))
         smoothed = smoothing.rows_of(self.axes, self.out_feats)
         return _in_place(smoothed, lambda block: unit_rows(block - self.centre), self.out_feats)
 
     def _smoothing(
-        self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None, shares: RowShares
+        self, graph: Graph, feat: Tensor, edge_weight: Tensor | None, shares: RowShares
     ) -> _Smoothing:
         rows, mean_of_steps = UnitRows(feat, self.column_weight), self.num_clusters is not None
         return _Smoothing(graph, rows, self.steps, self.delta, edge_weight, shares, mean_of_steps)
@@ -154,7 +154,7 @@ class _Smoothing:
 
     def __init__(
         self,
-        graph: DGLGraph,
+        graph: Graph,
         rows: UnitRows,
         steps: int,
         delta: float,
@@ -260,7 +260,7 @@ def _in_place(rows: Tensor, change: Callable[[Tensor], Tensor], width: int) -> T
 
 
 @torch.no_grad()
-def edge_view(graph: DGLGraph, num_clusters: int, edge_weight: Tensor | None = None, seed: int = 0) -> Tensor:
+def edge_view(graph: Graph, num_clusters: int, edge_weight: Tensor | None = None, seed: int = 0) -> Tensor:
     """Unit rows from the K leading eigenvectors of the lazy walk, the trivial one included: ``(N, min(K, N))``.
 
     Degrees are regularised: the leading eigenvectors of the plain walk sit on small appendages of the graph. Nodes
@@ -268,7 +268,7 @@ def edge_view(graph: DGLGraph, num_clusters: int, edge_weight: Tensor | None = N
 
     Parameters
     ----------
-    graph : DGLGraph
+    graph : Graph
         Both directions of every edge.
     num_clusters : int
         K.
@@ -280,7 +280,7 @@ def edge_view(graph: DGLGraph, num_clusters: int, edge_weight: Tensor | None = N
     """
     if edge_weight is not None and len(edge_weight):
         edge_weight = edge_weight / edge_weight.max().clamp_min(torch.finfo(edge_weight.dtype).tiny)
-    walk, num_nodes = smoothing_matrix(graph, edge_weight, torch.float32, DELTA, added=REGULARIZED), graph.num_nodes()
+    walk, num_nodes = smoothing_matrix(graph, edge_weight, torch.float32, DELTA, added=REGULARIZED), graph.num_nodes
     width, steps = min(num_clusters + OVERSAMPLING, num_nodes), EIGEN_STEPS * (10 if num_nodes <= SMALL else 1)
     vectors = torch.randn(num_nodes, width, generator=torch.Generator().manual_seed(seed)).to(graph.device)
     with progress_bar("eigenvectors", steps, "steps") as bar:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from jbpool.ops.sparse import csr, is_sparse, multiply, sparse_features
+from jbpool.ops.sparse import csr, is_sparse, multiply, with_transpose
 
 BLOCK = 1 << 22             # dense values looked at together
 UNEQUAL = 30                # how many times as large as the typical column the largest one may be, without a warning
@@ -29,7 +29,7 @@ class UnitRows:
 
     def __init__(self, feat: Tensor, column_weight: Tensor):
         self.device, self.shape = feat.device, feat.shape
-        self.sparse = sparse_features(_unit_sparse(feat, column_weight)) if is_sparse(feat) else None
+        self.sparse = with_transpose(_unit_sparse(feat, column_weight)) if is_sparse(feat) else None
         self.feat, self.column_weight = feat, column_weight
         if self.sparse is None:
             self.scale = torch.cat([_inverse_length(block * column_weight) for block in _row_blocks(feat)])     # (N, 1)

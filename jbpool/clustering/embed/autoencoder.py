@@ -9,6 +9,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from tqdm import trange
 
 from jbpool.data import NodeData
+from jbpool.graph import Graph
 from jbpool.ops.adjacency import propagate_normalized
 from jbpool.ops.sparse import feature_product
 
@@ -36,18 +37,18 @@ class _Encoder(nn.Module):
         nn.init.xavier_uniform_(self.first.weight)
         nn.init.xavier_uniform_(self.second.weight)
 
-    def forward(self, graph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
-        hidden = propagate_normalized(graph, feature_product(feat, self.first.weight.T), edge_weight).relu()
+    def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
+        hidden = propagate_normalized(graph, feature_product(graph, feat, self.first.weight.T), edge_weight).relu()
         return propagate_normalized(graph, self.second(hidden), edge_weight)
 
 
 def _train(data: NodeData, seed: int, variational: bool) -> np.ndarray:
     """One random negative pair per edge, resampled every epoch, instead of an N x N matrix."""
     torch.manual_seed(seed)
-    graph, weight = data.graph.clone().long(), data.edge_weight
-    source, target = graph.edges()
-    num_nodes = graph.num_nodes()
-    graph.add_edges(torch.arange(num_nodes), torch.arange(num_nodes))
+    num_nodes, weight = data.graph.num_nodes, data.edge_weight
+    source, target = data.graph.edge_index.long()
+    loops = torch.arange(num_nodes).expand(2, -1)
+    graph = Graph(torch.cat([data.graph.edge_index.long(), loops], dim=1), num_nodes)
     weight = None if weight is None else torch.cat([weight, torch.ones(num_nodes)])
     assert data.feat is not None                        # with_features adds them if the graph has none
     encoder = _Encoder(data.feat.shape[1], outputs=2 if variational else 1)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse
-from dgl import DGLGraph
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from jbpool.data import NodeData
 from jbpool.errors import TrainingError
+from jbpool.graph import Graph
 
 DIM, RANK, WINDOW = 128, 256, 10
 MAX_RESTARTS = 5000     # of the eigensolver
 DENSE = 400             # nodes up to which the matrix is dense
 
 
-def adjacency_matrix(graph: DGLGraph, edge_weight: Tensor | None) -> scipy.sparse.csr_matrix:
+def adjacency_matrix(graph: Graph, edge_weight: Tensor | None) -> scipy.sparse.csr_matrix:
     """The adjacency matrix of a graph, ``(N, N)`` float64."""
-    source, target = (end.cpu().numpy() for end in graph.edges())
+    source, target = graph.edge_index.cpu().numpy()
     weight = np.ones(len(source)) if edge_weight is None else edge_weight.cpu().double().numpy()
-    return scipy.sparse.csr_matrix((weight, (source, target)), shape=(graph.num_nodes(), graph.num_nodes()))
+    return scipy.sparse.csr_matrix((weight, (source, target)), shape=(graph.num_nodes, graph.num_nodes))
 
 
 def _normalized(A: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:

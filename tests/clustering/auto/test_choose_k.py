@@ -3,11 +3,10 @@
 import math
 from itertools import combinations
 
-import dgl
 import networkx
 import pytest
 import torch
-from zoo import random_graph
+from zoo import degrees, random_graph, simple, undirected
 
 from jbpool.clustering.auto import choose_k
 from jbpool.clustering.auto.choose_k import Choice, choose_num_clusters, ranked, saved_nats
@@ -16,12 +15,13 @@ from jbpool.clustering.auto.refinement import Known
 from jbpool.clustering.report import search_sections
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
+from jbpool.graph import Graph
 
 
 def naive_saving(graph, cluster):
     """The docstring of ``saved_nats``, edge by edge."""
-    source, target = (end.tolist() for end in graph.edges())
-    label, degree = cluster.tolist(), graph.in_degrees().tolist()
+    source, target = (end.tolist() for end in graph.edge_index)
+    label, degree = cluster.tolist(), degrees(graph).tolist()
     total, numbers = len(source), sorted(set(cluster.tolist()))
     edges, nodes, count = total / 2, len(label), len(numbers)
     gain, rest, rest_expected = 0.0, 1.0, 1.0
@@ -45,9 +45,8 @@ def described(graph, cluster):
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_the_description_equals_naive_sums(count):
-    graph = dgl.to_bidirected(random_graph(40, 90))
-    graph.add_edges(*(torch.tensor(ends) for ends in ([0, 39], [39, 0])))                   # no node without edges
-    graph = dgl.to_simple(dgl.add_reverse_edges(dgl.add_edges(graph, torch.arange(39), torch.arange(1, 40))))
+    path = undirected(range(40), [*range(1, 40), 0])                                        # no node without edges
+    graph = simple(*torch.cat([random_graph(40, 90).edge_index, path.edge_index], dim=1), 40)
     cluster = torch.arange(40) * count // 40
     found = saved_nats(*described(graph, cluster))
     assert found == pytest.approx(naive_saving(graph, cluster), abs=1e-6)
@@ -86,7 +85,7 @@ def test_the_number_of_clusters_is_found(planted, with_features):
 @pytest.mark.parametrize("sizes", [[900, 50, 50], [2000, 100, 40, 20]])
 def test_the_number_of_unequal_blocks(sizes):
     rates = [[10 / size if i == j else 0.001 for j in range(len(sizes))] for i, size in enumerate(sizes)]
-    graph = dgl.from_networkx(networkx.stochastic_block_model(sizes, rates, seed=1).to_directed())
+    graph = Graph.from_networkx(networkx.stochastic_block_model(sizes, rates, seed=1))
     assert choose_num_clusters(graph, None, 2, 40).num_clusters == len(sizes)
 
 
@@ -95,8 +94,8 @@ def test_features_that_say_nothing(kind):
     if kind == "blocks":
         graph, planted = load_nodes("sbm", num_nodes=500, num_clusters=5, seed=0).graph, 5
     else:
-        graph, planted = dgl.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(8)] * 6)), 6
-    assert choose_num_clusters(graph, torch.ones(graph.num_nodes(), 4), 4, 10).num_clusters == planted
+        graph, planted = Graph.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(8)] * 6)), 6
+    assert choose_num_clusters(graph, torch.ones(graph.num_nodes, 4), 4, 10).num_clusters == planted
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_features_that_say_nothing(kind):
     ids=["random", "florentine", "davis", "bipartite"],
 )  # fmt: skip
 def test_graphs_without_clusters(graph):
-    drawn = dgl.from_networkx(networkx.convert_node_labels_to_integers(graph).to_directed())
+    drawn = Graph.from_networkx(networkx.convert_node_labels_to_integers(graph))
     choice = choose_num_clusters(drawn, None, 2, 7)
     assert choice.num_clusters == 1
     assert choice.merged is None
@@ -118,7 +117,7 @@ def test_the_end_of_the_range_is_mentioned_and_isolated_nodes_cost_nothing():
     savings = []
     for isolated in (0, 200):
         cliques.add_nodes_from(range(48, 48 + isolated))
-        choice = choose_num_clusters(dgl.from_networkx(cliques.to_directed()), None, 2, 4)
+        choice = choose_num_clusters(Graph.from_networkx(cliques), None, 2, 4)
         assert "the end of the range" in choice.warning(2, 4)
         savings.append(choice.savings[4] * len(cliques))                        # bits
     assert savings[0] == pytest.approx(savings[1])
@@ -140,7 +139,7 @@ def test_few_edges_or_none_beside_features():
     feat = 4 * torch.eye(3, 8)[label] + torch.randn(120, 8, generator=torch.Generator().manual_seed(0))
     for ends in ([], [(0, 1)], [(2 * i, 2 * i + 1) for i in range(10)]):
         pairs = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T
-        graph = dgl.add_reverse_edges(dgl.graph(tuple(pairs), num_nodes=120))
+        graph = undirected(*pairs, 120)
         choice = choose_num_clusters(graph, feat, 2, 6)
         assert all(math.isfinite(saving) for saving in choice.savings.values())
         if not ends:
@@ -150,7 +149,7 @@ def test_few_edges_or_none_beside_features():
 
 
 def test_a_range_above_the_number_of_clusters():
-    cliques = dgl.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(30)] * 3).to_directed())
+    cliques = Graph.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(30)] * 3))
     choice = choose_num_clusters(cliques, None, 8, 10)
     assert choice.num_clusters == 3
     assert "only 3 clusters were found, fewer than 8" in choice.warning(8, 10)

@@ -1,10 +1,10 @@
 """Clusters without labels: the result, its description, and its application to other graphs."""
 
-import dgl
 import networkx
 import numpy as np
 import pytest
 import torch
+from zoo import degrees, simple
 
 from jbpool.clustering.auto.recipe import EDGES, FEATURES, SMOOTHED, Trial, best_of, find_clusters
 from jbpool.clustering.auto.refinement import ClusterModel
@@ -14,6 +14,7 @@ from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
 from jbpool.engine.config import load_config
 from jbpool.errors import DataError
+from jbpool.graph import Graph
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def test_a_graph_without_features(data):
 
 
 def block_graph(sizes, rates, seed=0):
-    graph = dgl.from_networkx(networkx.stochastic_block_model(sizes, rates, seed=seed).to_directed())
+    graph = Graph.from_networkx(networkx.stochastic_block_model(sizes, rates, seed=seed))
     return graph, torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
 
 
@@ -133,15 +134,15 @@ def test_small_appendages_do_not_hide_the_blocks():
     chains += [(1200 + 3 * i + j, 1200 + 3 * i + j + 1) for i in range(60) for j in range(2)]
     pairs = torch.tensor([*ends[:, stays].T.tolist(), *chains]).T                   # (2, m)
     pairs = pairs[:, pairs[0] != pairs[1]]
-    graph = dgl.to_simple(dgl.add_reverse_edges(dgl.graph(tuple(pairs), num_nodes=1380)))
-    connected = graph.in_degrees()[:1200] > 0
+    graph = simple(*pairs, 1380)
+    connected = degrees(graph)[:1200] > 0
     cluster = find_clusters(graph, None, 2).cluster[:1200]
     assert label_scores(cluster[connected], torch.from_numpy(block)[connected])["nmi"] > 0.85
 
 
 def test_les_miserables():
     graph = networkx.les_miserables_graph()
-    drawn = dgl.from_networkx(networkx.convert_node_labels_to_integers(graph).to_directed(), edge_attrs=["weight"])
+    drawn = Graph.from_networkx(networkx.convert_node_labels_to_integers(graph).to_directed(), edge_attrs=["weight"])
     weight = drawn.edata["weight"].float()
     for seed in range(3):
         found = find_clusters(drawn, None, 6, weight, seed)
@@ -171,7 +172,7 @@ def test_edges_that_do_not_support_the_features_do_not_count(graph):
     else:
         label = torch.arange(3).repeat_interleave(60)
         pairs = torch.randint(180, (2, 50), generator=torch.Generator().manual_seed(0))[:, : 50 * (graph != "no edges")]
-        made = dgl.to_simple(dgl.add_reverse_edges(dgl.graph(tuple(pairs), num_nodes=180)))
+        made = simple(*pairs, 180)
     assert nmi_of(made, points(label), label) > 0.9
 
 
@@ -202,7 +203,7 @@ def test_one_cluster(tmp_path):
 
 def test_a_graph_of_small_components_does_not_collapse():
     cliques = networkx.disjoint_union_all([networkx.complete_graph(10)] * 100)
-    found = find_clusters(dgl.from_networkx(cliques.to_directed()), None, 3)
+    found = find_clusters(Graph.from_networkx(cliques), None, 3)
     assert found.cluster.bincount().min() > 100
 
 
@@ -228,7 +229,7 @@ def test_the_scale_of_features_has_no_effect(scale, layout):
 @pytest.mark.parametrize("scale", [1e-40, 1e38])
 def test_the_scale_of_weights_has_no_effect(scale):
     graph, label = blocks(0.3, 0.02)
-    weight = torch.full((graph.num_edges(),), scale)
+    weight = torch.full((graph.num_edges,), scale)
     found = find_clusters(graph, None, 3, weight)
     assert label_scores(found.cluster, label)["nmi"] > 0.9
     assert bool(((found.confidence > 0.3) & (found.confidence <= 1)).all())
@@ -236,7 +237,7 @@ def test_the_scale_of_weights_has_no_effect(scale):
 
 
 def test_nothing_moves_into_clusters_that_were_empty():
-    cliques = dgl.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(30)] * 2).to_directed())
+    cliques = Graph.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(30)] * 2))
     found = find_clusters(cliques, torch.ones(60, 2), 4)
     assert len(found.cluster.unique()) == 2
     assert torch.isin(found.model(cliques, torch.ones(60, 2))[0], found.cluster.unique()).all()

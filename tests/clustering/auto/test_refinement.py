@@ -2,12 +2,11 @@
 
 import math
 
-import dgl
 import networkx
 import pytest
 import torch
 from torch.nn.functional import one_hot
-from zoo import random_graph
+from zoo import random_graph, undirected
 
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.auto.refinement import (
@@ -20,11 +19,12 @@ from jbpool.clustering.auto.refinement import (
 )  # fmt: skip
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
+from jbpool.graph import Graph
 
 
 def naive_move(graph, feat, cluster, weight, num_clusters):
     """The docstring of the module, node by node; also by how much the best cluster wins."""
-    source, target = (end.tolist() for end in graph.edges())
+    source, target = (end.tolist() for end in graph.edge_index)
     weight = [1.0] * len(source) if weight is None else (weight / weight.mean()).tolist()
     label, nodes, words = cluster.tolist(), range(len(feat)), range(feat.shape[1])
     share = naive_shares(source, target, weight, label, num_clusters)
@@ -94,14 +94,14 @@ def naive_means(feat, label, num_clusters):
 
 def example(weighted, signed):
     """A random graph with weights, words or measurements, and clusters."""
-    graph = dgl.to_bidirected(random_graph(40, 60))
+    graph = random_graph(40, 60)
     generator = torch.Generator().manual_seed(1)
     feat = torch.randint(0, 3, (40, 12), generator=generator).float()
     if signed:
         feat = feat + torch.randn(40, 12, generator=generator)
     feat[:, 5] = 0                                              # a word that nobody has
     feat[7] = 0                                                 # a node without words
-    source, target = graph.edges()
+    source, target = graph.edge_index
     weight = 1.0 + ((source + target) % 3) if weighted else None
     return graph, feat, weight, torch.randint(0, 4, (40,), generator=generator)
 
@@ -139,7 +139,7 @@ def test_what_measurements_save_is_the_gain_in_likelihood():
     """Normal distributions with one variance per column: around the cluster's mean, against around the common mean."""
     _, feat, _, cluster = example(weighted=False, signed=True)
     feat[7] = feat[8]
-    empty = dgl.graph(([], []), num_nodes=40)
+    empty = undirected([], [], 40)
     saved = ClusterModel(4, 12).measure(Known(empty, feat), cluster)
     rows = (feat / feat.norm(dim=1, keepdim=True)).double()
     means = torch.stack([rows[cluster == k].mean(0) for k in range(4)])[cluster]
@@ -190,7 +190,7 @@ def matching(cluster, label):
 
 def test_nothing_is_known_of_a_node_without_edges_and_features():
     cluster = torch.arange(20) % 4
-    empty = dgl.graph(([], []), num_nodes=20)
+    empty = undirected([], [], 20)
     known, model = Known(empty, torch.zeros(20, 3)), ClusterModel(4, 3)
     assert model.measure(known, cluster) == 0
     assert all(bool(value.isfinite().all()) for value in model.state_dict().values())
@@ -198,7 +198,7 @@ def test_nothing_is_known_of_a_node_without_edges_and_features():
     # Isolated nodes do not make the cluster that they are in more likely.
     cliques = networkx.disjoint_union(networkx.complete_graph(10), networkx.complete_graph(10))
     cliques.add_nodes_from(range(20, 50))
-    found = find_clusters(dgl.from_networkx(cliques.to_directed()), None, 2)
+    found = find_clusters(Graph.from_networkx(cliques), None, 2)
     assert (found.confidence[20:] == 0.5).all()
     assert found.confidence[:20].min() > 0.9
 

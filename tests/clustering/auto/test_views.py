@@ -1,13 +1,12 @@
 """Views against dense formulas: weights, smoothing, whitening, eigenvectors of the edges."""
 
-import dgl
 import networkx
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
 from sklearn.cluster import KMeans
-from zoo import random_graph, symmetric_weights
+from zoo import degrees, random_graph, symmetric_weights
 
 from jbpool import JBClustering
 from jbpool.clustering.auto import views
@@ -18,6 +17,7 @@ from jbpool.clustering.scores import label_scores
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data.containers import to_csr_tensor
 from jbpool.engine.config import load_config
+from jbpool.graph import Graph
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def words():
 
 def walk(graph, weight, delta=0.5, added=0.0):
     """The smoothing operator as an N x N matrix."""
-    num_nodes = graph.num_nodes()
+    num_nodes = graph.num_nodes
     adj = torch.zeros(num_nodes, num_nodes, dtype=torch.float64)
-    source, target = graph.edges()
+    source, target = graph.edge_index
     adj[source, target] = torch.ones(len(source)).double() if weight is None else weight.double()
     degree = adj.sum(1)
     degree = degree + added * degree.mean()
@@ -120,10 +120,9 @@ def test_features_of_low_rank(feat):
 # ---------------------------------------------------------------- the edges
 
 
-def as_dgl(graph):
+def as_graph(graph):
     edges = networkx.to_scipy_sparse_array(graph, dtype=np.float32).tocoo()
-    ends = torch.from_numpy(edges.row).long(), torch.from_numpy(edges.col).long()
-    return dgl.graph(ends, num_nodes=len(graph)), torch.from_numpy(edges.data)
+    return Graph(torch.from_numpy(np.stack([edges.row, edges.col])).long(), len(graph)), torch.from_numpy(edges.data)
 
 
 def communities(sizes=(50, 60, 70), within=0.3, across=0.02):
@@ -134,7 +133,7 @@ def communities(sizes=(50, 60, 70), within=0.3, across=0.02):
 @pytest.mark.parametrize("small", [0, 1000])
 def test_the_view_of_the_edges_equals_a_dense_eigendecomposition(monkeypatch, small):
     monkeypatch.setattr(views, "SMALL", small)
-    graph, _ = as_dgl(communities()[0])
+    graph, _ = as_graph(communities()[0])
     vectors = torch.linalg.eigh(walk(graph, None, added=0.25))[1].flip(1)[:, :3]
     expected, out = unit(vectors), edge_view(graph, 3).double()
     assert torch.allclose(out @ out.T, expected @ expected.T, atol=1e-3)
@@ -149,10 +148,10 @@ def accuracy(feat, label):
 
 def test_components_and_what_hangs_on_a_graph():
     cliques = networkx.disjoint_union(networkx.complete_graph(8), networkx.complete_graph(11))
-    assert accuracy(edge_view(as_dgl(cliques)[0], 2), np.repeat([0, 1], [8, 11])) == 1
+    assert accuracy(edge_view(as_graph(cliques)[0], 2), np.repeat([0, 1], [8, 11])) == 1
     graph, label = communities()
     pairs = networkx.from_edgelist((2 * i, 2 * i + 1) for i in range(100))
-    rows = edge_view(as_dgl(networkx.disjoint_union(graph, pairs))[0], 3)
+    rows = edge_view(as_graph(networkx.disjoint_union(graph, pairs))[0], 3)
     assert accuracy(rows[: len(label)], label) > 0.95
 
 
@@ -160,14 +159,14 @@ def test_weights_count_but_not_their_scale():
     graph = networkx.complete_graph(20)
     for a, b, data in graph.edges.data():
         data["weight"] = 10.0 if (a < 10) == (b < 10) else 1.0
-    drawn, weight = as_dgl(graph)
+    drawn, weight = as_graph(graph)
     assert accuracy(edge_view(drawn, 2, weight), np.arange(20) < 10) == 1
     scaled, plain = edge_view(drawn, 2, weight * 1e30), edge_view(drawn, 2, weight)
     torch.testing.assert_close(scaled @ scaled.T, plain @ plain.T, atol=1e-3, rtol=0)
 
 
 def test_the_same_rows_every_time():
-    graph, _ = as_dgl(communities()[0])
+    graph, _ = as_graph(communities()[0])
     state = torch.get_rng_state()
     assert torch.equal(edge_view(graph, 3), edge_view(graph, 3))
     assert torch.equal(torch.get_rng_state(), state)
@@ -186,12 +185,12 @@ def test_the_same_rows_every_time():
     ids=str,
 )
 def test_odd_graphs_get_finite_rows_of_length_one_or_zero(graph):
-    drawn, weight = as_dgl(graph)
+    drawn, weight = as_graph(graph)
     rows = edge_view(drawn, 2, weight)
     assert rows.shape[0] == len(graph)
     norm = rows.norm(dim=1)
     assert bool(((norm - 1).abs() < 1e-4).logical_or(norm == 0).all())
-    assert torch.equal(norm == 0, drawn.in_degrees() == 0)
+    assert torch.equal(norm == 0, degrees(drawn) == 0)
 
 
 def test_the_karate_club(tmp_path):

@@ -1,0 +1,617 @@
+"""Graphs as plain tensors, and the door through which the graphs of DGL, PyG, scipy and networkx come in and go out.
+
+All arithmetic of the package works on :class:`Graph`. Neither DGL nor PyG is imported unless one of their graphs comes
+in: an object can only be a ``DGLGraph`` if its user has imported dgl.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, TypeVar
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from jbpool.checks import check_count, check_edge_weight, check_features, may_read, reads_all
+from jbpool.errors import InputError
+
+T = TypeVar("T")
+
+
+class Rows(NamedTuple):
+    """An adjacency matrix by rows (CSR): those of node i are the entries ``pointers[i]`` to ``pointers[i + 1]``."""
+
+    pointers: Tensor                # (N + 1,)
+    columns: Tensor                 # (E,)  the node at the other end
+    edges: Tensor | None            # (E,)  its place in ``edge_index``; None: 0, 1, 2, ...
+
+    def of_edges(self, values: Tensor) -> Tensor:
+        """Values of edges ``(E, *)`` in the order of the rows."""
+        return values if self.edges is None else values[self.edges]
+
+    def numbers(self, start: int, stop: int) -> Tensor:
+        """The places in ``edge_index`` of the entries ``start`` to ``stop``, int64."""
+        if self.edges is None:
+            return torch.arange(start, stop, device=self.columns.device)
+        return self.edges[start:stop].long()
+
+
+class _Remembered(NamedTuple):
+    """A value, and a weak reference to the tensor it was computed from."""
+
+    value: Any
+    source: Callable[[], Tensor | None]
+    version: Any
+
+
+def _reference(source: Tensor | None) -> Callable[[], Tensor | None]:
+    return (lambda: None) if source is None else ref(source)
+
+
+def _version(source: Tensor | None) -> Any:
+    """What changes with every write in place. Inference tensors keep no count: theirs is always another."""
+    return None if source is None else object() if source.is_inference() else source._version
+
+
+MOST_KEPT = 8       # values that a graph remembers
+
+
+class Graph:
+    """Undirected graphs packed into one, as tensors. Immutable: what is computed from it is kept and never stale.
+
+    Parameters
+    ----------
+    edge_index : Tensor
+        ``(2, E)``, source and target of both directions of every edge, int64 or int32.
+    num_nodes : int, optional
+        Number of nodes N. Default: the sum of ``sizes``, else one more than the largest id.
+    sizes : Tensor or sequence of int, optional
+        Nodes per graph ``(B,)``; the nodes of a graph are numbered one after another. Default: one graph.
+
+    Examples
+    --------
+    >>> path = Graph(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+    >>> path
+    Graph(3 nodes, 4 edges)
+    >>> Graph(torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), sizes=[2, 2]).num_graphs
+    2
+    """
+
+    def __init__(
+        self, edge_index: Tensor, num_nodes: int | None = None, sizes: Tensor | Sequence[int] | None = None
+    ):
+        if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
+            got = tuple(edge_index.shape) if isinstance(edge_index, Tensor) else type(edge_index).__name__
+            raise InputError(f"edge_index is {got}: give a tensor (2, E), source and target of every edge.")
+        if edge_index.dtype not in (torch.int64, torch.int32):
+            raise InputError(f"edge_index is {edge_index.dtype}: node ids are int64 or int32; use edge_index.long().")
+        if sizes is not None:
+            sizes = _checked_sizes(sizes).to(edge_index.device)
+        readable = may_read(edge_index)
+        if num_nodes is None:
+            if sizes is not None:
+                num_nodes = int(sizes.sum())
+            else:
+                num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        elif num_nodes != 0:
+            num_nodes = check_count(num_nodes, "num_nodes")
+        if readable and edge_index.numel():
+            low, high = (int(end) for end in edge_index.aminmax())
+            if low < 0 or high >= num_nodes:
+                raise InputError(f"edge_index holds {low} to {high}: the {num_nodes} nodes are numbered from 0.")
+        if readable and sizes is not None and int(sizes.sum()) != num_nodes:
+            raise InputError(f"sizes add up to {int(sizes.sum())}, but the graph has {num_nodes} nodes.")
+        self._start(num_nodes, edge_index.shape[1], edge_index.device, edge_index.dtype, sizes)
+        self.__dict__["edge_index"] = edge_index
+
+    def _start(
+        self, num_nodes: int, num_edges: int, device: torch.device, idtype: torch.dtype, sizes: Tensor | None
+    ) -> None:
+        self.num_nodes, self.num_edges, self.device, self.idtype = num_nodes, num_edges, device, idtype
+        self.sizes = torch.full((1,), num_nodes, device=device) if sizes is None else sizes
+        self.complete_size: int | None = None       # K, if the graphs are complete and have K nodes each
+        self.known_symmetric = False                # both directions of every edge are there, as checked or built
+        self._memo: dict[Any, _Remembered] = {}
+
+    @classmethod
+    def from_rows(
+        cls, rows: Rows, sizes: Tensor | None = None, edge_index: Tensor | None = None, symmetric: bool = False
+    ) -> Graph:
+        """Return the graph of an adjacency matrix whose row i are the edges that end in node i; nothing is checked.
+
+        Parameters
+        ----------
+        rows : Rows
+            The matrix.
+        sizes : Tensor, optional
+            Nodes per graph ``(B,)``. Default: one graph.
+        edge_index : Tensor, optional
+            ``(2, E)``, if it is known. Default: the order of the rows, computed on first use.
+        symmetric : bool, default False
+            Whether both directions of every edge are known to be there.
+        """
+        graph = cls.__new__(cls)
+        graph._start(len(rows.pointers) - 1, len(rows.columns), rows.columns.device, rows.columns.dtype, sizes)
+        graph.__dict__["by_target"] = rows
+        graph.known_symmetric = symmetric
+        if edge_index is not None:
+            graph.__dict__["edge_index"] = edge_index
+        return graph
+
+    @classmethod
+    def complete(cls, num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
+        """Return a batch of complete graphs with self loops, edges in row-major order.
+
+        Examples
+        --------
+        >>> Graph.complete(3, 2, torch.int64, torch.device("cpu"))
+        Graph(3 graphs, 6 nodes, 12 edges)
+        """
+        return _complete(num_graphs, num_nodes, idtype, device)
+
+    def __repr__(self) -> str:
+        graphs = f"{self.num_graphs} graphs, " if self.num_graphs != 1 else ""
+        return f"Graph({graphs}{self.num_nodes} nodes, {self.num_edges} edges)"
+
+    def __reduce__(self):
+        if self.complete_size is not None:
+            return _complete, (self.num_graphs, self.complete_size, self.idtype, self.device)
+        return Graph, (self.edge_index, self.num_nodes, self.sizes)     # what was computed from them is not stored
+
+    @property
+    def num_graphs(self) -> int:
+        """Number of graphs B."""
+        return self.sizes.shape[0]
+
+    def to(self, device: torch.device | str) -> Graph:
+        """Return the graph on a device; itself if it is there."""
+        device = torch.device(device)
+        if device == self.device or (device.type == self.device.type and device.index is None):
+            return self
+        if self.complete_size is not None:
+            return Graph.complete(self.num_graphs, self.complete_size, self.idtype, device)
+        moved = Graph.__new__(Graph)
+        moved._start(self.num_nodes, self.num_edges, device, self.idtype, self.sizes.to(device))
+        moved.known_symmetric = self.known_symmetric
+        for name in ("edge_index", "by_target", "by_source"):           # whatever is there need not be computed again
+            if name in self.__dict__:
+                value = self.__dict__[name]
+                if isinstance(value, Tensor):
+                    moved.__dict__[name] = value.to(device)
+                else:
+                    pointers, columns, edges = value
+                    edges = None if edges is None else edges.to(device)
+                    moved.__dict__[name] = Rows(pointers.to(device), columns.to(device), edges)
+        return moved
+
+    # What is computed on first use and kept.
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """Source and target of every edge, ``(2, E)``."""
+        if self.complete_size is not None:
+            node = torch.arange(self.num_nodes, dtype=self.idtype, device=self.device)
+            block = node.view(-1, self.complete_size)                                           # (B, K)
+            source = node.repeat_interleave(self.complete_size)
+            target = block.repeat_interleave(self.complete_size, dim=0, output_size=self.num_nodes).flatten()
+            return torch.stack([source, target])
+        rows = self.by_target                                           # in the order of the rows
+        return torch.stack([rows.columns, row_of_entries(rows.pointers, self.num_edges).to(self.idtype)])
+
+    @cached_property
+    def by_target(self) -> Rows:
+        """The edges by target; row i of ``A X`` is a sum over them. Needs no order of ``edge_index``."""
+        return _by_rows(self.edge_index[1], self.edge_index[0], self.num_nodes)
+
+    @cached_property
+    def by_source(self) -> Rows:
+        """The edges by source, for products with the transpose."""
+        return _by_rows(self.edge_index[0], self.edge_index[1], self.num_nodes)
+
+    def remembered(self, key: Any, compute: Callable[[], T], source: Tensor | None = None) -> T:
+        """Return the value of a key, computed on first use, and again once its source has changed.
+
+        Parameters
+        ----------
+        key : hashable
+            What is computed.
+        compute : callable
+            Returns the value.
+        source : Tensor, optional
+            What it is computed from besides the graph, such as edge weights. Changes that torch cannot track, through
+            ``source.data`` or a shared numpy array, go unnoticed.
+        """
+        known = self._memo.get(key)
+        if known is None or known.source() is not source or known.version != _version(source):
+            if len(self._memo) == MOST_KEPT:        # a sweep over some parameter must not fill the memory
+                self._memo.clear()
+            known = _Remembered(compute(), _reference(source), _version(source))
+            self._memo[key] = known
+        return known.value
+
+    # In and out.
+
+    @classmethod
+    def from_dgl(cls, graph: Any) -> Graph:
+        """Return a ``DGLGraph`` as a Graph. The same object gives the same Graph, until its edges change."""
+        return _from_dgl(graph)
+
+    def to_dgl(self) -> Any:
+        """Return a ``DGLGraph`` with the same edges, in the same order, both batch counts set."""
+        try:
+            import dgl
+        except ImportError as error:
+            raise _missing("to_dgl", "dgl", "dgl", error) from None
+        made = dgl.graph(tuple(self.edge_index), num_nodes=self.num_nodes)
+        sizes = self.sizes.to(self.idtype)                              # dgl 2.1 needs counts of the type of the ids
+        made.set_batch_num_nodes(sizes)
+        made.set_batch_num_edges(_edges_per_graph(self).to(self.idtype))
+        made._jbpool = _Known(self, _dgl_identity(made))
+        return made
+
+    @classmethod
+    def from_pyg(cls, data: Any) -> Graph:
+        """Return a ``Data`` or ``Batch`` of PyG as a Graph. The same object gives the same Graph, until it changes."""
+        return _from_pyg(data)
+
+    def to_pyg(self) -> Any:
+        """Return a ``Batch`` of PyG with the same edges, in the same order."""
+        try:
+            from torch_geometric.data import Batch
+        except ImportError as error:
+            raise _missing("to_pyg", "torch_geometric", "pyg", error) from None
+        pointers = torch.cat([self.sizes.new_zeros(1), self.sizes.cumsum(0)])
+        made = Batch(
+            edge_index=self.edge_index,
+            num_nodes=self.num_nodes,
+            batch=torch.repeat_interleave(self.sizes, output_size=self.num_nodes),
+            ptr=pointers,
+        )
+        made.__dict__["_jbpool"] = _Known(self, _pyg_identity(made))
+        return made
+
+    @classmethod
+    def from_scipy(cls, matrix: Any) -> Graph:
+        """Return the graph of a sparse adjacency matrix; ``matrix.tocsr().data`` are the weights of its edges."""
+        import numpy as np
+
+        rows = matrix.tocsr()
+        if rows.shape[0] != rows.shape[1]:
+            raise InputError(f"the adjacency matrix has shape {rows.shape}: it must be square.")
+        source = np.repeat(np.arange(rows.shape[0], dtype=rows.indices.dtype), np.diff(rows.indptr))
+        ends = torch.from_numpy(np.stack([source, rows.indices]))
+        return cls(ends if ends.dtype == torch.int32 else ends.long(), num_nodes=rows.shape[0])
+
+    @classmethod
+    def from_networkx(cls, graph: Any) -> Graph:
+        """Return an undirected networkx graph as a Graph; its nodes are numbered in the order of ``graph.nodes``."""
+        if graph.is_directed():
+            raise InputError("the networkx graph is directed: use graph.to_undirected().")
+        place = {node: number for number, node in enumerate(graph.nodes)}
+        ends = torch.tensor([(place[a], place[b]) for a, b in graph.edges()], dtype=torch.int64).view(-1, 2).T
+        other = ends[:, ends[0] != ends[1]].flip(0)                     # a self loop is one edge
+        return cls(torch.cat([ends, other], dim=1), num_nodes=len(place))
+
+
+def row_of_entries(pointers: Tensor, num_entries: int) -> Tensor:
+    """Return the row of each entry of a CSR matrix, ``(E,)`` int64."""
+    row = torch.arange(len(pointers) - 1, device=pointers.device)
+    return torch.repeat_interleave(row, pointers.diff(), output_size=num_entries)
+
+
+def _by_rows(row: Tensor, column: Tensor, num_nodes: int) -> Rows:
+    """Entries sorted by row; those of a row keep their order."""
+    count = torch.zeros(num_nodes + 1, dtype=torch.int64, device=row.device)
+    count.index_add_(0, row.long() + 1, torch.ones_like(row, dtype=torch.int64))
+    order = row.argsort(stable=True)
+    return Rows(count.cumsum_(0), column[order], order)
+
+
+def _checked_sizes(sizes: Tensor | Sequence[int]) -> Tensor:
+    try:
+        sizes = torch.as_tensor(sizes)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"sizes={sizes!r}: give the nodes per graph as whole numbers.") from None
+    if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype == torch.bool or not len(sizes):
+        raise InputError(f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as whole numbers.")
+    if may_read(sizes) and int(sizes.min()) < 0:
+        raise InputError(f"sizes holds {int(sizes.min())}: the number of nodes of a graph cannot be negative.")
+    return sizes.long()
+
+
+@lru_cache(maxsize=16)      # a training run has few batch sizes
+def _complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
+    graph = Graph.__new__(Graph)
+    sizes = torch.full((num_graphs,), num_nodes, device=device)
+    graph._start(num_graphs * num_nodes, num_graphs * num_nodes**2, device, idtype, sizes)
+    graph.complete_size, graph.known_symmetric = num_nodes, True
+    return graph
+
+
+def _edges_per_graph(graph: Graph) -> Tensor:
+    """Number of edges of each graph, ``(B,)``."""
+    if graph.num_graphs == 1:
+        return torch.full((1,), graph.num_edges, device=graph.device)
+    if graph.complete_size is not None:
+        return graph.sizes * graph.complete_size
+    member = torch.repeat_interleave(graph.sizes, output_size=graph.num_nodes)                  # (N,)
+    owner = member[graph.edge_index[0].long()]                                                  # (E,)
+    return torch.zeros_like(graph.sizes).index_add_(0, owner, torch.ones_like(owner))
+
+
+# DGL and PyG. A Graph is kept on the object that it was made from, with what tells whether that has changed since.
+
+
+class _Known:
+    """A Graph, and the identity of the edges it was made from. Neither copied nor pickled with its owner."""
+
+    def __init__(self, graph: Graph | None = None, identity: Any = None):
+        self.graph, self.identity = graph, identity
+
+    def __reduce__(self):
+        return _Known, ()
+
+
+def _known(owner: Any, identity: Any, same: Callable[[Any, Any], bool]) -> Graph | None:
+    known = vars(owner).get("_jbpool")
+    return known.graph if known is not None and known.graph is not None and same(known.identity, identity) else None
+
+
+class _DGLIdentity(NamedTuple):
+    """Arrays of a DGL graph, which it shares with torch. While they are held, no other graph has their addresses."""
+
+    layout: str
+    arrays: tuple[Tensor, ...]
+    sizes: Tensor
+
+
+def _dgl_identity(graph: Any) -> _DGLIdentity:
+    graph.batch_num_edges()             # batch_num_nodes does not set them, and DGL would then fail to remove nodes
+    error = sys.modules["dgl"].DGLError
+    for layout in ("csc", "coo", "csr"):                # a graph may be restricted to some of them
+        try:
+            arrays = graph.edges() if layout == "coo" else graph.adj_tensors(layout)    # adj_tensors("coo") copies
+            return _DGLIdentity(layout, arrays, graph.batch_num_nodes())
+        except error:
+            continue
+    raise InputError("the DGLGraph has no sparse format: use graph.formats(['coo', 'csr', 'csc']).")
+
+
+def _same_dgl(one: _DGLIdentity, other: _DGLIdentity) -> bool:
+    return (
+        one.sizes is other.sizes
+        and one.layout == other.layout
+        and all(
+            a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.dtype == b.dtype
+            for a, b in zip(one.arrays, other.arrays, strict=True)
+        )
+    )
+
+
+def _from_dgl(graph: Any) -> Graph:
+    if graph.is_block:
+        raise InputError("graph is a block of a sampler: pass a graph; dgl.block_to_graph(block) makes two node types.")
+    if not graph.is_homogeneous:
+        raise InputError(
+            f"graph has node types {graph.ntypes} and edge types {graph.etypes}: use dgl.to_homogeneous(graph)."
+        )
+    identity = _dgl_identity(graph)
+    found = _known(graph, identity, _same_dgl)
+    if found is None:
+        sizes = identity.sizes.long()
+        if identity.layout == "csc":
+            pointers, columns, edges = identity.arrays
+            # DGL leaves the ids out where they are 0, 1, 2, ...
+            found = Graph.from_rows(Rows(pointers, columns, edges if len(edges) == len(columns) > 0 else None), sizes)
+            if found.by_target.edges is not None:
+                found.__dict__["edge_index"] = _dgl_ends(graph)
+        else:
+            ends = _dgl_ends(graph)
+            found = Graph(ends, graph.num_nodes())
+            found.sizes = sizes
+        graph._jbpool = _Known(found, identity)
+    return found
+
+
+def _dgl_ends(graph: Any) -> Tensor:
+    """Source and target of the edges in their order, ``(2, E)``, also if the formats of the graph are restricted."""
+    try:
+        return torch.stack(graph.edges())
+    except sys.modules["dgl"].DGLError:
+        return torch.stack(graph.formats(["coo", "csr", "csc"]).edges())
+
+
+def _pyg_identity(data: Any) -> tuple:
+    """The tensors that decide the graph; a change in place changes their version."""
+    tensors = (data.edge_index, getattr(data, "batch", None), getattr(data, "ptr", None))
+    return (*tensors, *(_version(tensor) for tensor in tensors), data.num_nodes)
+
+
+def _same_pyg(one: tuple, other: tuple) -> bool:
+    return all(a is b for a, b in zip(one[:3], other[:3], strict=True)) and one[3:] == other[3:]
+
+
+def _from_pyg(data: Any) -> Graph:
+    if getattr(data, "edge_index", None) is None:
+        raise InputError(f"{type(data).__name__} has no edge_index: homogeneous graphs with one are taken.")
+    identity = _pyg_identity(data)
+    found = _known(data, identity, _same_pyg)
+    if found is None:
+        batch, pointers = identity[1:3]
+        sizes = None
+        if pointers is not None:
+            sizes = pointers.diff()
+        elif batch is not None:
+            sizes = torch.bincount(batch, minlength=getattr(data, "num_graphs", 1))
+            if may_read(batch) and bool((batch.diff() < 0).any()):
+                raise InputError("data.batch is not sorted: the nodes of a graph must follow each other.")
+        found = Graph(data.edge_index, data.num_nodes, sizes)
+        data.__dict__["_jbpool"] = _Known(found, identity)
+    return found
+
+
+def _missing(method: str, package: str, extra: str, error: ImportError) -> InputError:
+    fix = f"pip install 'jbpool[{extra}]'"
+    return InputError(f"Graph.{method}() needs {package}, which cannot be imported ({error}): {fix}.")
+
+
+def is_dgl(graph: Any) -> bool:
+    """Return whether an object is a ``DGLGraph``, without importing dgl."""
+    return "dgl" in sys.modules and isinstance(graph, getattr(sys.modules["dgl"], "DGLGraph", ()))
+
+
+def is_pyg(graph: Any) -> bool:
+    """Return whether an object is a graph of PyG, without importing it."""
+    data = sys.modules.get("torch_geometric.data")
+    return data is not None and isinstance(graph, (data.Data, data.HeteroData))
+
+
+def as_graph(graph: Any) -> Graph:
+    """Return a graph of any kind as a :class:`Graph`.
+
+    Parameters
+    ----------
+    graph : Graph, DGLGraph, Data, Batch, sparse matrix or networkx graph
+        Homogeneous and undirected: both directions of every edge, except for networkx.
+
+    Returns
+    -------
+    Graph
+        Itself, or for a graph of DGL or PyG the same ``Graph`` as before, if its edges have not changed.
+    """
+    if isinstance(graph, Graph):
+        return graph
+    if is_dgl(graph):
+        return _from_dgl(graph)
+    if is_pyg(graph):
+        return _from_pyg(graph)
+    if hasattr(graph, "tocsr"):
+        return Graph.from_scipy(graph)
+    if hasattr(graph, "is_directed") and hasattr(graph, "nodes"):
+        return Graph.from_networkx(graph)
+    raise InputError(
+        f"graph is a {type(graph).__name__}: pass a DGLGraph, a Data or Batch of PyG, a jbpool.Graph, a sparse matrix "
+        "or a networkx graph; several graphs as one batch."
+    )
+
+
+def like(graph: Graph, given: Any) -> Any:
+    """Return complete graphs in the kind of the graph that was given: a ``DGLGraph``, a ``Batch`` or a ``Graph``."""
+    if is_dgl(given):
+        return _shared_dgl(graph).local_var()                           # shared edges, frames of its own
+    return graph.to_pyg() if is_pyg(given) else graph
+
+
+@lru_cache(maxsize=16)
+def _shared_dgl(graph: Graph) -> Any:
+    return graph.to_dgl()
+
+
+# What layers are called with.
+
+
+def checked_graph(
+    graph: Any, feat: Tensor, edge_weight: Tensor | None, dtype: torch.dtype, in_feats: int, sparse: bool = False
+) -> Graph:
+    """Return the graph that a layer was called with, after checking it, its features and its edge weights.
+
+    Parameters
+    ----------
+    graph : Graph, DGLGraph, Data or Batch
+        What was passed as graph.
+    feat : Tensor
+        What was passed as features ``(N, in_feats)``.
+    edge_weight : Tensor or None
+        What was passed as edge weights ``(E,)``.
+    dtype : torch.dtype
+        The type of the layer's parameters.
+    in_feats : int
+        Number of features the layer was built for.
+    sparse : bool, default False
+        Whether the layer takes CSR features too.
+    """
+    found = as_graph(graph)
+    check_features(feat, dtype, in_feats, sparse)
+    if feat.shape[0] != found.num_nodes:
+        raise InputError(
+            f"feat has {feat.shape[0]} rows but the graph has {found.num_nodes} nodes: "
+            "pass one row per node of the batched graph, in node order."
+        )
+    if feat.device != found.device:
+        raise InputError(f"feat is on {feat.device} but the graph is on {found.device}: move one with .to(device).")
+    # On a pooled graph only negative weights are refused: if any is not finite, neither is the loss of the pool.
+    check_edge_weight(edge_weight, found.num_edges, found.device, finite=found.complete_size is None)
+    check_symmetric(found, edge_weight)
+    return found
+
+
+def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
+    """Refuse edges in one direction only, and weights that differ between the two directions of an edge.
+
+    Edges are checked once per graph, constant weights once. Two random numbers per node decide: for random vectors x, y
+    the sum ``x^T A y - y^T A x`` over the edges vanishes only if A is symmetric. The edges are counted in integers
+    without rounding.
+    """
+    if not may_read(graph.sizes):
+        return
+    if not graph.known_symmetric:
+        if not _is_symmetric(graph):
+            raise InputError(_one_way(graph))
+        graph.known_symmetric = True
+    pooled = edge_weight is not None and (edge_weight.requires_grad or graph.complete_size is not None)
+    if edge_weight is None or (pooled and not reads_all()):
+        return
+    weight = edge_weight.detach()
+    if not graph.remembered("equal weights", lambda: _has_symmetric_weights(graph, weight), edge_weight):
+        raise InputError(_unequal_weights(graph, weight))
+
+
+def _is_symmetric(graph: Graph) -> bool:
+    source, target = graph.edge_index.long()
+    draw = torch.empty(2, graph.num_nodes, dtype=torch.int64).random_(generator=torch.Generator().manual_seed(0))
+    x, y = draw.to(graph.device)
+    return bool((x[source] * y[target] - x[target] * y[source]).sum() == 0)         # modulo 2^64
+
+
+def _has_symmetric_weights(graph: Graph, weight: Tensor) -> bool:
+    source, target = graph.edge_index.long()
+    x, y = torch.rand(2, graph.num_nodes, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) - 0.5
+    x, y, weight = x.to(graph.device), y.to(graph.device), weight.double()
+    excess = (weight * (x[source] * y[target] - x[target] * y[source])).sum().abs()
+    return not bool(excess > 1e-5 * weight.norm())              # rounding of float32 gives some 1e-8
+
+
+def _one_way(graph: Graph) -> str:
+    """Name the first edge without its other direction."""
+    source, target = graph.edge_index.long().cpu()
+    there, back = (a * graph.num_nodes + b for a, b in ((source, target), (target, source)))
+    place = torch.cat([there, back]).unique(return_inverse=True)[1]
+    excess = torch.zeros(int(place.max()) + 1, dtype=torch.int64)
+    excess.index_add_(0, place[: len(there)], torch.ones_like(there))
+    excess.index_add_(0, place[len(there) :], -torch.ones_like(there))
+    first = int((excess[place[: len(there)]] > 0).nonzero()[0, 0])
+    u, v = int(source[first]), int(target[first])
+    return (
+        f"graph has the edge {u} -> {v} more often than {v} -> {u}: pass both directions of every edge; use "
+        "dgl.add_reverse_edges(graph), or torch_geometric.utils.to_undirected(edge_index)."
+    )
+
+
+def _unequal_weights(graph: Graph, weight: Tensor) -> str:
+    """Name the edge whose two directions differ most in weight."""
+    source, target = graph.edge_index.long().cpu()
+    weight = weight.double().cpu()
+    there, back = (a * graph.num_nodes + b for a, b in ((source, target), (target, source)))
+    place = torch.cat([there, back]).unique(return_inverse=True)[1]
+    total = torch.zeros(int(place.max()) + 1, dtype=torch.float64).index_add_(0, place[: len(there)], weight)
+    gap = (total[place[: len(there)]] - total[place[len(there) :]]).abs()
+    first = int(gap.argmax())
+    u, v = int(source[first]), int(target[first])
+    one, other = float(total[place[first]]), float(total[place[len(there) + first]])
+    return (
+        f"edge_weight is {one:g} from {u} to {v} and {other:g} from {v} to {u}: both directions of an edge need the "
+        "same weight; dgl.add_reverse_edges(graph, copy_edata=True) and torch_geometric.utils.to_undirected copy it."
+    )
