@@ -17,7 +17,7 @@ from jbpool.clustering.auto.choose_k import choose_num_clusters
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.console import watched
-from jbpool.data.objects import as_node_data
+from jbpool.data.files.objects import as_node_data
 from jbpool.errors import DataError, JBPoolError
 
 

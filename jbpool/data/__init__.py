@@ -21,28 +21,30 @@ from jbpool import _environment
 _environment.require_dgl()      # before anything imports dgl, for a readable error
 
 from jbpool.checks import convert, lookup, readable  # noqa: E402
-from jbpool.data import citation, gcb, graph_files, npz, ogb_mol, ogb_nodes, own_graph, synthetic, tu  # noqa: E402
 from jbpool.data.containers import GraphBatch, GraphData, NodeData, Split  # noqa: E402
-from jbpool.data.sources import find  # noqa: E402
+from jbpool.data.download import find  # noqa: E402
+from jbpool.data.files import graph_folder, npz  # noqa: E402
+from jbpool.data.files.node_files import load_node_files  # noqa: E402
+from jbpool.data.sets import citation, gcb, npz_sets, ogb, synthetic, tu  # noqa: E402
 from jbpool.errors import DataError, JBPoolError  # noqa: E402
 
 __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_graphs", "load_nodes"]
 
 NODE_SETS: dict[str, Callable[..., NodeData]] = {
     **{name: partial(citation.load_citation, name) for name in citation.PUBLISHED},
-    **{name: partial(npz.load_npz_set, name) for name in npz.SETS},
-    **{name: partial(ogb_nodes.load_ogb_nodes, name) for name in ogb_nodes.SETS},
+    **{name: partial(npz_sets.load_npz_set, name) for name in npz_sets.SETS},
+    **{name: partial(ogb.load_ogb_nodes, name) for name in ogb.NODES},
     "npz": npz.load_npz_file,
     "sbm": synthetic.sbm,
     **{name: partial(synthetic.simulated, name) for name in synthetic.SIMULATED},
-    "file": own_graph.load_node_files,
+    "file": load_node_files,
 }
 
 OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {
     **{name: partial(gcb.load_gcb, name) for name in gcb.SETS},
     "gcb-sim": gcb.gcb_sim,
     "motifs": synthetic.motifs,
-    "file": graph_files.load_graph_files,
+    "file": graph_folder.load_graph_files,
 }
 
 
@@ -92,8 +94,8 @@ def _graph_loader(name: str, root: str | Path | None) -> Callable[..., GraphData
         return OTHER_GRAPHS[name]
     if name in tu.KNOWN or _is_tu_on_disk(name, root):
         return partial(tu.load_tu, name)
-    lookup(dict.fromkeys([*tu.KNOWN, *ogb_mol.catalogue(), *OTHER_GRAPHS]), name, "dataset.name")
-    return partial(ogb_mol.load_ogb, name)
+    lookup(dict.fromkeys([*tu.KNOWN, *ogb.MOLECULES, *OTHER_GRAPHS]), name, "dataset.name")
+    return partial(ogb.load_ogb, name)
 
 
 def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
@@ -131,7 +133,7 @@ def node_files(name: str) -> list[str]:
 
 def own_graph_options(name: str) -> list[str]:
     """The options of a dataset of :func:`load_graphs` that describe the user's files."""
-    return list(inspect.signature(graph_files.load_graph_files).parameters) if name == "file" else []
+    return list(inspect.signature(graph_folder.load_graph_files).parameters) if name == "file" else []
 
 
 def _wrong_options(loader: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:

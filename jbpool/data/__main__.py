@@ -7,9 +7,10 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 from jbpool.console import end_with_reader
-from jbpool.data import NODE_SETS, OTHER_GRAPHS, citation, gcb, npz, ogb_files, ogb_mol, ogb_nodes, tu
-from jbpool.data.sources import data_roots, find
-from jbpool.data.synthetic import SIMULATED
+from jbpool.data import NODE_SETS, OTHER_GRAPHS
+from jbpool.data.download import data_roots, find
+from jbpool.data.sets import citation, gcb, npz_sets, ogb, tu
+from jbpool.data.sets.synthetic import SIMULATED
 
 
 def rows() -> list[tuple[str, str, str, str]]:
@@ -20,12 +21,12 @@ def rows() -> list[tuple[str, str, str, str]]:
         sources = citation.sources(name)
         origin = _host(sources[0].urls[0]) + (", package index" if name != "dblp" else "")
         table.append((name, size, _place([source.path for source in sources]), origin))
-    for name, known in npz.SETS.items():
+    for name, known in npz_sets.SETS.items():
         size = f"{known.nodes:,} nodes, {known.features:,} features, {known.classes} classes"
-        table.append((name, size, _place([npz.source(name).path]), _host(known.url)))
-    for name, info in ogb_nodes.catalogue().items():
-        counts = ogb_nodes.SETS[name]
-        place = _place([ogb_files.folder_name(name)], [ogb_files.source(info).path])
+        table.append((name, size, _place([npz_sets.source(name).path]), _host(known.url)))
+    for name, info in ogb.node_catalogue().items():
+        counts = ogb.NODES[name]
+        place = _place([ogb.folder_name(name)], [ogb.source(info).path])
         size = f"{counts.nodes:,} nodes, {counts.edges:,} edges, {counts.labels}"
         table.append((name, size, place, _host(str(info["url"]))))
     table.append(("sbm", "any size", "generated", "-"))
@@ -40,9 +41,9 @@ def rows() -> list[tuple[str, str, str, str]]:
             table.append((name, tu.SIZES.get(name, ""), place, origin))
     others = len(tu.KNOWN) - len(tu.SIZES)
     table.append(("(TU)", f"{others} further datasets of the collection, by name", "no", _host(tu.MIRRORS[0])))
-    for name, info in ogb_mol.catalogue().items():
-        place = _place([ogb_files.folder_name(name)], [ogb_files.source(info).path])
-        size = f"{ogb_mol.NUM_GRAPHS[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
+    for name, info in ogb.molecule_catalogue().items():
+        place = _place([ogb.folder_name(name)], [ogb.source(info).path])
+        size = f"{ogb.MOLECULES[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
         table.append((name, size, place, _host(str(info["url"]))))
     for name, benchmark in gcb.SETS.items():
         size = f"{sum(benchmark.counts):,} graphs, {gcb.CLASSES} classes"

@@ -16,10 +16,10 @@ import torch
 from dgl import DGLGraph
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
+from torch.nn import functional
 
 from jbpool.checks import check_index
 from jbpool.console import progress_bar
-from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.errors import DataError
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr, is_sparse
@@ -297,3 +297,24 @@ def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
     matrix.check_format(full_check=True)
     pointers, columns, values = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
     return csr(pointers, columns, values.float(), matrix.shape)
+
+
+def as_numbers(feat: Tensor, categories: Sequence[int] | None) -> Tensor:
+    """Features of nodes or edges as float32 columns, ``(N, D)`` to ``(N, D_s)``.
+
+    Parameters
+    ----------
+    feat : Tensor
+        ``(N, D)``, numbers or categories.
+    categories : sequence of int or None
+        Number of categories of each column, which become as many columns of zeros and ones. ``None``: numbers.
+    """
+    if categories is not None:
+        columns = zip(feat.unbind(1), categories, strict=True)
+        feat = torch.cat([functional.one_hot(column.long(), count) for column, count in columns], dim=1)
+    return feat.float()
+
+
+def sum_per_node(edge_feat: Tensor, target: Tensor, num_nodes: int) -> Tensor:
+    """The sum over the incoming edges of each node: ``(E, D_s)`` and ``(E,)`` to ``(N, D_s)``."""
+    return edge_feat.new_zeros(num_nodes, edge_feat.shape[1]).index_add_(0, target.long(), edge_feat)

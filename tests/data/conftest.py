@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jbpool.data import bin_child
+from jbpool.data.files import bin_child
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -19,7 +19,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("JBPOOL_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("jbpool.data.sources.BACK_OFF", 0.0)
+    monkeypatch.setattr("jbpool.data.download.BACK_OFF", 0.0)
     return tmp_path / "cache" / "jbpool"
 
 
@@ -46,4 +46,4 @@ def read_here(monkeypatch):
         return subprocess.CompletedProcess(command, code, b"", told.getvalue().encode())
 
     monkeypatch.setattr(bin_child, "limit_memory", lambda allowance: None)
-    monkeypatch.setattr("jbpool.data.bins.subprocess.run", run)
+    monkeypatch.setattr("jbpool.data.files.dgl_bin.subprocess.run", run)

@@ -29,7 +29,7 @@ def test_unknown_names_get_the_near_miss_and_the_list(load, name, words):
 
 @pytest.mark.parametrize("name", ["PROTEINS_full", "deezer_ego_nets", "twitch_egos", "REDDIT-MULTI-5K"])
 def test_any_set_of_the_tu_collection_is_asked_for(name, monkeypatch):
-    monkeypatch.setattr("jbpool.data.tu.MIRRORS", ("ftp://nowhere/{}.zip",))
+    monkeypatch.setattr("jbpool.data.sets.tu.MIRRORS", ("ftp://nowhere/{}.zip",))
     with pytest.raises(DataError, match=f"ftp://nowhere/{name}.zip"):
         load_graphs(name)
 

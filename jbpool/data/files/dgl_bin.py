@@ -1,0 +1,160 @@
+"""Graphs saved by ``dgl.save_graphs``: one to cluster, or many to classify.
+
+A child process reads the file, since a damaged one can crash the process (see :mod:`bin_child`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from jbpool.data.arrays import read_arrays
+from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
+from jbpool.data.containers import UNLABELLED, GraphData, NodeData
+from jbpool.data.download import Arrays
+from jbpool.data.files.labels import class_codes
+from jbpool.errors import DataError
+from jbpool.memory import require_memory
+
+MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
+START_SECONDS = 120                                     # time limit; importing DGL takes about 3
+BYTES_PER_SECOND = 5_000_000                            # plus this for reading, which is much faster
+START_BYTES = 512 << 20                                 # address space that threads and the allocator reserve
+ENDS = ("source", "target")
+BYTES_PER_NODE = 256                                    # minimum for a graph and what is computed from it
+COPIES = 8                                              # memory for reading, in file sizes
+
+log = logging.getLogger(__name__)
+
+
+def read_bin(path: Path) -> Arrays:
+    """The arrays of a file of ``dgl.save_graphs``, as :mod:`bin_child` packs them."""
+    if not path.is_file():
+        raise DataError.at(path, "no such file")
+    with open(path, "rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise DataError.at(path, "not a file of dgl.save_graphs (its first bytes differ)")
+    size = path.stat().st_size
+    require_memory(path, COPIES * size, "reading it")
+    code = Path(__file__).with_name("bin_child.py").read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "arrays.npz")
+        command = [sys.executable, "-c", code, str(path.resolve()), str(target), str(START_BYTES + COPIES * size)]
+        # The same packages as here, but in an empty folder, so that no file of the current folder shadows a module.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(place) for place in sys.path)}
+        try:
+            result = subprocess.run(
+                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                timeout=START_SECONDS + size / BYTES_PER_SECOND,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            cure = "try again if the machine is busy; otherwise the file is damaged, save it again"
+            raise DataError.at(path, f"reading it takes too long; {cure}") from None
+        if result.returncode:
+            lines = result.stderr.decode(errors="replace").strip().splitlines()
+            cause = lines[-1][:160] if lines and result.returncode == 3 else "DGL's reader crashed"
+            raise DataError.at(path, f"not a file of dgl.save_graphs, or a damaged one ({cause})")
+        arrays = read_arrays(target)
+    unused = arrays.pop("unused").tolist()
+    if unused:
+        used = "ndata feat and label, edata weight and feat"
+        log.warning("%s: %s are not used; %s are read where present", path, ", ".join(unused), used)
+    _check_edges(arrays, path)
+    return arrays
+
+
+def _check_edges(arrays: Arrays, path: Path) -> None:
+    """Check that both ends of every edge exist, which DGL does not."""
+    limit = arrays["sizes"].repeat(arrays["num_edges"])
+    if any(len(arrays[end]) != len(limit) or ((arrays[end] < 0) | (arrays[end] >= limit)).any() for end in ENDS):
+        raise DataError.at(path, "an edge leads to a node that its graph does not have; the file is damaged")
+    nodes = sum(arrays["sizes"].tolist())
+    require_memory(path, nodes * BYTES_PER_NODE, f"a graph of {nodes:,} nodes")
+
+
+def load_node_bin(path: Path) -> NodeData:
+    """A single graph with ndata 'feat' and 'label' and edata 'weight', if present."""
+    arrays = read_bin(path)
+    if len(arrays["sizes"]) != 1:
+        raise DataError.at(path, f"{len(arrays['sizes'])} graphs: one is expected for node clustering")
+    count = int(arrays["sizes"][0])
+    feat, weight = _frames(arrays, path)
+    label = arrays.get("ndata label")
+    return node_data(
+        path.stem,
+        symmetric_adjacency(arrays["source"], arrays["target"], weight, count),
+        weight_name=None if weight is None else "edata 'weight'",
+        feat=feat,
+        label=None if label is None else _classes(label, count, path)[0],
+    )
+
+
+def _frames(arrays: Arrays, path: Path) -> tuple[Tensor | None, np.ndarray | None]:
+    """Features and edge weights as float32, checked."""
+    feat, weight = arrays.get("ndata feat"), arrays.get("edata weight")
+    with np.errstate(over="ignore"):
+        feat = None if feat is None else feat.astype(np.float32)
+        weight = None if weight is None else weight.astype(np.float32)
+    count = sum(arrays["sizes"].tolist())
+    if feat is not None and (feat.ndim != 2 or len(feat) != count or not np.isfinite(feat).all()):
+        raise DataError.at(path, f"ndata 'feat' of shape {feat.shape} must be a finite (nodes, features) table")
+    if weight is not None and (
+        weight.shape != arrays["source"].shape or not (np.isfinite(weight) & (weight >= 0)).all()
+    ):
+        raise DataError.at(path, "edata 'weight' must be one finite non-negative number per edge")
+    return None if feat is None else torch.from_numpy(feat), weight
+
+
+def _classes(label: np.ndarray, count: int, path: Path) -> tuple[Tensor, list[str]]:
+    """Classes as 0, 1, 2, ... without gaps, -1: unlabelled, and their names."""
+    label = label[:, 0] if label.ndim == 2 and label.shape[1] == 1 else label
+    if label.shape != (count,) or label.dtype.kind not in "iub" or int(label.min()) < UNLABELLED:
+        expected = f"{count} classes 0, 1, 2, ... (-1: unlabelled)"
+        raise DataError.at(path, f"label ({label.dtype}, {label.shape}) must be {expected}")
+    codes, names = class_codes(label)
+    return torch.from_numpy(codes), names
+
+
+def load_graph_bin(path: Path) -> GraphData:
+    """Many graphs, with the labels 'label' (classes, -1: unlabelled) and 'id', if present."""
+    arrays = read_bin(path)
+    sizes = arrays["sizes"]
+    labels = {key.removeprefix("label "): value for key, value in arrays.items() if key.startswith("label ")}
+    given = next((labels[key] for key in ("label", "labels", "glabel") if key in labels), None)
+    if given is None and set(labels) - {"id"}:
+        cure = "save them with dgl.save_graphs(path, graphs, {'label': classes})"
+        raise DataError.at(path, f"has the labels {list(labels)}: {cure}")
+    classes = torch.full((len(sizes),), UNLABELLED)
+    class_names: list[str] = []
+    if given is not None:
+        classes, class_names = _classes(given, len(sizes), path)
+    ids = labels.get("id")
+    if ids is not None and (ids.shape != sizes.shape or len(np.unique(ids)) < len(ids)):
+        raise DataError.at(path, f"'id' of shape {ids.shape} must be {len(sizes)} different numbers")
+    feat, weight = _frames(arrays, path)
+    shift = (np.cumsum(sizes) - sizes).repeat(arrays["num_edges"])
+    return graph_data(
+        path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, classes, weight=weight,
+        edge_feat=_edge_features(arrays, path), feat=feat, class_names=class_names, ids=ids,
+    )  # fmt: skip
+
+
+def _edge_features(arrays: Arrays, path: Path) -> np.ndarray | None:
+    """edata 'feat' as float32, checked; one number per edge is a column."""
+    values = arrays.get("edata feat")
+    if values is None:
+        return None
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or len(values) != len(arrays["source"]) or not np.isfinite(values).all():
+        raise DataError.at(path, f"edata 'feat' of shape {values.shape} must be a finite (edges, features) table")
+    return values

@@ -1,0 +1,341 @@
+"""Graphs as Python users have them, to ``NodeData``: matrices, DGL and networkx graphs, edge lists."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse
+import torch
+from dgl import DGLGraph
+from torch import Tensor
+
+from jbpool.data.assemble import node_data, symmetric_adjacency
+from jbpool.data.containers import NodeData, to_csr_tensor
+from jbpool.data.files.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, column_named, names_ends
+from jbpool.errors import DataError
+
+EDGE_WORDS = (SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS)
+
+log = logging.getLogger(__name__)
+
+
+def is_edge_list(table: pd.DataFrame) -> bool:
+    """Whether a table has a column of sources and one of targets, by their names, and is no matrix of such nodes."""
+    return names_ends(map(str, table.columns)) and set(table.index) != set(table.columns)
+
+
+def from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
+    """The adjacency matrix of an edge list, whether it has weights, and the ids of the nodes, ``None`` for 0 .. N-1.
+
+    Parameters
+    ----------
+    edges : DataFrame
+        Source, target and optionally weight.
+    features : DataFrame, matrix or None
+        Its index, or else its number of rows, decides which nodes there are.
+    """
+    edges = _named_columns(edges)
+    if edges.shape[1] not in (2, 3) or len(edges) == 0:
+        raise DataError(f"the edge list has shape {edges.shape}: give columns source, target and optionally weight.")
+    if edges.iloc[:, :2].isna().any(axis=None):
+        raise DataError("the edge list has missing node ids: drop these rows.")
+    one, other = edges.iloc[:, 0].to_numpy(), edges.iloc[:, 1].to_numpy()
+    weight = None
+    if edges.shape[1] == 3:
+        try:
+            weight = edges.iloc[:, 2].to_numpy(dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError("the third column of the edge list must hold numbers, the weights.") from None
+        check_weights(weight, "the third column of the edge list")
+    ids = pd.Index(pd.unique(np.concatenate([one, other])))
+    if ids.dtype.kind == "f" and np.isinf(ids).any():
+        raise DataError("the edge list has infinite node ids: drop these rows.")
+    if isinstance(features, pd.DataFrame):
+        ids = index_of(features, ids)
+    elif features is not None and pd.api.types.is_numeric_dtype(ids.dtype):
+        count = features.shape[0]
+        if ids.min() < 0 or not (ids == ids.astype(np.int64)).all() or ids.max() >= count:
+            raise DataError(f"node ids {ids.min():g} to {ids.max():g}: expected whole numbers from 0 to {count - 1}.")
+        matrix = symmetric_adjacency(one.astype(np.int64), other.astype(np.int64), weight, count)
+        return matrix, weight is not None, None
+    elif features is not None:
+        raise DataError("node ids are not numbers: pass features as a DataFrame whose index holds the node ids.")
+    else:
+        mixed = ids.inferred_type.startswith("mixed")                   # numbers and text have no order
+        ids = pd.Index(sorted(ids, key=str), dtype=object) if mixed else ids.sort_values()
+    matrix = symmetric_adjacency(ids.get_indexer(one), ids.get_indexer(other), weight, len(ids))
+    return matrix, weight is not None, ids.to_numpy()
+
+
+def _named_columns(edges: pd.DataFrame) -> pd.DataFrame:
+    """Source, target and weight in this order, by the names that a CSV header may have; else as they are."""
+    names = [str(name).strip().lower() for name in edges.columns]
+    place = [column_named(words, names) for words in EDGE_WORDS]
+    if None not in place[:2]:
+        chosen = [number for number in place if number is not None]
+        unused = [name for number, name in enumerate(edges.columns) if number not in chosen]
+        if unused:
+            log.warning("columns %s of the edge list are not used; weights come from a column called weight", unused)
+        return edges.iloc[:, chosen]
+    if edges.shape[1] == 3 and isinstance(edges.columns[2], str) and place[2] != 2:
+        raise DataError(
+            f"the third column of the edge list is called {edges.columns[2]!r}: call it weight, or leave it out."
+        )
+    return edges
+
+
+def index_of(features: pd.DataFrame, nodes: pd.Index) -> pd.Index:
+    """The index of a table of features, which has to hold every node once."""
+    if not features.index.is_unique:
+        raise DataError("the index of features holds a node twice: give one row per node.")
+    missing = nodes.difference(features.index, sort=False)
+    if len(missing):
+        raise DataError(f"features have no row for node {missing.tolist()[0]!r}: their index must hold all node ids.")
+    return features.index
+
+
+def check_weights(weight: np.ndarray, what: str) -> None:
+    """Refuse weights that are negative, NaN or infinite."""
+    if not np.isfinite(weight).all():
+        raise DataError(f"{what} holds NaN or infinity: weights must be finite.")
+    if (weight < 0).any():
+        raise DataError(f"{what} holds {weight.min():g}: weights must not be negative; drop or clip these edges.")
+
+
+FORMS = (
+    "a symmetric scipy sparse or numpy matrix (N, N), a DGLGraph, a networkx graph, or an edge list "
+    "(a DataFrame or an array (E, 2) or (E, 3): source, target and optionally weight)"
+)
+
+
+def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
+    """One graph to cluster.
+
+    Parameters
+    ----------
+    adjacency : matrix, graph or edge list
+        A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]``, ``edata["weight"]`` are
+        used); a networkx graph (edge attribute ``weight``); an edge list as a DataFrame or an array ``(E, 2)`` or
+        ``(E, 3)``. A square array is always a matrix. Matrices and directed graphs have to hold both directions of
+        every edge, edge lists either one or both.
+    features : array, sparse matrix, tensor or DataFrame, optional
+        ``(N, D)``, a row per node. Where nodes have ids (networkx graph, edge list), the index of a DataFrame holds
+        them; else row i is node i. Overrides the features of a DGLGraph.
+
+    Returns
+    -------
+    NodeData
+        Its ``ids`` are the nodes of a networkx graph or edge list in the order of the rows, ``None`` for matrices.
+    """
+    ids = None
+    adjacency, features = _from_torch(adjacency), _table(features)
+    if isinstance(adjacency, DGLGraph):
+        matrix, weighted, features = _from_dgl(adjacency, features)
+    elif _is_networkx(adjacency):
+        matrix, weighted, ids = _from_networkx(adjacency)
+    elif isinstance(adjacency, pd.DataFrame) and _is_square(adjacency) and not is_edge_list(adjacency):
+        matrix, weighted, ids = _from_table(adjacency)
+    elif isinstance(adjacency, pd.DataFrame):
+        matrix, weighted, ids = from_edges(adjacency, features)
+    else:
+        if not scipy.sparse.issparse(adjacency):
+            adjacency = _array(adjacency)
+        if scipy.sparse.issparse(adjacency) or adjacency.shape[0] == adjacency.shape[1]:
+            matrix, weighted = _from_matrix(adjacency)
+        elif adjacency.shape == (2, 3):
+            raise DataError(
+                "adjacency has shape (2, 3): two edges with weights, or three edges of an edge_index? Give the edges "
+                "as a DataFrame with the columns source, target and weight, or the transpose, edge_index.T."
+            )
+        elif adjacency.shape[1] in (2, 3):
+            matrix, weighted, ids = from_edges(pd.DataFrame(adjacency), features)
+        else:
+            cure = "the transpose, edge_index.T" if adjacency.shape[0] == 2 else FORMS
+            raise DataError(f"adjacency has shape {adjacency.shape}: give {cure}.")
+    if matrix.shape[0] < 1:
+        raise DataError("the graph has no nodes: there is nothing to cluster.")
+    weight_name = "their weights" if weighted else None
+    feat = _features(features, matrix.shape[0], ids)
+    return node_data("graph", matrix, weight_name=weight_name, feat=feat, label=None, ids=ids)
+
+
+def _from_torch(values: Any) -> Any:
+    """A tensor as numpy array or, if it is sparse, scipy matrix, which is never made dense; others as they are."""
+    if not isinstance(values, Tensor):
+        return values
+    values = values.detach().cpu()
+    if values.layout == torch.strided:
+        return values.float().numpy() if values.dtype == torch.bfloat16 else values.numpy()
+    entries = values.to_sparse_coo().coalesce()
+    return scipy.sparse.coo_matrix((entries.values().numpy(), entries.indices().numpy()), values.shape).tocsr()
+
+
+def _array(adjacency: Any) -> np.ndarray:
+    try:
+        array = np.asarray(adjacency)
+    except ValueError:
+        raise DataError(f"adjacency has rows of different lengths: give {FORMS}.") from None
+    if array.ndim != 2 or array.dtype.kind not in "biuf":
+        named = array.ndim == 2 and array.shape[1] in (2, 3) and array.dtype.kind in "OUS"
+        cure = "a DataFrame if nodes have names" if named else FORMS
+        raise DataError(f"adjacency is {array.dtype} of shape {array.shape}: give {cure}.")
+    return array
+
+
+def _from_matrix(adjacency: Any) -> tuple[scipy.sparse.csr_matrix, bool]:
+    if adjacency.shape[0] != adjacency.shape[1]:
+        raise DataError(f"adjacency has shape {adjacency.shape}: the matrix must be square.")
+    if adjacency.dtype.kind not in "biuf":
+        raise DataError(f"adjacency holds {adjacency.dtype}: give numbers.")
+    if not scipy.sparse.issparse(adjacency):
+        adjacency = adjacency.astype(np.float64)                        # scipy has no float16
+    matrix = scipy.sparse.csr_matrix(adjacency).astype(np.float64)
+    check_weights(matrix.data, "adjacency")
+    one_way = _one_way(matrix)
+    if one_way is not None:
+        row, column = one_way
+        raise DataError(
+            f"adjacency is not symmetric: entry ({row}, {column}) is {matrix[row, column]:g} and ({column}, {row}) is "
+            f"{matrix[column, row]:g}. For an undirected graph pass adjacency.maximum(adjacency.T) "
+            "(numpy: np.maximum(adjacency, adjacency.T))."
+        )
+    edges = matrix.tocoo()
+    weighted = bool((matrix.data != 1).any())
+    return symmetric_adjacency(edges.row, edges.col, edges.data if weighted else None, matrix.shape[0]), weighted
+
+
+def _one_way(matrix: scipy.sparse.csr_matrix) -> tuple[int, int] | None:
+    """Where a matrix exceeds its transpose most; ``None`` if it is symmetric up to rounding."""
+    gap = (matrix - matrix.T).tocoo()
+    if not gap.nnz or gap.max() <= 1e-6 * matrix.max():
+        return None
+    return int(gap.row[gap.data.argmax()]), int(gap.col[gap.data.argmax()])
+
+
+def _refuse_one_way(
+    source: np.ndarray, target: np.ndarray, weight: np.ndarray | None, ids: Sequence[Any], what: str, cure: str
+) -> None:
+    """Refuse edges without their reverse: directions are not used, and whether to drop them is the user's choice."""
+    present = np.ones(len(source), dtype=bool) if weight is None else weight    # without weights, repeats do not count
+    matrix = scipy.sparse.coo_matrix((present, (source, target)), shape=(len(ids),) * 2).tocsr().astype(np.float64)
+    one_way = _one_way(matrix)
+    if one_way is not None:
+        row, column = one_way
+        one, other = ids[row], ids[column]
+        raise DataError(
+            f"{what} is directed: the edge {one!r} -> {other!r} has weight {matrix[row, column]:g}, {other!r} -> "
+            f"{one!r} has {matrix[column, row]:g}. For an undirected graph pass {cure}."
+        )
+
+
+def _from_dgl(graph: DGLGraph, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, Any]:
+    if not graph.is_homogeneous or graph.is_block:
+        raise DataError("adjacency is a heterogeneous graph or a block: use dgl.to_homogeneous(graph).")
+    source, target = (end.cpu().numpy() for end in graph.edges())
+    weight = graph.edata["weight"].detach().cpu().double().numpy() if "weight" in graph.edata else None
+    if weight is not None:
+        if weight.shape != source.shape:
+            raise DataError(f"edata['weight'] has shape {weight.shape}: give one number per edge.")
+        check_weights(weight, "edata['weight']")
+    cure = "dgl.to_bidirected(graph, copy_ndata=True)"
+    if weight is not None:
+        cure = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
+    _refuse_one_way(source, target, weight, range(graph.num_nodes()), "the DGLGraph", cure)
+    if features is None and "feat" in graph.ndata:
+        features = _table(graph.ndata["feat"])
+    return symmetric_adjacency(source, target, weight, graph.num_nodes()), weight is not None, features
+
+
+def _is_networkx(graph: Any) -> bool:
+    """Without importing networkx: a graph of it exists only where it is imported."""
+    networkx = sys.modules.get("networkx")
+    return networkx is not None and isinstance(graph, networkx.Graph)
+
+
+def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray]:
+    ids = np.empty(graph.number_of_nodes(), dtype=object)
+    ids[:] = list(graph.nodes)
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    ends = np.array([(place[a], place[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
+    source, target = ends[:, 0], ends[:, 1]
+    given = [weight for _, _, weight in graph.edges(data="weight")]
+    weight = None
+    if any(value is not None for value in given):
+        if any(value is None for value in given):
+            raise DataError(
+                "some edges of the networkx graph have a 'weight', others have none: set it for all or none."
+            )
+        try:
+            weight = np.array(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError("the edge attribute 'weight' must be one number per edge.") from None
+        check_weights(weight, "the edge attribute 'weight'")
+    if graph.is_directed():
+        _refuse_one_way(source, target, weight, list(graph.nodes), "the networkx graph", "graph.to_undirected()")
+    return symmetric_adjacency(source, target, weight, len(ids)), weight is not None, ids
+
+
+def _is_square(table: pd.DataFrame) -> bool:
+    """Whether a table may be a matrix of nodes, and not an edge list with weights."""
+    return 3 < len(table) == table.shape[1]
+
+
+def _from_table(adjacency: pd.DataFrame) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray]:
+    """A matrix whose index and columns name the nodes; columns that are only numbered are in the order of the rows."""
+    nodes, columns = adjacency.index, adjacency.columns
+    if not nodes.equals(columns) and not columns.equals(pd.RangeIndex(len(columns))):
+        if not (nodes.is_unique and columns.is_unique and nodes.isin(columns).all()):
+            raise DataError("the index and the columns of adjacency name different nodes: use the same names for both.")
+        adjacency = adjacency[nodes]
+    return *_from_matrix(_array(adjacency)), nodes.to_numpy()
+
+
+def _table(features: Any) -> Any:
+    """Features as a DataFrame, a CSR matrix or an array of numbers with two dimensions; None stays None."""
+    features = _from_torch(features)
+    if features is None:
+        return None
+    if isinstance(features, pd.DataFrame):
+        for name, column in features.items():
+            if column.dtype.kind in "mM":
+                raise DataError(f"column {name!r} of features contains dates or times: drop it, or make it a number.")
+            if not pd.api.types.is_numeric_dtype(column.dtype) and pd.to_numeric(column, errors="coerce").isna().any():
+                raise DataError(f"column {name!r} of features is not numeric: drop it, or encode it, e.g. one-hot.")
+        return features
+    if scipy.sparse.issparse(features) and features.ndim == 2:
+        features = scipy.sparse.csr_matrix(features)
+    try:
+        values = features if scipy.sparse.issparse(features) else np.asarray(features)
+    except ValueError:
+        raise DataError("features have rows of different lengths: give a table of numbers.") from None
+    if values.ndim != 2 or values.shape[1] < 1 or values.dtype.kind not in "biuf":
+        raise DataError(f"features are {values.dtype} of shape {values.shape}: give a row of numbers per node.")
+    return values
+
+
+def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor | None:
+    """A table as a tensor, its rows in the order of the nodes."""
+    if features is None:
+        return None
+    if isinstance(features, pd.DataFrame):
+        if ids is not None:
+            index_of(features, pd.Index(ids))
+            features = features.loc[ids]
+        features = features.apply(pd.to_numeric).to_numpy(dtype=np.float64, na_value=np.nan)
+    values, sparse = features, scipy.sparse.issparse(features)
+    if values.shape[0] != num_nodes or values.shape[1] < 1:
+        raise DataError(f"features have shape {values.shape} and the graph has {num_nodes} nodes: give a row for each.")
+    if not np.isfinite(values.data if sparse else values).all():
+        raise DataError("features hold NaN or infinity: fill the gaps first, e.g. with np.nan_to_num(features).")
+    # The scale of features has no influence, but their squares must be neither infinite nor zero in float32.
+    largest = float(abs(values).max()) or 1.0
+    if not 1e-6 < largest < 1e16:
+        values = values.astype(np.float64) / largest * min(max(largest, 1.0), 1e16)
+    if sparse:
+        return to_csr_tensor(values)
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
