@@ -254,3 +254,11 @@ def narrow_weights(weight: np.ndarray) -> np.ndarray:
     if ((narrowed == 0) & (weight != 0)).any():
         raise DataError("an edge weight is below the range of float32; scale the weights up.")
     return narrowed
+
+
+def check_weights(weight: np.ndarray, what: str) -> None:
+    """Refuse weights that are negative, NaN or infinite."""
+    if not np.isfinite(weight).all():
+        raise DataError(f"{what} holds NaN or infinity: weights must be finite.")
+    if (weight < 0).any():
+        raise DataError(f"{what} holds {weight.min():g}: weights must not be negative; drop or clip these edges.")

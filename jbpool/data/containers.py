@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse
 import torch
 from dgl import DGLGraph
-from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
 from torch.nn import functional
 
@@ -255,6 +254,8 @@ class GraphData:
         """
         if self.official_split is not None:
             return self.official_split
+        from sklearn.model_selection import StratifiedKFold, train_test_split
+
         whole = all(isinstance(value, Integral) and not isinstance(value, bool) for value in (fold, folds))
         if not (whole and folds >= 2 and 0 <= fold < folds):
             raise DataError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")

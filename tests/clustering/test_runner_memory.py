@@ -30,8 +30,7 @@ from benchmark import peak_bytes
 )
 def test_a_run_that_does_not_fit_is_refused(tmp_path, monkeypatch, changes, words):
     monkeypatch.setattr(memory, "available_memory", lambda: 100_000)
-    for earlier in ("engine.config", "data.synthetic"):
-        monkeypatch.setattr(f"jbpool.{earlier}.memory_problem", lambda needed, what: None)
+    monkeypatch.setattr("jbpool.engine.config.memory_problem", lambda needed, what: None)
     outcome = call(cli.cluster, *settings(*changes), "--out", "r", cwd=tmp_path, check=False)
     assert outcome.code == 2
     assert outcome.err.count("\n") == 1

@@ -76,20 +76,6 @@ def test_networks_larger_than_the_memory_are_refused(task, changes, estimate, mo
 
 
 @pytest.mark.parametrize(
-    ("task", "change"),
-    [
-        (NODE_CLUSTER, "dataset.num_nodes=100000000"),
-        (NODE_CLUSTER, "dataset.num_features=10000000000"),
-        (GRAPH_CLASSIFY, "dataset.num_graphs=10000000"),
-    ],
-)
-def test_generated_sets_larger_than_the_memory_are_refused(task, change, monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: 16 * GB)
-    with pytest.raises(ConfigError, match=rf"--set {change}: a generated dataset with .* only 16.0 GB is available"):
-        load_config(task, None, [change])
-
-
-@pytest.mark.parametrize(
     ("allowed", "inside", "outside"),
     [
         (Range(0, 1), (0, 0.5, 1), (-0.1, 1.1)),

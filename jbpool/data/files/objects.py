@@ -2,110 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import scipy.sparse
 import torch
 from dgl import DGLGraph
 from torch import Tensor
 
-from jbpool.data.assemble import node_data, symmetric_adjacency
+from jbpool.data.assemble import check_weights, node_data, symmetric_adjacency
 from jbpool.data.containers import NodeData, to_csr_tensor
-from jbpool.data.files.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, column_named, names_ends
 from jbpool.errors import DataError
-
-EDGE_WORDS = (SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS)
-
-log = logging.getLogger(__name__)
-
-
-def is_edge_list(table: pd.DataFrame) -> bool:
-    """Whether a table has a column of sources and one of targets, by their names, and is no matrix of such nodes."""
-    return names_ends(map(str, table.columns)) and set(table.index) != set(table.columns)
-
-
-def from_edges(edges: pd.DataFrame, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
-    """The adjacency matrix of an edge list, whether it has weights, and the ids of the nodes, ``None`` for 0 .. N-1.
-
-    Parameters
-    ----------
-    edges : DataFrame
-        Source, target and optionally weight.
-    features : DataFrame, matrix or None
-        Its index, or else its number of rows, decides which nodes there are.
-    """
-    edges = _named_columns(edges)
-    if edges.shape[1] not in (2, 3) or len(edges) == 0:
-        raise DataError(f"the edge list has shape {edges.shape}: give columns source, target and optionally weight.")
-    if edges.iloc[:, :2].isna().any(axis=None):
-        raise DataError("the edge list has missing node ids: drop these rows.")
-    one, other = edges.iloc[:, 0].to_numpy(), edges.iloc[:, 1].to_numpy()
-    weight = None
-    if edges.shape[1] == 3:
-        try:
-            weight = edges.iloc[:, 2].to_numpy(dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError("the third column of the edge list must hold numbers, the weights.") from None
-        check_weights(weight, "the third column of the edge list")
-    ids = pd.Index(pd.unique(np.concatenate([one, other])))
-    if ids.dtype.kind == "f" and np.isinf(ids).any():
-        raise DataError("the edge list has infinite node ids: drop these rows.")
-    if isinstance(features, pd.DataFrame):
-        ids = index_of(features, ids)
-    elif features is not None and pd.api.types.is_numeric_dtype(ids.dtype):
-        count = features.shape[0]
-        if ids.min() < 0 or not (ids == ids.astype(np.int64)).all() or ids.max() >= count:
-            raise DataError(f"node ids {ids.min():g} to {ids.max():g}: expected whole numbers from 0 to {count - 1}.")
-        matrix = symmetric_adjacency(one.astype(np.int64), other.astype(np.int64), weight, count)
-        return matrix, weight is not None, None
-    elif features is not None:
-        raise DataError("node ids are not numbers: pass features as a DataFrame whose index holds the node ids.")
-    else:
-        mixed = ids.inferred_type.startswith("mixed")                   # numbers and text have no order
-        ids = pd.Index(sorted(ids, key=str), dtype=object) if mixed else ids.sort_values()
-    matrix = symmetric_adjacency(ids.get_indexer(one), ids.get_indexer(other), weight, len(ids))
-    return matrix, weight is not None, ids.to_numpy()
-
-
-def _named_columns(edges: pd.DataFrame) -> pd.DataFrame:
-    """Source, target and weight in this order, by the names that a CSV header may have; else as they are."""
-    names = [str(name).strip().lower() for name in edges.columns]
-    place = [column_named(words, names) for words in EDGE_WORDS]
-    if None not in place[:2]:
-        chosen = [number for number in place if number is not None]
-        unused = [name for number, name in enumerate(edges.columns) if number not in chosen]
-        if unused:
-            log.warning("columns %s of the edge list are not used; weights come from a column called weight", unused)
-        return edges.iloc[:, chosen]
-    if edges.shape[1] == 3 and isinstance(edges.columns[2], str) and place[2] != 2:
-        raise DataError(
-            f"the third column of the edge list is called {edges.columns[2]!r}: call it weight, or leave it out."
-        )
-    return edges
-
-
-def index_of(features: pd.DataFrame, nodes: pd.Index) -> pd.Index:
-    """The index of a table of features, which has to hold every node once."""
-    if not features.index.is_unique:
-        raise DataError("the index of features holds a node twice: give one row per node.")
-    missing = nodes.difference(features.index, sort=False)
-    if len(missing):
-        raise DataError(f"features have no row for node {missing.tolist()[0]!r}: their index must hold all node ids.")
-    return features.index
-
-
-def check_weights(weight: np.ndarray, what: str) -> None:
-    """Refuse weights that are negative, NaN or infinite."""
-    if not np.isfinite(weight).all():
-        raise DataError(f"{what} holds NaN or infinity: weights must be finite.")
-    if (weight < 0).any():
-        raise DataError(f"{what} holds {weight.min():g}: weights must not be negative; drop or clip these edges.")
-
 
 FORMS = (
     "a symmetric scipy sparse or numpy matrix (N, N), a DGLGraph, a networkx graph, or an edge list "
@@ -138,10 +47,14 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
         matrix, weighted, features = _from_dgl(adjacency, features)
     elif _is_networkx(adjacency):
         matrix, weighted, ids = _from_networkx(adjacency)
-    elif isinstance(adjacency, pd.DataFrame) and _is_square(adjacency) and not is_edge_list(adjacency):
-        matrix, weighted, ids = _from_table(adjacency)
-    elif isinstance(adjacency, pd.DataFrame):
-        matrix, weighted, ids = from_edges(adjacency, features)
+    elif _is_table(adjacency):
+        from jbpool.data.files import tables
+
+        if tables.is_matrix(adjacency):
+            adjacency = tables.in_order_of_rows(adjacency)
+            (matrix, weighted), ids = _from_matrix(_array(adjacency)), adjacency.index.to_numpy()
+        else:
+            matrix, weighted, ids = tables.from_edges(adjacency, features)
     else:
         if not scipy.sparse.issparse(adjacency):
             adjacency = _array(adjacency)
@@ -153,7 +66,9 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
                 "as a DataFrame with the columns source, target and weight, or the transpose, edge_index.T."
             )
         elif adjacency.shape[1] in (2, 3):
-            matrix, weighted, ids = from_edges(pd.DataFrame(adjacency), features)
+            from jbpool.data.files import tables
+
+            matrix, weighted, ids = tables.from_edges(adjacency, features)
         else:
             cure = "the transpose, edge_index.T" if adjacency.shape[0] == 2 else FORMS
             raise DataError(f"adjacency has shape {adjacency.shape}: give {cure}.")
@@ -257,6 +172,12 @@ def _is_networkx(graph: Any) -> bool:
     return networkx is not None and isinstance(graph, networkx.Graph)
 
 
+def _is_table(values: Any) -> bool:
+    """Without importing pandas, in the same way."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(values, pandas.DataFrame)
+
+
 def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray]:
     ids = np.empty(graph.number_of_nodes(), dtype=object)
     ids[:] = list(graph.nodes)
@@ -280,32 +201,15 @@ def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarra
     return symmetric_adjacency(source, target, weight, len(ids)), weight is not None, ids
 
 
-def _is_square(table: pd.DataFrame) -> bool:
-    """Whether a table may be a matrix of nodes, and not an edge list with weights."""
-    return 3 < len(table) == table.shape[1]
-
-
-def _from_table(adjacency: pd.DataFrame) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray]:
-    """A matrix whose index and columns name the nodes; columns that are only numbered are in the order of the rows."""
-    nodes, columns = adjacency.index, adjacency.columns
-    if not nodes.equals(columns) and not columns.equals(pd.RangeIndex(len(columns))):
-        if not (nodes.is_unique and columns.is_unique and nodes.isin(columns).all()):
-            raise DataError("the index and the columns of adjacency name different nodes: use the same names for both.")
-        adjacency = adjacency[nodes]
-    return *_from_matrix(_array(adjacency)), nodes.to_numpy()
-
-
 def _table(features: Any) -> Any:
     """Features as a DataFrame, a CSR matrix or an array of numbers with two dimensions; None stays None."""
     features = _from_torch(features)
     if features is None:
         return None
-    if isinstance(features, pd.DataFrame):
-        for name, column in features.items():
-            if column.dtype.kind in "mM":
-                raise DataError(f"column {name!r} of features contains dates or times: drop it, or make it a number.")
-            if not pd.api.types.is_numeric_dtype(column.dtype) and pd.to_numeric(column, errors="coerce").isna().any():
-                raise DataError(f"column {name!r} of features is not numeric: drop it, or encode it, e.g. one-hot.")
+    if _is_table(features):
+        from jbpool.data.files import tables
+
+        tables.check_features(features)
         return features
     if scipy.sparse.issparse(features) and features.ndim == 2:
         features = scipy.sparse.csr_matrix(features)
@@ -322,11 +226,10 @@ def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor |
     """A table as a tensor, its rows in the order of the nodes."""
     if features is None:
         return None
-    if isinstance(features, pd.DataFrame):
-        if ids is not None:
-            index_of(features, pd.Index(ids))
-            features = features.loc[ids]
-        features = features.apply(pd.to_numeric).to_numpy(dtype=np.float64, na_value=np.nan)
+    if _is_table(features):
+        from jbpool.data.files import tables
+
+        features = tables.feature_array(features, ids)
     values, sparse = features, scipy.sparse.issparse(features)
     if values.shape[0] != num_nodes or values.shape[1] < 1:
         raise DataError(f"features have shape {values.shape} and the graph has {num_nodes} nodes: give a row for each.")

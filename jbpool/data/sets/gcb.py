@@ -9,7 +9,6 @@ determine the class: it depends on which regions are adjacent.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from sklearn.neighbors import NearestNeighbors
 from jbpool.checks import check_count
 from jbpool.data.arrays import read_members, read_stream
 from jbpool.data.assemble import undirected
+from jbpool.data.catalogue import GCB
 from jbpool.data.containers import GraphData, Split
 from jbpool.data.download import MEGABYTE, Arrays, Source, cached, fetch
 from jbpool.data.sets.unpickle import read_pickle
@@ -35,49 +35,32 @@ CLASSES = 3
 PLACES = np.array([[0.0, 0.0], [2.0, -2.0], [4.0, 0.0]])
 ORDERS = ((2, 0, 1), (1, 2, 0), (0, 1, 2))      # class -> places of the moons, the Gaussian and the blob
 MOON_NOISE = 0.1
-BYTES_PER_NODE, BYTES_PER_NEIGHBOUR = 45, 28   # peak memory of the generator, measured with k of 3, 10 and 30
-
-
-@dataclass(frozen=True)
-class GcbSet:
-    """A published file and the numbers of its training, validation and test graphs."""
-
-    file: str
-    counts: tuple[int, int, int]
-
-
-SETS = {
-    "gcb-easy-small": GcbSet("easy_small.npz", (239, 30, 31)),
-    "gcb-hard-small": GcbSet("hard_small.npz", (245, 29, 26)),
-    "gcb-easy": GcbSet("easy.npz", (1475, 162, 163)),
-    "gcb-hard": GcbSet("hard.npz", (1451, 159, 190)),
-}
 
 
 def source(name: str) -> Source:
     """The file of a published set; its counts are checked."""
-    file = SETS[name].file
+    file = GCB[name].file
     return Source(f"gcb/{file}", (URL + file,), check=lambda path: _checked(name, path), max_bytes=128 * MEGABYTE)
 
 
 def load_gcb(name: str, root: str | Path | None = None) -> GraphData:
-    """One of ``SETS`` with its official split, from the first data root that has it, else downloaded.
+    """One of ``GCB`` with its official split, from the first data root that has it, else downloaded.
 
     Parameters
     ----------
     name : str
-        A key of ``SETS``.
+        A key of ``GCB``.
     root : str or Path, optional
         Folder searched before the other data roots.
     """
     path = fetch(source(name), root, offline="python tasks/graph_classify.py --cfg gcb-sim (generated)")
-    ends = np.cumsum((0, *SETS[name].counts))
+    ends = np.cumsum((0, *GCB[name].counts))
     split = Split(*(torch.arange(start, end) for start, end in pairwise(ends.tolist())))
     return _graph_data(name, _checked(name, path), split)
 
 
 def _checked(name: str, path: Path) -> Arrays:
-    arrays, expected = cached(name, [path], PARSER, lambda: read_gcb(path)), SETS[name].counts
+    arrays, expected = cached(name, [path], PARSER, lambda: read_gcb(path)), GCB[name].counts
     found = tuple(arrays["counts"].tolist())
     if found != expected:
         raise DataError.at(path, f"has {found} training, validation and test graphs, {name} has {expected}")
@@ -209,8 +192,3 @@ def _graph_data(name: str, arrays: Arrays, split: Split | None = None) -> GraphD
         num_classes=CLASSES,
         official_split=split,
     )
-
-
-def peak_bytes(num_graphs: float = 1800, max_nodes: float = 200, k: float = 3) -> float:
-    """Peak memory of :func:`gcb_sim`."""
-    return num_graphs * max_nodes * (BYTES_PER_NODE + BYTES_PER_NEIGHBOUR * k)

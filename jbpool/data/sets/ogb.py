@@ -16,7 +16,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,9 @@ import pandas as pd
 import torch
 from dgl import DGLError
 
-from jbpool.checks import lookup
 from jbpool.data.arrays import extract, open_archive
 from jbpool.data.assemble import narrow, node_data, symmetric_adjacency
+from jbpool.data.catalogue import MOLECULES, OGB_NODES
 from jbpool.data.containers import UNLABELLED, GraphData, NodeData, Split
 from jbpool.data.download import Arrays, Source, cache_dir, cached, data_roots, fetch, find
 from jbpool.data.files.edge_lists import EDGE_BYTES
@@ -49,19 +48,10 @@ def import_ogb():
     return sys.modules["ogb"]
 
 
-def catalogue(kind: str, prefix: str) -> pd.DataFrame:
-    """The table of datasets of ``ogb``: a column per dataset.
-
-    Parameters
-    ----------
-    kind : str
-        ``"graphproppred"`` or ``"nodeproppred"``.
-    prefix : str
-        How the names of the datasets begin.
-    """
+def catalogue(kind: str) -> pd.DataFrame:
+    """The table of datasets of ``ogb``, a column per dataset; ``kind``: ``"graphproppred"`` or ``"nodeproppred"``."""
     master = Path(import_ogb().__file__).parent / kind / "master.csv"
-    table = pd.read_csv(master, index_col=0, keep_default_na=False)
-    return table[[name for name in table.columns if name.startswith(prefix)]]
+    return pd.read_csv(master, index_col=0, keep_default_na=False)
 
 
 def folder_name(name: str) -> str:
@@ -98,31 +88,13 @@ BINARY = ("data.npz", "node-label.npz")
 READER_BYTES = 32               # per edge or number, while ogb parses a table
 
 
-@dataclass(frozen=True)
-class OgbSet:
-    """Counts as OGB publishes them, for messages."""
-
-    nodes: int
-    edges: int
-    labels: str
-
-
-# ogbn-mag is left out: it has several types of nodes.
-NODES = {
-    "ogbn-arxiv": OgbSet(169_343, 1_166_243, "40 classes"),
-    "ogbn-products": OgbSet(2_449_029, 61_859_140, "47 classes"),
-    "ogbn-proteins": OgbSet(132_534, 39_561_252, "no classes (112 tasks)"),
-    "ogbn-papers100M": OgbSet(111_059_956, 1_615_685_872, "172 classes"),
-}
-
-
 def node_catalogue() -> pd.DataFrame:
     """The entries of these sets in ``ogb``: a column with the properties of each."""
-    return catalogue("nodeproppred", "ogbn-")[list(NODES)]
+    return catalogue("nodeproppred")[list(OGB_NODES)]
 
 
 def load_ogb_nodes(name: str, root: str | Path | None = None) -> NodeData:
-    """One of ``NODES`` from a data root: the folder ``ogb/ogbn_arxiv``, or the archive as published, ``ogb/arxiv.zip``.
+    """One of ``OGB_NODES`` from a data root: the folder ``ogb/ogbn_arxiv``, or the published ``ogb/arxiv.zip``.
 
     Nothing is downloaded. Edges count in both directions; nodes without a class are unlabelled.
     """
@@ -256,26 +228,9 @@ def _checked_labels(raw: Path, label: np.ndarray, nodes: int, classes: int) -> n
 
 MOLECULE_PARSER = 1
 PARTS = ("train", "valid", "test")
-MOLECULES = {                              # as OGB publishes them
-    "ogbg-molbace": 1513,
-    "ogbg-molbbbp": 2039,
-    "ogbg-molclintox": 1477,
-    "ogbg-molmuv": 93087,
-    "ogbg-molpcba": 437929,
-    "ogbg-molsider": 1427,
-    "ogbg-moltox21": 7831,
-    "ogbg-moltoxcast": 8576,
-    "ogbg-molhiv": 41127,
-    "ogbg-molesol": 1128,
-    "ogbg-molfreesolv": 642,
-    "ogbg-mollipo": 4200,
-    "ogbg-molchembl": 456331,
-}
-
-
 def molecule_catalogue() -> pd.DataFrame:
     """The molecule sets of ``ogb``: a column with the properties of each."""
-    return catalogue("graphproppred", "ogbg-mol")
+    return catalogue("graphproppred")[list(MOLECULES)]
 
 
 def _graphproppred():
@@ -290,10 +245,9 @@ def evaluator(name: str):
     return _graphproppred().Evaluator(name)
 
 
-def load_ogb(name: str, root: str | Path | None = None) -> GraphData:
+def load_molecules(name: str, root: str | Path | None = None) -> GraphData:
     """A molecule dataset from a data root (for example the folder ``ogb/ogbg_molhiv``), else downloaded."""
-    molecules = molecule_catalogue()
-    info = lookup({column: molecules[column] for column in molecules}, name, "dataset.name")
+    info = molecule_catalogue()[name]
     folder = find(folder_name(name), root)
     if folder is None:
         archive = fetch(source(info), root, offline="python tasks/graph_classify.py (generated graphs)")

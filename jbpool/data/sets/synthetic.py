@@ -5,8 +5,7 @@ All data are drawn from one seeded ``numpy`` generator: the same seed gives the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import dgl
 import numpy as np
@@ -15,17 +14,12 @@ import torch
 
 from jbpool.checks import check_cluster_sizes, check_count, check_fraction
 from jbpool.data.assemble import undirected
+from jbpool.data.catalogue import CITATION, SIMULATED
 from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor
-from jbpool.data.sets import gcb
-from jbpool.data.sets.citation import PUBLISHED
 from jbpool.errors import DataError
-from jbpool.memory import memory_problem
 
 # Words per paper, measured on the real datasets.
 _WORDS = {"cora": 18.2, "citeseer": 31.7, "pubmed": 50.1, "dblp": 5.2}
-SIMULATED = {f"{name}-sim": name for name in PUBLISHED}
-MAX_OPTION = 10**12         # upper bound of numeric options
-MOTIF_BYTES = 11_000        # peak memory per graph of motifs, measured on 20,000 graphs
 
 
 def sbm(
@@ -103,7 +97,7 @@ def simulated(name: str, seed: int = 0) -> NodeData:
         Seed of the generator.
     """
     real = SIMULATED[name]
-    published = PUBLISHED[real]
+    published = CITATION[real]
     return sbm(
         num_nodes=published.nodes,
         num_clusters=len(published.class_sizes),
@@ -252,46 +246,3 @@ def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[
     group[order] = np.repeat(np.arange(6), group_sizes)
     source, target = undirected(one, other, size)
     return source, target, group
-
-
-def size_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of options, of the right types, that are out of range or need too much memory."""
-    if name not in ("sbm", "motifs", "gcb-sim", *SIMULATED):
-        return
-    numbers = {option: value for option, value in options.items() if isinstance(value, (int, float))}
-    wrong = {option: value for option, value in numbers.items() if not 0 <= value <= MAX_OPTION}
-    for option, value in wrong.items():
-        yield f"dataset.{option}", f"dataset.{option}={value} should be at least 0 and at most {MAX_OPTION}"
-    if wrong or name in SIMULATED:
-        return
-    peak_bytes, sizes = _MEMORY[name]
-    given = {option: numbers[option] for option in sizes if option in numbers}
-    needed = peak_bytes(**given)
-    key = max(given, key=lambda option: peak_bytes(**{option: given[option]}), default="")
-    problem = memory_problem(needed, f"a generated dataset with {key}={options.get(key)}")
-    if problem is not None:
-        yield f"dataset.{key}", f"{problem}: lower dataset.{key}"
-
-
-def _sbm_bytes(
-    num_nodes: float = 1000,
-    avg_degree: float = 10.0,
-    words: float = 12.0,
-    num_features: float = 128,
-    num_clusters: float = 4,
-) -> float:
-    """Peak memory of :func:`sbm`, measured on 200,000 nodes."""
-    return num_nodes * (150 * avg_degree + 70 * words) + 20 * num_features + 50 * num_clusters
-
-
-def _motif_bytes(num_graphs: float = 900) -> float:
-    """Peak memory of :func:`motifs`."""
-    return MOTIF_BYTES * num_graphs
-
-
-# Generator -> its peak memory, and the options that determine it.
-_MEMORY: dict[str, tuple[Callable[..., float], tuple[str, ...]]] = {
-    "sbm": (_sbm_bytes, ("num_nodes", "avg_degree", "words", "num_features", "num_clusters")),
-    "motifs": (_motif_bytes, ("num_graphs",)),
-    "gcb-sim": (gcb.peak_bytes, ("num_graphs", "max_nodes", "k")),
-}

@@ -29,19 +29,6 @@ MIRRORS = (
     "https://www.chrsmrrs.com/graphkerneldatasets/{}.zip",
     "https://ls11-www.cs.tu-dortmund.de/people/morris/graphkerneldatasets/{}.zip",
 )
-# Datasets with published results; KNOWN has the whole collection.
-SIZES = {
-    "MUTAG": "188 graphs, 2 classes",
-    "ENZYMES": "600 graphs, 6 classes",
-    "PROTEINS": "1,113 graphs, 2 classes",
-    "DD": "1,178 graphs, 2 classes",
-    "NCI1": "4,110 graphs, 2 classes",
-    "NCI109": "4,127 graphs, 2 classes",
-    "REDDIT-BINARY": "2,000 graphs, 2 classes",
-    "IMDB-BINARY": "1,000 graphs, 2 classes",
-    "IMDB-MULTI": "1,500 graphs, 3 classes",
-    "COLLAB": "5,000 graphs, 3 classes",
-}
 PARTS = ("A", "graph_indicator", "graph_labels", "node_labels", "node_attributes")
 REQUIRED = PARTS[:3]
 UNUSED = ("edge_labels", "edge_attributes", "graph_attributes")
@@ -62,18 +49,6 @@ _MUTAG = Wheel(
         }.items()
     ),
 )
-
-KNOWN = (
-    *SIZES,
-    "AIDS", "BZR", "BZR_MD", "COX2", "COX2_MD", "DHFR", "DHFR_MD", "ER_MD", "FRANKENSTEIN", "MCF-7", "MCF-7H",
-    "MOLT-4", "MOLT-4H", "Mutagenicity", "NCI-H23", "NCI-H23H", "OVCAR-8", "OVCAR-8H", "P388", "P388H", "PC-3",
-    "PC-3H", "PTC_FM", "PTC_FR", "PTC_MM", "PTC_MR", "SF-295", "SF-295H", "SN12C", "SN12CH", "SW-620", "SW-620H",
-    "UACC257", "UACC257H", "Yeast", "YeastH", "KKI", "OHSU", "Peking_1", "PROTEINS_full", "COIL-DEL", "COIL-RAG",
-    "Cuneiform", "Fingerprint", "FIRSTMM_DB", "Letter-high", "Letter-low", "Letter-med", "MSRC_9", "MSRC_21",
-    "MSRC_21C", "DBLP_v1", "deezer_ego_nets", "github_stargazers", "reddit_threads", "twitch_egos", "REDDIT-MULTI-5K",
-    "REDDIT-MULTI-12K", "TWITTER-Real-Graph-Partial", "COLORS-3", "SYNTHETIC", "SYNTHETICnew", "Synthie", "TRIANGLES",
-)  # fmt: skip
-
 
 def source(name: str) -> Source:
     """The archive of a TU dataset. Mirrors have re-packed archives, so the parser checks the content, not a hash."""

@@ -8,8 +8,9 @@ import scipy.sparse
 import torch
 
 from jbpool.data import DataError, load_nodes
+from jbpool.data.catalogue import CITATION, Published
 from jbpool.data.sets import citation
-from jbpool.data.sets.citation import LINQS_CORA, PUBLISHED, Published
+from jbpool.data.sets.citation import LINQS_CORA
 
 TABLE_1 = {
     "cora": (2708, 10556, 1433, 7),
@@ -27,7 +28,7 @@ def test_counts_of_the_paper(shared, name):
         assert (data.graph.num_nodes(), data.graph.num_edges()) == (nodes, edges)
         assert data.feat.shape == (nodes, features)
         assert data.num_classes == classes
-        assert data.label.bincount().tolist() == list(PUBLISHED[name].class_sizes)
+        assert data.label.bincount().tolist() == list(CITATION[name].class_sizes)
     source, target = data.graph.edges()
     code = source * nodes + target
     assert (source != target).all()
@@ -56,7 +57,7 @@ def test_neighbours_share_a_class_more_often_than_chance(shared):
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """Six papers in the Planetoid format: three for training, two for testing, and one (number 4) without data."""
-    monkeypatch.setitem(citation.PUBLISHED, "cora", Published(6, 8, 4, (3, 3)))
+    monkeypatch.setitem(CITATION, "cora", Published(6, 8, 4, (3, 3)))
     folder = tmp_path / "data" / "planetoid"
     folder.mkdir(parents=True)
     allx = scipy.sparse.csr_matrix(np.eye(3, 4))
@@ -121,7 +122,7 @@ def test_a_bad_line_is_named(tiny):
 
 def test_cora_from_the_linqs_files(tmp_path, monkeypatch):
     """The last mirror has Cora in another format, which gives the same graph."""
-    monkeypatch.setitem(citation.PUBLISHED, "cora", Published(3, 4, 2, (1, 2)))
+    monkeypatch.setitem(CITATION, "cora", Published(3, 4, 2, (1, 2)))
     monkeypatch.setattr(citation, "PLANETOID", "ftp://nowhere/")
     folder = tmp_path / "data" / "linqs"
     folder.mkdir(parents=True)

@@ -10,6 +10,7 @@ import scipy.sparse
 import torch
 
 from jbpool.data import DataError, load_graphs
+from jbpool.data.catalogue import GCB
 from jbpool.data.sets import gcb
 from jbpool.data.sets.gcb import nearest_neighbours
 from jbpool.data.sets.unpickle import read_pickle
@@ -32,7 +33,7 @@ def pair_counts(data):
 @pytest.mark.parametrize("name", ["gcb-easy-small", "gcb-hard-small"])
 def test_the_small_files_and_the_generator_agree(shared, name):
     real = load_graphs(name, root=shared)
-    counts = gcb.SETS[name].counts
+    counts = GCB[name].counts
     assert [len(part) for part in real.split()] == list(counts)
     assert torch.cat(list(real.split())).tolist() == list(range(300))
     assert real.label.bincount().tolist() == [100, 100, 100]

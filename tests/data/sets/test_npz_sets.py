@@ -5,13 +5,13 @@ import pytest
 import scipy.sparse
 
 from jbpool.data import load_nodes
-from jbpool.data.sets.npz_sets import SETS
+from jbpool.data.catalogue import NPZ
 from jbpool.errors import DataError
 
 
 @pytest.mark.parametrize("name", ["amazon-photo", "cora-ml", "acm"])
 def test_the_public_sets_load_by_name(shared, name):
-    data, known = load_nodes(name, shared), SETS[name]
+    data, known = load_nodes(name, shared), NPZ[name]
     got = (data.graph.num_nodes(), data.feat.shape[1], data.num_classes)
     assert got == (known.nodes, known.features, known.classes)
     source, target = data.graph.edges()

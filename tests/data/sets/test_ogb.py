@@ -11,6 +11,7 @@ from commands import launch
 from jbpool import memory
 from jbpool.data import DataError, load_graphs, load_nodes
 from jbpool.data.__main__ import rows
+from jbpool.data.catalogue import OGB_NODES
 from jbpool.data.sets import ogb
 
 EDGES = np.array([[0, 1], [1, 2], [3, 1], [1, 0]])
@@ -189,7 +190,7 @@ def test_a_graph_that_does_not_fit_is_refused_before_it_is_read(tmp_path, monkey
 def test_the_list_of_datasets_has_them():
     listed = {row[0]: row for row in rows()}
     assert listed["ogbn-arxiv"][1:] == ("169,343 nodes, 1,166,243 edges, 40 classes", "no", "snap.stanford.edu")
-    assert set(ogb.NODES) <= set(listed)
+    assert set(OGB_NODES) <= set(listed)
 
 
 def write_ogb(folder):

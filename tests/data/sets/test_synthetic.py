@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from jbpool.data import load_graphs, load_nodes
-from jbpool.data.sets.citation import PUBLISHED
+from jbpool.data.catalogue import CITATION
 from jbpool.nn.conv import smooth
 
 
@@ -65,9 +65,9 @@ def test_same_seed_same_data():
     assert fingerprint(*other.graph.edges(), other.label) != FINGERPRINTS["sbm"]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", CITATION)
 def test_simulated_citation_graphs_have_the_published_counts(name):
-    published = PUBLISHED[name]
+    published = CITATION[name]
     data = load_nodes(f"{name}-sim")
     assert data.name == f"{name}-sim"
     assert (data.graph.num_nodes(), data.graph.num_edges()) == (published.nodes, published.edges)

@@ -1,9 +1,15 @@
 """Names of datasets, and the list of them."""
 
-import pytest
+import os
+import subprocess
+import sys
 
-from jbpool.data import NODE_SETS, OTHER_GRAPHS, DataError, load_graphs, load_nodes
+import pytest
+from commands import ROOT
+
+from jbpool.data import DataError, load_graphs, load_nodes
 from jbpool.data.__main__ import main, rows
+from jbpool.data.catalogue import GRAPH_SETS, NODE_SETS, TU, loader
 
 
 @pytest.mark.parametrize(
@@ -57,11 +63,40 @@ def test_the_list_of_datasets(tmp_path, monkeypatch, capsys):
 
 def test_the_list_has_every_dataset(monkeypatch):
     """Also one without its own row in the list."""
-
-    def ring():
-        """Nodes in a ring."""
-
-    monkeypatch.setitem(NODE_SETS, "ring", ring)
+    monkeypatch.setitem(NODE_SETS, "ring", NODE_SETS["sbm"])
     table = {row[0]: row for row in rows()}
-    assert table.keys() >= NODE_SETS.keys() | OTHER_GRAPHS.keys()
-    assert table["ring"][1] == "Nodes in a ring."
+    assert table.keys() >= (NODE_SETS.keys() | GRAPH_SETS.keys()) - set(TU)
+    assert table["ring"][1] == "An attributed, degree-corrected stochastic block model."
+
+
+@pytest.mark.parametrize("sets", [NODE_SETS, GRAPH_SETS])
+def test_every_name_has_a_function(sets):
+    for name in sets:
+        assert callable(loader(sets, name)), name
+
+
+LOADED = """
+import sys, dgl
+before = set(sys.modules)
+{code}
+print(*set(sys.modules) - before)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "families"),
+    [
+        ("from jbpool import JBClustering; from jbpool.data import load_graphs, load_nodes", set()),
+        ("from jbpool.data import load_nodes; load_nodes('sbm')", {"synthetic"}),
+        ("from jbpool.data import node_problems; list(node_problems('cora', dict()))", {"citation", "unpickle"}),
+    ],
+)
+def test_only_the_family_that_is_needed_is_imported(code, families):
+    """Packages that dgl imports itself are left out."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "DGLBACKEND": "pytorch"}
+    command = [sys.executable, "-c", LOADED.format(code=code)]
+    result = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    loaded = set(result.stdout.split())
+    assert "jbpool.data.containers" in loaded
+    assert {name.split(".")[-1] for name in loaded if name.startswith("jbpool.data.sets.")} == families
+    assert {name.split(".")[0] for name in loaded} & {"ogb", "torchmetrics", "networkx"} == set()
