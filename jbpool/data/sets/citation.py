@@ -169,6 +169,8 @@ def _parse_planetoid(files: list[Path]) -> Arrays:
         feat = scipy.sparse.csr_matrix((parts.data, (row[parts.row], parts.col)), (num_nodes, allx.shape[1]))
         onehot = np.zeros((num_nodes, ally.shape[1]))
         onehot[:first], onehot[order] = ally, ty
+        if sum(map(len, graph.values())) > files[4].stat().st_size:     # lists that are stored once and used often
+            raise ValueError("it has more citations than bytes")
         pairs = np.array([(node, other) for node, others in graph.items() for other in others], dtype=np.int64)
         if pairs.min() < 0 or pairs.max() >= num_nodes:
             raise ValueError(f"a citation names paper {pairs.max()} of {num_nodes}")

@@ -73,6 +73,7 @@ def read_gcb(path: Path) -> Arrays:
     members = read_members(path, [f"{key}.npy" for key in keys])
     stored = {key: _read_npy(members[f"{key}.npy"], path / f"{key}.npy") for key in keys}
     graphs, labels, counts = [], [], []
+    left = sum(map(len, members.values()))              # bytes: a matrix may be stored once and used often
     for part in PARTS:
         adjacency, feat, classes = (stored[f"{part}_{what}"] for what in ("adj", "feat", "class"))
         if not (len(adjacency) == len(feat) == len(classes) and np.shape(classes)[1:] == (CLASSES,)):
@@ -81,6 +82,9 @@ def read_gcb(path: Path) -> Arrays:
             fits = scipy.sparse.issparse(matrix) and np.shape(rows) == (matrix.shape[0], KINDS)
             if not fits or matrix.shape[0] != matrix.shape[1]:
                 raise DataError.at(path, f"graph {number} of {part} has no matrix and one row of {KINDS} per node")
+            left -= rows.nbytes + matrix.data.nbytes
+            if left < 0:
+                raise DataError.at(path, "its graphs are larger than the file; download the file again")
             coo = matrix.tocoo()
             graphs.append((*undirected(coo.row, coo.col, len(rows)), rows.astype(np.float32)))
         labels.append(np.asarray(classes).argmax(1))
