@@ -1,6 +1,7 @@
 """Graphs saved by ``dgl.save_graphs``: one to cluster, or many to classify.
 
-A child process reads the file, since a damaged one can crash the process (see :mod:`bin_child`).
+DGL's C++ reader trusts the file, and a damaged one can crash the process. A child process therefore reads it, with
+limited memory, and writes plain arrays: ``python -m jbpool.data.files.dgl_bin FILE ARRAYS``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -25,59 +28,95 @@ from jbpool.errors import DataError
 from jbpool.memory import require_memory
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
-START_SECONDS = 120                                     # time limit; importing DGL takes about 3
-BYTES_PER_SECOND = 5_000_000                            # plus this for reading, which is much faster
 START_BYTES = 512 << 20                                 # address space that threads and the allocator reserve
-ENDS = ("source", "target")
-BYTES_PER_NODE = 256                                    # minimum for a graph and what is computed from it
-COPIES = 8                                              # memory for reading, in file sizes
+COPIES = 8                                              # of the file that the child may hold
+FRAMES = (("ndata", "feat"), ("ndata", "label"), ("edata", "weight"), ("edata", "feat"))
 
 log = logging.getLogger(__name__)
 
 
 def read_bin(path: Path) -> Arrays:
-    """The arrays of a file of ``dgl.save_graphs``, as :mod:`bin_child` packs them."""
+    """The arrays of a file of ``dgl.save_graphs``: sizes, edges, frames, and the labels of graphs."""
     if not path.is_file():
         raise DataError.at(path, "no such file")
     with open(path, "rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
             raise DataError.at(path, "not a file of dgl.save_graphs (its first bytes differ)")
-    size = path.stat().st_size
-    require_memory(path, COPIES * size, "reading it")
-    code = Path(__file__).with_name("bin_child.py").read_text(encoding="utf-8")
+    if find_spec("dgl") is None:
+        raise DataError.at(path, "reading graphs of DGL needs dgl: pip install dgl")
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "arrays.npz")
-        command = [sys.executable, "-c", code, str(path.resolve()), str(target), str(START_BYTES + COPIES * size)]
         # The same packages as here, but in an empty folder, so that no file of the current folder shadows a module.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(place) for place in sys.path)}
-        try:
-            result = subprocess.run(
-                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-                timeout=START_SECONDS + size / BYTES_PER_SECOND,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            cure = "try again if the machine is busy; otherwise the file is damaged, save it again"
-            raise DataError.at(path, f"reading it takes too long; {cure}") from None
+        command = [sys.executable, "-m", "jbpool.data.files.dgl_bin", str(path.resolve()), str(target)]
+        result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
         if result.returncode:
             lines = result.stderr.decode(errors="replace").strip().splitlines()
-            cause = lines[-1][:160] if lines and result.returncode == 3 else "DGL's reader crashed"
+            cause = lines[-1][:160] if lines and result.returncode > 0 else "DGL's reader crashed"
             raise DataError.at(path, f"not a file of dgl.save_graphs, or a damaged one ({cause})")
         arrays = read_arrays(target)
     unused = arrays.pop("unused").tolist()
     if unused:
         used = "ndata feat and label, edata weight and feat"
         log.warning("%s: %s are not used; %s are read where present", path, ", ".join(unused), used)
-    _check_edges(arrays, path)
+    limit, ends = arrays["sizes"].repeat(arrays["num_edges"]), (arrays["source"], arrays["target"])
+    if any(len(end) != len(limit) or ((end < 0) | (end >= limit)).any() for end in ends):
+        raise DataError.at(path, "an edge leads to a node that its graph does not have; the file is damaged")
+    nodes = sum(arrays["sizes"].tolist())               # a number in the file, without data for each of them
+    require_memory(path, 8 * nodes, f"a graph of {nodes:,} nodes")
     return arrays
 
 
-def _check_edges(arrays: Arrays, path: Path) -> None:
-    """Check that both ends of every edge exist, which DGL does not."""
-    limit = arrays["sizes"].repeat(arrays["num_edges"])
-    if any(len(arrays[end]) != len(limit) or ((arrays[end] < 0) | (arrays[end] >= limit)).any() for end in ENDS):
-        raise DataError.at(path, "an edge leads to a node that its graph does not have; the file is damaged")
-    nodes = sum(arrays["sizes"].tolist())
-    require_memory(path, nodes * BYTES_PER_NODE, f"a graph of {nodes:,} nodes")
+def main(path: str, target: str) -> None:
+    """Read a file in the child process and write its arrays; an error is one line on standard error."""
+    import dgl
+
+    with suppress(ImportError, OSError, ValueError):            # not Linux, or a lower limit is already set
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limit = used + START_BYTES + COPIES * os.path.getsize(path)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    try:
+        arrays = _pack(*dgl.load_graphs(path))
+    except Exception as error:                  # DGL raises several kinds of errors
+        lines = str(error).splitlines() or [type(error).__name__]
+        sys.exit(lines[0] if isinstance(error, ValueError) else lines[-1])
+    np.savez(target, **arrays)                  # type: ignore[arg-type]
+
+
+def _plain(tensor: Tensor) -> np.ndarray:
+    """A tensor as an array; numpy has no bfloat16."""
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def _pack(graphs: list, labels: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """All graphs in a few arrays: sizes, edges, the frames in use, and the labels of graphs."""
+    if not graphs or not all(graph.is_homogeneous and graph.num_nodes() for graph in graphs):
+        raise ValueError("homogeneous graphs with at least one node each are expected")
+    ends = [graph.edges() for graph in graphs]
+    arrays = {
+        "sizes": np.array([graph.num_nodes() for graph in graphs]),
+        "num_edges": np.array([graph.num_edges() for graph in graphs]),
+        "source": _plain(torch.cat([source.long() for source, _ in ends])),
+        "target": _plain(torch.cat([target.long() for _, target in ends])),
+    }
+    for frame, key in FRAMES:
+        values = [getattr(graph, frame).get(key) for graph in graphs]
+        present = [value for value in values if value is not None]
+        if present and len(present) < len(values):
+            lacking = next(place for place, value in enumerate(values) if value is None)
+            raise ValueError(f"graph {lacking} has no {frame} {key!r}, others do")
+        if len({(value.dtype, value.shape[1:]) for value in present}) > 1:
+            raise ValueError(f"{frame} {key!r} differs in type or shape between graphs")
+        if present:
+            arrays[f"{frame} {key}"] = _plain(torch.cat(present))
+    used = {f"{frame} {key}" for frame, key in FRAMES}
+    names = {f"{frame} {key}" for graph in graphs for frame in ("ndata", "edata") for key in getattr(graph, frame)}
+    arrays["unused"] = np.array(sorted(names - used), dtype=str)
+    arrays.update({f"label {key}": _plain(value) for key, value in labels.items()})
+    return arrays
 
 
 def load_node_bin(path: Path) -> NodeData:
@@ -158,3 +197,7 @@ def _edge_features(arrays: Arrays, path: Path) -> np.ndarray | None:
     if values.ndim != 2 or len(values) != len(arrays["source"]) or not np.isfinite(values).all():
         raise DataError.at(path, f"edata 'feat' of shape {values.shape} must be a finite (edges, features) table")
     return values
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
