@@ -1,12 +1,17 @@
-"""Safe reading of untrusted files: zip archives without links and bombs, ``.npy`` and ``.npz`` without objects."""
+"""Safe reading of untrusted files: zip archives without links and bombs, ``.npy`` and ``.npz`` without objects.
+
+What a file declares is compared with its size and with the memory before anything is allocated.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+import re
 import stat
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -15,13 +20,13 @@ import scipy.sparse
 from numpy.lib import format as npy
 
 from jbpool.errors import DataError
-from jbpool.memory import available_memory, require_memory
 
 MAX_BYTES = 4 << 30             # unpacked, all members together
 MAX_MEMBERS = 10_000
 MAX_RATIO = 200                 # unpacked to packed size; graphs as text reach about 20, zeros 1,000
 FREE_BYTES = 16 << 20           # unpacked size up to which any ratio is accepted
 BLOCK = 1 << 20
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
@@ -43,7 +48,7 @@ def read_members(path: Path, names: Iterable[str], max_bytes: int = MAX_BYTES) -
     """Contents of the named members, in memory; nothing is written to disk."""
     contents = {}
     with open_archive(path) as archive:
-        limit = min(unpacked_limit(path.stat().st_size, max_bytes), available_memory())
+        limit = unpacked_limit(path.stat().st_size, max_bytes)
         members = []
         for name in names:
             try:
@@ -242,3 +247,35 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
         raise DataError.at(path, f"the array {error} of the sparse matrix is missing") from None
     except Exception as error:      # scipy raises many kinds of errors for invalid arrays
         raise DataError.at(path, f"not a sparse matrix ({error})") from None
+
+
+def available_memory() -> int:
+    """Bytes that can be allocated without swapping, also inside a container; a large number if unknown."""
+    candidates = []
+    try:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+        candidates.append(int(found[1]) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, AttributeError):
+        pass                                    # not available on this system
+    try:
+        limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        candidates.append(max(0, limit - used + _file_cache()))
+    except (OSError, ValueError):
+        pass                                    # not in a container, or no limit ("max")
+    return min(candidates, default=1 << 62)
+
+
+def _file_cache() -> int:
+    """Bytes of a container's memory that hold parts of files, and are freed when they are needed."""
+    with suppress(OSError):
+        found = re.search(r"^inactive_file (\d+)", (_CGROUP / "memory.stat").read_text(), re.MULTILINE)
+        return int(found[1]) if found else 0
+    return 0
+
+
+def require_memory(path: Path, needed: int, what: str) -> None:
+    """Raise a ``DataError`` if what a file declares, of ``needed`` bytes, does not fit into the memory."""
+    available = available_memory()
+    if needed > available:
+        sizes = f"{needed / 1e6:,.0f} MB of memory, but only {available / 1e6:,.0f} MB is available"
+        raise DataError.at(path, f"{what} needs {sizes}")

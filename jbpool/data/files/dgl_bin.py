@@ -19,13 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jbpool.data.arrays import read_arrays
+from jbpool.data.arrays import read_arrays, require_memory
 from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
 from jbpool.data.containers import UNLABELLED, GraphData, NodeData
 from jbpool.data.download import Arrays
 from jbpool.data.files.labels import class_codes
 from jbpool.errors import DataError
-from jbpool.memory import require_memory
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
 START_BYTES = 512 << 20                                 # address space that threads and the allocator reserve

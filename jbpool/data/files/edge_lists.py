@@ -33,9 +33,7 @@ from jbpool.data.files.text import (
     read_blocks,
 )
 from jbpool.errors import DataError
-from jbpool.memory import require_memory
 
-EDGE_BYTES = 60                 # per edge of a file until the graph is built: measured 26 (.npy) to 57 (CSV, weights)
 BLOCK = 1 << 20                 # edges handled at a time
 PARQUET_INDEX = "__index_level_"        # a pandas index without a name
 NAME_COLUMNS = "call the columns source and target"
@@ -153,11 +151,6 @@ def _joined(blocks: list[np.ndarray]) -> np.ndarray:
     return whole
 
 
-def require_edge_memory(path: Path, edges: int) -> None:
-    """Refuse more edges than memory can hold while a graph is built from them."""
-    require_memory(path, EDGE_BYTES * edges, f"a graph of {edges:,} edges")
-
-
 def read_edge_list(path: Path, separator: str | None = None, header: bool | None = None) -> EdgeList:
     """The edges of a text file.
 
@@ -207,8 +200,6 @@ def _read(path: Path, separator: str | None, header: bool | None, text: bool) ->
         if weight is not None and (arrays[weight] < 0).any():
             row = int(np.argmax(arrays[weight] < 0))
             raise DataError.at(path, f"weight {arrays[weight][row]:g} is negative", table.line(row))
-        if edges.count == 0:
-            require_edge_memory(path, int(len(arrays[source]) / block.share))
         edges.add(arrays[source], arrays[target], None if weight is None else arrays[weight])
     if table is None:
         raise DataError.at(path, nothing_in(comments))
@@ -314,7 +305,6 @@ def read_npy_edges(path: Path) -> EdgeList:
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise DataError.at(path, f"array of shape {pairs.shape}: (E, 2) expected, source and target of each edge")
     _require_ids(path, pairs, "the array")
-    require_edge_memory(path, len(pairs))
     if not len(pairs):
         raise DataError.at(path, "has no edges")
     blocks = [slice(start, start + BLOCK) for start in range(0, len(pairs), BLOCK)]
@@ -338,7 +328,6 @@ def read_npz_edges(path: Path) -> EdgeList:
     if not {"source", "target"} <= set(names):
         raise DataError.at(path, f"has the arrays {names}: source and target expected, and optionally weight")
     source = _whole_array_of_ids(path, "source")
-    require_edge_memory(path, len(source))
     target = _whole_array_of_ids(path, "target")
     weight = read_arrays(path, ["weight"])["weight"] if "weight" in names else None
     for name, array in (("target", target), ("weight", weight)):
@@ -366,7 +355,6 @@ def read_parquet_edges(path: Path) -> EdgeList:
     file = _open_parquet(path)
     names = [name for name in file.schema_arrow.names if not name.startswith(PARQUET_INDEX)]
     source, target, weight = _parquet_columns(path, names)
-    require_edge_memory(path, file.metadata.num_rows)
     edges, start = EdgeBlocks(path), 0
     wanted = [name for name in (source, target, weight) if name is not None]
     for block in _parquet_blocks(path, file, wanted):

@@ -42,13 +42,11 @@ from jbpool.data.files.text import (
 )
 from jbpool.data.sets.tu import load_tu_folder
 from jbpool.errors import DataError
-from jbpool.memory import require_memory
 
 GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
 GRAPH_WORDS = ("graph", "graph_id", "graphid")
 PARTS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 NAME_COLUMN = "if it is a feature, give it a name"
-MEMORY = 12                     # memory that a table takes until the graphs are built, in sizes of its file
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +86,6 @@ def load_graph_tables(folder: Path) -> GraphData:
 
 def _tables(path: Path) -> Iterator[Table]:
     """The rows of a CSV file with a header, block by block."""
-    require_memory(path, MEMORY * path.stat().st_size, "reading it")
     table, rows, counted, comments = None, False, 0, 0
     for block in read_blocks(path):
         comments += block.comments

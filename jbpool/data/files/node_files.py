@@ -33,7 +33,6 @@ from jbpool.data.files.text import (
     shown,
 )
 from jbpool.errors import DataError
-from jbpool.memory import require_memory
 
 FEATURE_BLOCK = 1 << 22         # numbers looked at or converted at a time
 
@@ -101,7 +100,6 @@ def _finite_float32(
         for start in range(0, len(values), rows):
             _require_finite(path, values[start : start + rows])
         return values
-    require_memory(path, 4 * values.size, "a float32 copy of the features")
     converted = np.empty(values.shape, dtype=np.float32)
     for start in range(0, len(values), rows):
         part = slice(start, start + rows)

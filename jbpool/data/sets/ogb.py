@@ -9,11 +9,9 @@ cached.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import os
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,9 +27,7 @@ from jbpool.data.assemble import narrow, node_data, symmetric_adjacency
 from jbpool.data.catalogue import MOLECULES, OGB_NODES
 from jbpool.data.containers import UNLABELLED, GraphData, NodeData, Split
 from jbpool.data.download import Arrays, Source, cache_dir, cached, data_roots, fetch, find
-from jbpool.data.files.edge_lists import EDGE_BYTES
 from jbpool.errors import DataError
-from jbpool.memory import require_memory
 
 
 def import_ogb():
@@ -85,7 +81,6 @@ def unpacked(archive: Path, info: pd.Series) -> Iterator[Path]:
 NODE_PARSER = 1
 CSV = ("edge.csv.gz", "num-node-list.csv.gz", "num-edge-list.csv.gz", "node-label.csv.gz")
 BINARY = ("data.npz", "node-label.npz")
-READER_BYTES = 32               # per edge or number, while ogb parses a table
 
 
 def node_catalogue() -> pd.DataFrame:
@@ -148,15 +143,8 @@ def _read_csv(raw: Path) -> tuple[dict[str, Any], int, np.ndarray]:
     nodes, edges = (_table(raw / f"num-{what}-list.csv.gz") for what in ("node", "edge"))
     if nodes.shape != (1, 1) or edges.shape != (1, 1):
         raise DataError.at(raw, f"holds {len(nodes)} graphs, one expected")
-    needed = (EDGE_BYTES + READER_BYTES) * int(edges[0, 0])
-    features = raw / "node-feat.csv.gz"
-    if features.is_file():
-        with gzip.open(features) as file:
-            columns = file.readline(1 << 20).count(b",") + 1
-        needed += READER_BYTES // 2 * columns * int(nodes[0, 0])
-    require_memory(raw, needed, "the graph")
     with tempfile.TemporaryDirectory() as links:
-        for path in (*(raw / name for name in CSV), features):
+        for path in (raw / name for name in (*CSV, "node-feat.csv.gz")):
             if path.is_file():
                 os.symlink(path.resolve(), Path(links, path.name))
         graphs = _quiet("read_csv_graph_raw", links)
@@ -164,8 +152,6 @@ def _read_csv(raw: Path) -> tuple[dict[str, Any], int, np.ndarray]:
 
 
 def _read_binary(raw: Path) -> tuple[dict[str, Any], int, np.ndarray]:
-    with zipfile.ZipFile(raw / "data.npz") as archive:
-        require_memory(raw, 2 * sum(member.file_size for member in archive.infolist()), "the graph")
     with np.load(raw / "data.npz", allow_pickle=False) as stored:
         counts = stored["num_edges_list"]
     if len(counts) != 1:

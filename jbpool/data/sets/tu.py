@@ -16,13 +16,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from jbpool.data.arrays import open_archive, read_members
+from jbpool.data.arrays import open_archive, read_members, require_memory
 from jbpool.data.assemble import degree_features, degree_names, node_label_name, one_hot, undirected
 from jbpool.data.containers import UNLABELLED, GraphData
 from jbpool.data.download import Arrays, Source, Wheel, cached, fetch, find
-from jbpool.data.files.text import TEXT_FACTOR
 from jbpool.errors import DataError
-from jbpool.memory import require_memory
 
 PARSER = 2
 MIRRORS = (
@@ -63,7 +61,7 @@ def load_tu(name: str, root: str | Path | None = None) -> GraphData:
     if table is not None:
         return load_tu_folder(table.parent, name)
     path = fetch(source(name), root, offline="python tasks/graph_classify.py (generated graphs)")
-    return _graph_data(name, cached(f"tu-{name}", [path], PARSER, lambda: _parse(_from_archive(path, name), path)))
+    return _graph_data(name, cached(f"tu-{name}", [path], PARSER, lambda: _parse(_from_archive(path, name))))
 
 
 def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
@@ -86,7 +84,7 @@ def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
     present = {part: path for part, path in files.items() if path.is_file()}
 
     def parse() -> Arrays:
-        return _parse({part: (path, path.read_bytes()) for part, path in present.items()}, folder)
+        return _parse({part: (path, path.read_bytes()) for part, path in present.items()})
 
     return _graph_data(name, cached(f"tu-{name}", present.values(), PARSER, parse))
 
@@ -104,8 +102,7 @@ def _from_archive(path: Path, name: str) -> dict[str, tuple[Path, bytes]]:
     return {part: (path / member, contents[member]) for part, member in members.items()}
 
 
-def _parse(parts: dict[str, tuple[Path, bytes]], where: Path) -> Arrays:
-    require_memory(where, TEXT_FACTOR * sum(len(content) for _, content in parts.values()), "parsing it")
+def _parse(parts: dict[str, tuple[Path, bytes]]) -> Arrays:
     graph_of = _whole_numbers(*parts["graph_indicator"], columns=1)[:, 0] - 1
     pairs = _whole_numbers(*parts["A"], columns=2) - 1
     num_nodes = len(graph_of)
@@ -143,7 +140,7 @@ def _parse(parts: dict[str, tuple[Path, bytes]], where: Path) -> Arrays:
         arrays["node_label_names"] = np.array(
             [node_label_name(place, value) for place, values in enumerate(different, 1) for value in values]
         )
-        require_memory(path, 8 * num_nodes * columns, f"{columns:,} different node labels in one-hot form")
+        require_memory(path, 4 * num_nodes * columns, f"{columns:,} different node labels in one-hot form")
     if "node_attributes" in parts:
         path, content = parts["node_attributes"]
         attributes = _numbers(path, content)

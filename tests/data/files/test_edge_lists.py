@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import torch
 
-from jbpool import memory
 from jbpool.data import DataError, load_nodes
 from jbpool.data.files import edge_lists, node_files, text
 
@@ -216,20 +215,6 @@ class TestParquet:
 
 
 class TestMemory:
-    @pytest.mark.parametrize("name", ["e.npy", "e.npz", "e.csv", pytest.param("e.parquet", marks=needs_pyarrow)])
-    def test_a_graph_that_does_not_fit_is_refused_with_an_estimate(self, tmp_path, monkeypatch, name):
-        pairs = np.random.default_rng(0).integers(100, 1000, (100_000, 2))
-        frame = pd.DataFrame(pairs, columns=["source", "target"])
-        np.save(tmp_path / "e.npy", pairs)
-        np.savez(tmp_path / "e.npz", source=pairs[:, 0], target=pairs[:, 1])
-        frame.to_csv(tmp_path / "e.csv", index=False)
-        if name == "e.parquet":
-            frame.to_parquet(tmp_path / name)
-        monkeypatch.setattr(text, "BLOCK", 8000)               # CSV: estimated from the first 1,000 edges
-        monkeypatch.setattr(memory, "available_memory", lambda: 2_000_000)
-        with pytest.raises(DataError, match=rf"{name}: a graph of (100,000|99,\d+|100,\d+) edges needs about \d+ MB"):
-            load_nodes("file", edges=tmp_path / name)
-
     def test_features_are_mapped_not_copied(self, tmp_path, small_blocks):
         np.save(tmp_path / "e.npy", PAIRS)
         values = np.arange(12, dtype=np.float32).reshape(4, 3)

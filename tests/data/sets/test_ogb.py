@@ -8,7 +8,6 @@ import pytest
 import torch
 from commands import launch
 
-from jbpool import memory
 from jbpool.data import DataError, load_graphs, load_nodes
 from jbpool.data.__main__ import rows
 from jbpool.data.catalogue import OGB_NODES
@@ -176,15 +175,6 @@ def test_arrays_that_do_not_fit(tmp_path, changes, words):
     write_binary(tmp_path, **changes)
     with pytest.raises(DataError, match=words):
         load_nodes("ogbn-papers100M", root=tmp_path)
-
-
-@pytest.mark.parametrize("write", [write_csv, write_binary])
-def test_a_graph_that_does_not_fit_is_refused_before_it_is_read(tmp_path, monkeypatch, write):
-    write(tmp_path, "ogbn_products")
-    monkeypatch.setattr(memory, "available_memory", lambda: 100)
-    monkeypatch.setattr(ogb, "_quiet", lambda *args: pytest.fail("read"))
-    with pytest.raises(DataError, match="raw: the graph needs about"):
-        load_nodes("ogbn-products", root=tmp_path)
 
 
 def test_the_list_of_datasets_has_them():
