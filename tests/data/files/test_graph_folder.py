@@ -29,6 +29,12 @@ def folder(tmp_path):
     return write
 
 
+@pytest.fixture
+def block(request, monkeypatch):
+    """Tables are read in blocks of so many bytes."""
+    monkeypatch.setattr(tables, "BLOCK", request.param)
+
+
 def edges_of(data, graph):
     """(source, target) -> (weight, edge features)."""
     part = data.batch([graph])
@@ -36,9 +42,8 @@ def edges_of(data, graph):
     return dict(zip(ends, zip(part.edge_weight.tolist(), part.edge_feat.tolist(), strict=True), strict=True))
 
 
-@pytest.mark.parametrize("block", [tables.BLOCK, 16, 60])
-def test_a_folder_of_tables(folder, monkeypatch, block):
-    monkeypatch.setattr(tables, "BLOCK", block)
+@pytest.mark.parametrize("block", [tables.BLOCK, 16, 60], indirect=True)
+def test_a_folder_of_tables(folder, block):
     data = load_graphs("file", folder=folder())
     assert data.ids.tolist() == ["b", "a", "c", "007"]
     assert data.class_names == ["no", "yes"]
@@ -69,9 +74,8 @@ def test_folds_need_classes(folder):
         load_graphs("file", folder=folder(graphs=graphs)).split(0, 2)
 
 
-@pytest.mark.parametrize("block", [tables.BLOCK, 16, 60])
-def test_an_index_that_pandas_has_written_is_no_feature(folder, monkeypatch, block, caplog):
-    monkeypatch.setattr(tables, "BLOCK", block)
+@pytest.mark.parametrize("block", [tables.BLOCK, 16, 60], indirect=True)
+def test_an_index_that_pandas_has_written_is_no_feature(folder, block, caplog):
     plain = load_graphs("file", folder=folder())
     numbered = {}
     for name, text in TABLES.items():
@@ -158,9 +162,8 @@ def test_nodes_without_ids_and_features(folder):
         ({"edges": "graph,source,target,weight\na,n1,n2,-1\n"}, "edges.csv, line 2: the weight is negative"),
     ],
 )
-@pytest.mark.parametrize("block", [tables.BLOCK, 10])
-def test_mistakes_in_tables(folder, monkeypatch, changes, words, block):
-    monkeypatch.setattr(tables, "BLOCK", block)
+@pytest.mark.parametrize("block", [tables.BLOCK, 10], indirect=True)
+def test_mistakes_in_tables(folder, changes, words, block):
     with pytest.raises(DataError, match=words):
         load_graphs("file", folder=folder(**changes))
 
