@@ -75,8 +75,8 @@ def extract(path: Path, folder: Path, max_bytes: int = MAX_BYTES) -> None:
             mode = info.external_attr >> 16
             if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
                 raise DataError.at(path, f"member {info.filename!r} is a link or device, not a file")
-        cure = "; if you trust it, unpack it yourself and use the folder"
-        _check_sizes(members, unpacked_limit(path.stat().st_size, max_bytes), path, cure)
+        fix = "; if you trust it, unpack it yourself and use the folder"
+        _check_sizes(members, unpacked_limit(path.stat().st_size, max_bytes), path, fix)
         for info in members:
             target = folder / info.filename
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -96,10 +96,10 @@ def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
         raise DataError.at(path, f"member {info.filename!r} is damaged ({error})") from None
 
 
-def _check_sizes(members: list[zipfile.ZipInfo], limit: int, path: Path, cure: str = "") -> None:
+def _check_sizes(members: list[zipfile.ZipInfo], limit: int, path: Path, fix: str = "") -> None:
     total = sum(info.file_size for info in members)
     if total > limit:
-        raise DataError.at(path, f"its members unpack to {total:,} bytes, more than the limit of {limit:,}{cure}")
+        raise DataError.at(path, f"its members unpack to {total:,} bytes, more than the limit of {limit:,}{fix}")
 
 
 def _blocks(member: IO[bytes], info: zipfile.ZipInfo) -> Iterator[bytes]:

@@ -267,9 +267,9 @@ class GraphData:
         rare = np.flatnonzero((counts < folds) | (left < 2))    # train and valid need one each
         if len(rare):
             name = self.class_names[rare[0]] if self.class_names else rare[0]
-            cure = "use fewer folds or merge classes" if counts[rare[0]] > 3 else "every class needs at least 4 graphs"
+            fix = "use fewer folds or merge classes" if counts[rare[0]] > 3 else "every class needs at least 4 graphs"
             has = f"{self.name}: class {name} has {counts[rare[0]]} graphs"
-            raise DataError(f"{has}, too few for {folds} stratified folds; {cure}.")
+            raise DataError(f"{has}, too few for {folds} stratified folds; {fix}.")
         order = StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(label)), label)
         rest, test = list(order)[fold]
         train, valid = train_test_split(

@@ -168,8 +168,8 @@ def load_graph_bin(path: Path) -> GraphData:
     labels = {key.removeprefix("label "): value for key, value in arrays.items() if key.startswith("label ")}
     given = next((labels[key] for key in ("label", "labels", "glabel") if key in labels), None)
     if given is None and set(labels) - {"id"}:
-        cure = "save them with dgl.save_graphs(path, graphs, {'label': classes})"
-        raise DataError.at(path, f"has the labels {list(labels)}: {cure}")
+        fix = "save them with dgl.save_graphs(path, graphs, {'label': classes})"
+        raise DataError.at(path, f"has the labels {list(labels)}: {fix}")
     classes = torch.full((len(sizes),), UNLABELLED)
     class_names: list[str] = []
     if given is not None:

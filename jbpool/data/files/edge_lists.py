@@ -231,8 +231,8 @@ def _one_character(separator: str) -> str:
     """The user's separator; ``tab`` is easier to type on a command line than a tab."""
     separator = {"\\t": "\t", "tab": "\t", " ": SPACES}.get(separator, separator)
     if separator != SPACES and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n'):
-        cure = "it should be one character such as , or ; or | or the word tab (replace longer separators in the file)"
-        raise DataError(f"dataset.separator={separator!r}: {cure}")
+        fix = "it should be one character such as , or ; or | or the word tab (replace longer separators in the file)"
+        raise DataError(f"dataset.separator={separator!r}: {fix}")
     return separator
 
 
@@ -282,8 +282,8 @@ def _plain(path: Path, block: Block) -> bytes:
         weight = _WEIGHT.fullmatch(attributes)
         if attributes and not weight:
             number = block.before + block.content.count(b"\n", 0, line.start()) + 1
-            cure = "only {} and {'weight': number} are read; write the file with networkx.write_weighted_edgelist"
-            raise DataError.at(path, f"edge attributes {line[0][len(line[1]) :].decode()[:60]}: {cure}", number)
+            fix = "only {} and {'weight': number} are read; write the file with networkx.write_weighted_edgelist"
+            raise DataError.at(path, f"edge attributes {line[0][len(line[1]) :].decode()[:60]}: {fix}", number)
         return line[1] + weight[2] if weight else before
 
     return _ATTRIBUTES.sub(plain, block.content)

@@ -289,9 +289,9 @@ def load_graph_files(
         The test graphs.
     """
     if (folder is None) == (graphs is None):
-        cure = "" if folder is None else "; --set dataset.graphs=null overrides a file that sets it"
+        fix = "" if folder is None else "; --set dataset.graphs=null overrides a file that sets it"
         raise DataError(
-            f"dataset 'file': give either folder (CSV files, or the TU format) or graphs (a DGL .bin file){cure}."
+            f"dataset 'file': give either folder (CSV files, or the TU format) or graphs (a DGL .bin file){fix}."
         )
     if folder is not None and not Path(folder).is_dir():
         raise DataError.at(folder, f"no such folder; it should have {GRAPHS}, {NODES} and {EDGES}, or the TU format")

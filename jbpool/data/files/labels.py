@@ -39,8 +39,8 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
     if by_row:
         values = read_array(path, "label")
         if position.dtype.kind not in "iu" or position.min() < 0:
-            cure = "use a CSV with node id and label"
-            raise DataError.at(path, f"labels by row need node ids that are whole numbers from 0 on; {cure}")
+            fix = "use a CSV with node id and label"
+            raise DataError.at(path, f"labels by row need node ids that are whole numbers from 0 on; {fix}")
         least = int(position.max()) + 1
         if values.ndim != 1 or len(values) < least or values.dtype.kind not in "iubU":
             expected = f"expected at least {least} labels, entry i for node id i"
@@ -73,9 +73,9 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
     if (label == UNLABELLED).all():
         where = f"its first id is {shown(ids[0])}, the first id of the graph {shown(position[0])}"
         raise DataError.at(path, f"has no label for any node of the graph; {where}")
-    strangers = len(ids) - int((place >= 0).sum())
-    if strangers:
-        ignored.append(f"{strangers:,} rows of {path.name} for ids that are not in the graph")
+    num_unknown_ids = len(ids) - int((place >= 0).sum())
+    if num_unknown_ids:
+        ignored.append(f"{num_unknown_ids:,} rows of {path.name} for ids that are not in the graph")
     used = np.unique(label[label >= 0])
     codes = np.where(label >= 0, np.searchsorted(used, label), UNLABELLED)      # only classes that occur in the graph
     return Labels(torch.from_numpy(codes), [class_names[code] for code in used], ignored)

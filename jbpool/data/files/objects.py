@@ -70,8 +70,8 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
 
             matrix, weighted, ids = tables.from_edges(adjacency, features)
         else:
-            cure = "the transpose, edge_index.T" if adjacency.shape[0] == 2 else FORMS
-            raise DataError(f"adjacency has shape {adjacency.shape}: give {cure}.")
+            fix = "the transpose, edge_index.T" if adjacency.shape[0] == 2 else FORMS
+            raise DataError(f"adjacency has shape {adjacency.shape}: give {fix}.")
     if matrix.shape[0] < 1:
         raise DataError("the graph has no nodes: there is nothing to cluster.")
     weight_name = "their weights" if weighted else None
@@ -97,8 +97,8 @@ def _array(adjacency: Any) -> np.ndarray:
         raise DataError(f"adjacency has rows of different lengths: give {FORMS}.") from None
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         named = array.ndim == 2 and array.shape[1] in (2, 3) and array.dtype.kind in "OUS"
-        cure = "a DataFrame if nodes have names" if named else FORMS
-        raise DataError(f"adjacency is {array.dtype} of shape {array.shape}: give {cure}.")
+        fix = "a DataFrame if nodes have names" if named else FORMS
+        raise DataError(f"adjacency is {array.dtype} of shape {array.shape}: give {fix}.")
     return array
 
 
@@ -133,7 +133,7 @@ def _one_way(matrix: scipy.sparse.csr_matrix) -> tuple[int, int] | None:
 
 
 def _refuse_one_way(
-    source: np.ndarray, target: np.ndarray, weight: np.ndarray | None, ids: Sequence[Any], what: str, cure: str
+    source: np.ndarray, target: np.ndarray, weight: np.ndarray | None, ids: Sequence[Any], what: str, fix: str
 ) -> None:
     """Refuse edges without their reverse: directions are not used, and whether to drop them is the user's choice."""
     present = np.ones(len(source), dtype=bool) if weight is None else weight    # without weights, repeats do not count
@@ -144,7 +144,7 @@ def _refuse_one_way(
         one, other = ids[row], ids[column]
         raise DataError(
             f"{what} is directed: the edge {one!r} -> {other!r} has weight {matrix[row, column]:g}, {other!r} -> "
-            f"{one!r} has {matrix[column, row]:g}. For an undirected graph pass {cure}."
+            f"{one!r} has {matrix[column, row]:g}. For an undirected graph pass {fix}."
         )
 
 
@@ -157,10 +157,10 @@ def _from_dgl(graph: DGLGraph, features: Any) -> tuple[scipy.sparse.csr_matrix, 
         if weight.shape != source.shape:
             raise DataError(f"edata['weight'] has shape {weight.shape}: give one number per edge.")
         check_weights(weight, "edata['weight']")
-    cure = "dgl.to_bidirected(graph, copy_ndata=True)"
+    fix = "dgl.to_bidirected(graph, copy_ndata=True)"
     if weight is not None:
-        cure = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
-    _refuse_one_way(source, target, weight, range(graph.num_nodes()), "the DGLGraph", cure)
+        fix = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
+    _refuse_one_way(source, target, weight, range(graph.num_nodes()), "the DGLGraph", fix)
     if features is None and "feat" in graph.ndata:
         features = _table(graph.ndata["feat"])
     return symmetric_adjacency(source, target, weight, graph.num_nodes()), weight is not None, features

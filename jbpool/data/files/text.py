@@ -106,8 +106,8 @@ def _cleaned(path: Path, content: bytes, before: int) -> Block:
         raise DataError.at(path, f"not UTF-8 text ({error.reason})", line) from None
     if b"\0" in content:
         line = before + content.count(b"\n", 0, content.index(b"\0")) + 1
-        cure = "this is not a text table, or not in UTF-8; save it as UTF-8"
-        raise DataError.at(path, f"contains a zero byte: {cure}", line)
+        fix = "this is not a text table, or not in UTF-8; save it as UTF-8"
+        raise DataError.at(path, f"contains a zero byte: {fix}", line)
     comments = 0
     if b"#" in content or b"%" in content:
         content, comments = re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
@@ -295,7 +295,7 @@ class Table:
         """Whether the first column is 0, 1, 2, ..."""
         return _counts(self.read((0,))[0], 0)
 
-    def skip_index(self, cure: str, start: int = 0) -> int:
+    def skip_index(self, fix: str, start: int = 0) -> int:
         """Warn that the unnamed first column is skipped; refuse it if it does not count the rows from ``start``.
 
         Returns the number of rows.
@@ -303,7 +303,7 @@ class Table:
         column = self.read((0,))[0]
         if not _counts(column, start):
             what = "the first column has no name and is not a row number 0, 1, 2, ..."
-            raise DataError.at(self.path, f"{what}: {cure}, or leave it out (DataFrame.to_csv(..., index=False))")
+            raise DataError.at(self.path, f"{what}: {fix}, or leave it out (DataFrame.to_csv(..., index=False))")
         if start == 0:
             log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
         return len(column)

@@ -75,8 +75,8 @@ def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
         name = found[0].name.removesuffix("_A.txt")
         for path in (folder / f"{name}_{part}.txt" for part in UNUSED):
             if path.is_file():
-                cure = "; for edge features, write edges.csv, nodes.csv and graphs.csv" if "edge" in path.stem else ""
-                log.warning("%s is not used%s", path, cure)
+                fix = "; for edge features, write edges.csv, nodes.csv and graphs.csv" if "edge" in path.stem else ""
+                log.warning("%s is not used%s", path, fix)
     files = {part: folder / f"{name}_{part}.txt" for part in PARTS}
     for part in ("A", "graph_indicator"):
         if not files[part].is_file():
