@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import scipy.sparse
@@ -204,10 +204,25 @@ def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype]
     return shape, dtype
 
 
+def checked_matrix(
+    parts: tuple[np.ndarray, np.ndarray, np.ndarray], shape: tuple[int, int], kind: Any = scipy.sparse.csr_matrix
+) -> Any:
+    """A sparse matrix of data, indices and indptr, with every index checked; a ValueError if one is invalid.
+
+    scipy itself accepts an indptr that ends in a negative number, and then reads beyond its arrays.
+    """
+    _, indices, indptr = parts
+    if any(part.ndim != 1 or part.dtype.kind not in "iu" for part in (indices, indptr)):
+        raise ValueError("indices are not whole numbers")
+    if (indptr[1:] < indptr[:-1]).any():
+        raise ValueError("indptr decreases")
+    matrix = kind(parts, shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix
+
+
 def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "") -> scipy.sparse.csr_matrix:
     """A sparse matrix from the arrays that ``scipy.sparse.save_npz`` writes, with every index checked.
-
-    scipy does not check indices: one out of range reads or writes beyond its arrays.
 
     Parameters
     ----------
@@ -235,12 +250,8 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
             return scipy.sparse.dia_matrix((data, arrays["offsets"]), shape=shape).tocoo().tocsr()
         if kind not in COMPRESSED:
             raise ValueError(f"format {kind!r}")
-        parts = arrays[f"{prefix}indices"], arrays[f"{prefix}indptr"]
-        if any(part.dtype.kind not in "iu" for part in parts):
-            raise ValueError("indices are not whole numbers")
-        matrix = COMPRESSED[kind]((data, *parts), shape=shape)
-        matrix.check_format(full_check=True)
-        return scipy.sparse.csr_matrix(matrix)
+        parts = data, arrays[f"{prefix}indices"], arrays[f"{prefix}indptr"]
+        return scipy.sparse.csr_matrix(checked_matrix(parts, shape, COMPRESSED[kind]))
     except DataError:
         raise
     except KeyError as error:

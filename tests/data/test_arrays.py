@@ -194,6 +194,7 @@ class TestArrays:
             {"indices": np.array([0.0, 1.0])},
             {"indptr": np.array([0, 1])},
             {"indptr": np.array([0, 5, 2])},
+            {"indptr": np.array([0, 5, -2])},                   # scipy's own check accepts it
             {"shape": np.array([10**12, 2])},
             {"shape": np.array([-2, 2])},
             {"format": np.array("what")},

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse
 
+from jbpool.data.arrays import checked_matrix
 from jbpool.errors import DataError
 
 
@@ -58,11 +58,8 @@ class _Matrix:
     value: Any = None
 
     def __setstate__(self, state: Any) -> None:
-        parts = tuple(_value(state[name]) for name in ("data", "indices", "indptr"))
-        if any(part.ndim != 1 for part in parts) or any(part.dtype.kind != "i" for part in parts[1:]):
-            raise pickle.UnpicklingError("a matrix without valid data, indices and indptr")
-        self.value = scipy.sparse.csr_matrix(parts, shape=state["_shape"] if "_shape" in state else state["shape"])
-        self.value.check_format(full_check=True)    # an index out of range would let scipy read beyond its arrays
+        data, indices, indptr = (_value(state[name]) for name in ("data", "indices", "indptr"))
+        self.value = checked_matrix((data, indices, indptr), state["_shape"] if "_shape" in state else state["shape"])
 
 
 def _value(loaded: Any) -> Any:

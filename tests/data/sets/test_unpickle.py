@@ -107,6 +107,9 @@ class TestPickles:
         matrix = scipy.sparse.csr_matrix(np.eye(3))
         matrix.indices[1] = 1 << 30
         self.read(tmp_path, pickle.dumps(matrix, 2))
+        matrix = scipy.sparse.csr_matrix(np.eye(3))
+        matrix.indptr[2:] = 9, -9
+        self.read(tmp_path, pickle.dumps(matrix, 2))
 
     def test_one_list_in_many_places(self, tmp_path):
         """A small file that names more citations than it can hold."""
