@@ -243,6 +243,7 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
         data = arrays[f"{prefix}data"]
         if data.dtype.kind not in "biuf":
             raise ValueError(f"values of type {data.dtype}")
+        data = data.astype(np.float32) if data.dtype == np.float16 else data       # scipy has no float16
         if kind == "coo":
             pairs = arrays["row"], arrays["col"]
             return scipy.sparse.coo_matrix((data, pairs), shape=shape).tocsr()          # checks the indices

@@ -180,6 +180,10 @@ class TestArrays:
         with pytest.raises(DataError, match=r"x\.npz: the array needs 64 MB of memory, but only 10 MB"):
             self.load(tmp_path, "x.npz")
 
+    def test_a_sparse_matrix_in_half_precision(self, tmp_path):
+        stored = {"data": np.ones(2, np.float16), "indices": np.array([0, 1]), "indptr": np.array([0, 1, 2])}
+        assert csr_from_arrays(tmp_path / "x.npz", {**stored, "shape": np.array([2, 2])}).tocoo().sum() == 2
+
     @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
     def test_sparse_matrices_of_every_format(self, tmp_path, kind):
         matrix = scipy.sparse.random(4, 6, 0.5, random_state=0)

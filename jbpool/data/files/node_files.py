@@ -171,11 +171,15 @@ def load_node_files(
     source, target = listed.numbered(ids)
     weight, weight_name, ignored = listed.weight, listed.weight_name, list(listed.ignored)
     del listed                                              # its ids are no longer needed
+    try:
+        adjacency = symmetric_adjacency(source, target, weight, len(ids))
+    except DataError as error:                              # a weight beyond float32
+        raise DataError.at(path, str(error)) from None
     position = pd.Index(ids)
     known = None if labels is None else read_labels(Path(labels), position)
     return node_data(
         path.name.split(".")[0],
-        symmetric_adjacency(source, target, weight, len(ids)),
+        adjacency,
         weight_name=weight_name,
         feat=None if table is None else table.rows_of(position),
         feat_names=None if table is None else table.names,

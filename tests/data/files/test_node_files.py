@@ -64,6 +64,12 @@ def test_edge_lists_of_every_dress(tmp_path, dress):
     assert data.name == "e"
 
 
+def test_weights_whose_sum_is_beyond_float32(tmp_path):
+    edges = write(tmp_path / "e.csv", "0,1,3e38\n0,1,3e38\n")
+    with pytest.raises(DataError, match=r"e\.csv: an edge weight is beyond the range of float32"):
+        load_nodes("file", edges=edges)
+
+
 def test_ids_can_be_anything_and_map_back(tmp_path):
     data = load_nodes("file", edges=write(tmp_path / "e.csv", "from,to\nzoë,NA\nNA,null\n17,zoë\nx y,17\n"))
     assert set(edges_of(data)) == both(("zoë", "NA"), ("NA", "null"), ("17", "zoë"), ("x y", "17"))
