@@ -15,8 +15,8 @@ from fuzz_checks import check_graphs, check_nodes
 from fuzz_files import NODES, Kind, names_folder, random_edges
 
 from jbpool.data import load_graphs, load_nodes
-from jbpool.data.citation import _parse_planetoid
-from jbpool.data.gcb import read_gcb
+from jbpool.data.sets.citation import _parse_planetoid
+from jbpool.data.sets.gcb import read_gcb
 
 PLANETOID = ("tx", "ty", "allx", "ally", "graph", "test.index")
 

@@ -42,8 +42,8 @@ from jbpool.clustering.embed.smoothed import kmeans
 from jbpool.clustering.embed.spectral import adjacency_matrix
 from jbpool.clustering.scores import confusion
 from jbpool.data import DataError, NodeData, load_nodes
-from jbpool.data.sources import find
-from jbpool.data.structure import node_data, symmetric_adjacency
+from jbpool.data.assemble import node_data, symmetric_adjacency
+from jbpool.data.download import find
 
 SETS = ("cora", "citeseer", "pubmed", "dblp", "acm", "amazon-photo", "cora-ml")
 TABLES = {"digits": datasets.load_digits, "wine": datasets.load_wine, "breast cancer": datasets.load_breast_cancer}

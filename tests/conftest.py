@@ -90,6 +90,12 @@ def batch(device):
 
 
 @pytest.fixture
+def dgl():
+    """DGL; without it the test is skipped."""
+    return pytest.importorskip("dgl", reason="DGL is not installed")
+
+
+@pytest.fixture
 def host_reads(monkeypatch):
     """Names of the Tensor methods called that return values to Python."""
     called = []

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from jbpool import memory, value_checks
+from jbpool import value_checks
 from jbpool.checks import check_cluster_sizes, check_sizes, lookup, may_read
-from jbpool.memory import memory_problem
 
 
 def on(kind):
@@ -47,25 +46,6 @@ def test_lookup_suggests_and_lists():
         lookup({"relu": 1}, 3, "xyz")
 
 
-def test_all_of_the_memory_may_be_used(monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: 10**9)
-    assert memory_problem(10**9, "this") is None
-    told = memory_problem(10**9 + 1, "this")
-    assert told == "this needs about 1.0 GB of memory, but only 1.0 GB is available"
-
-
-def test_memory_of_a_container(tmp_path, monkeypatch):
-    """The cache of files counts as used, but is freed when memory is needed."""
-    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
-    without = memory.available_memory()
-    for name, content in (("max", 1000), ("current", 900), ("stat", "anon 300\nfile 600\ninactive_file 500\n")):
-        (tmp_path / f"memory.{name}").write_text(f"{content}\n")
-    assert memory.available_memory() == 600
-    (tmp_path / "memory.max").write_text("max\n")
-    assert memory.available_memory() > 1000
-    assert without > 1000
-
-
 @pytest.mark.parametrize("sizes", [torch.zeros(0).long(), [True, False], [1.0, 1.0], [[2]]])
 def test_sizes_are_a_row_of_whole_numbers(sizes):
     with pytest.raises(ValueError, match="give the nodes per graph as a 1-D integer tensor"):
@@ -83,4 +63,3 @@ def test_rounded_proportions_are_rescaled():
     share = check_cluster_sizes(given, 3)
     assert share.tolist() == pytest.approx([1 / 3] * 3, abs=1e-12)
     assert not share.requires_grad
-

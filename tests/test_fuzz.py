@@ -14,10 +14,10 @@ from jbpool.atomic import held
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import DataError, load_nodes
-from jbpool.data.citation import _parse_planetoid, _whole_numbers
 from jbpool.data.containers import row_normalized
-from jbpool.data.gcb import read_gcb
-from jbpool.data.unpickle import load_pickle
+from jbpool.data.sets.citation import _parse_planetoid, _whole_numbers
+from jbpool.data.sets.gcb import read_gcb
+from jbpool.data.sets.unpickle import load_pickle
 from jbpool.engine.config import load_config
 from jbpool.errors import ConfigError, RunFolderError
 

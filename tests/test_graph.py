@@ -221,11 +221,6 @@ def test_round_trips(to_kind):
         assert torch.equal(again.sizes, graph.sizes)
 
 
-@pytest.fixture
-def dgl():
-    return pytest.importorskip("dgl", reason="DGL is not installed")
-
-
 @pytest.mark.parametrize("change", ["add_edges", "remove_edges", "add_nodes", "remove_nodes", "another edge"])
 def test_every_change_of_a_dgl_graph_is_noticed(change, dgl):
     graph = dgl.graph(([0, 1, 1, 2], [1, 0, 2, 1]))

@@ -13,7 +13,7 @@ from torch.nn.functional import logsigmoid
 from torchmetrics.functional.classification import multiclass_accuracy
 
 from jbpool.data import GraphData
-from jbpool.data.ogb_mol import evaluator
+from jbpool.data.sets.ogb import evaluator
 
 LOWER_IS_BETTER = ("rmse",)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from jbpool.checks import unknown_choices
 from jbpool.classification.network import NORMS
@@ -133,14 +132,3 @@ def fixed_clusters(model: ClassifyModelConfig) -> list[int]:
     if model.num_clusters is None:
         return [4 ** (model.levels - level) for level in range(model.levels)]
     return model.num_clusters if len(model.num_clusters) == model.levels else model.num_clusters * model.levels
-
-
-def num_weights(config: ClassifyConfig) -> int:
-    """Number of weights of the layers whose size is independent of the data, without a search."""
-    model = config.model
-    weights = (model.levels + 1) * model.layers * model.hidden**2
-    if model.pool != "none":
-        clusters = fixed_clusters(model) if model.ratio is None else [1] * model.levels
-        pools = ([model.hidden, *model.mlp, count] for count in clusters)
-        weights += sum(one * other for widths in pools for one, other in pairwise(widths))
-    return model.members * weights

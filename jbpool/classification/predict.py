@@ -18,8 +18,8 @@ from jbpool.classification.class_scores import LOWER_IS_BETTER, averaged, score
 from jbpool.classification.network import NORMS, Ensemble
 from jbpool.classification.runner import Inputs, build_model
 from jbpool.data import GraphData, load_graphs, own_graph_options
-from jbpool.data.columns import as_numbers, is_degree, is_node_label, sum_per_node
-from jbpool.data.containers import UNLABELLED
+from jbpool.data.assemble import is_degree, is_node_label
+from jbpool.data.containers import UNLABELLED, as_numbers, sum_per_node
 from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.schema import build, out_of_range
 from jbpool.engine.state import usable

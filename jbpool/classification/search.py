@@ -155,12 +155,6 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     yield from (("search.grid", problem) for problem in _trial_problems(config, grid))
 
 
-def num_weights(config: ClassifyConfig) -> int:
-    """Number of weights of the largest network of all trials, as far as it is independent of the data."""
-    methods = (config.model.pool, *config.model.compare)
-    return max(plain.num_weights(one) for one in _trial_configs(config, methods))
-
-
 def _trial_configs(config: ClassifyConfig, methods: Iterable[str]) -> list[ClassifyConfig]:
     return [with_settings(config, trial) for method in dict.fromkeys(methods) for trial in trials(config, method)]
 

@@ -4,7 +4,7 @@ from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig
 from jbpool.classification.predict import predict
 from jbpool.classification.report import write_report
 from jbpool.classification.runner import load_data, run
-from jbpool.classification.search import num_weights, problems, unused
+from jbpool.classification.search import problems, unused
 from jbpool.engine.task import Task
 
 GRAPH_CLASSIFY = Task(
@@ -13,8 +13,6 @@ GRAPH_CLASSIFY = Task(
     default="motifs.yaml",
     methods=METHODS,
     problems=problems,
-    num_weights=num_weights,
-    sized_by="model.hidden, model.layers, model.levels, model.num_clusters, model.mlp or model.members",
     load_data=load_data,
     run=run,
     write_report=write_report,

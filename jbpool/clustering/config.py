@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from jbpool.checks import unknown_choices
 from jbpool.clustering.auto.recipe import STARTS as AUTO_STARTS
@@ -118,15 +117,6 @@ def cluster_range(given: str) -> tuple[int, int]:
     """``"2-12"`` to (2, 12)."""
     low, high = given.split("-")
     return int(low), int(high)
-
-
-def num_weights(config: ClusterConfig) -> int:
-    """Number of weights of the layers whose size is independent of the data."""
-    given = config.method.num_clusters
-    num_clusters = cluster_range(given)[1] if isinstance(given, str) else given or 1
-    model, has_layers = config.model, config.model.backbone not in FIXED and config.model.layers > 0
-    widths = [*([model.hidden] if has_layers else []), *model.mlp, num_clusters]
-    return has_layers * (model.layers - 1) * model.hidden**2 + sum(one * other for one, other in pairwise(widths))
 
 
 def num_starts(config: ClusterConfig) -> int:

@@ -7,7 +7,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
@@ -17,7 +16,7 @@ from jbpool.clustering.auto.choose_k import choose_num_clusters
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.console import watched
-from jbpool.data.objects import as_node_data
+from jbpool.data.files.objects import as_node_data
 from jbpool.errors import DataError, JBPoolError
 
 
@@ -197,6 +196,6 @@ class JBClustering(ClusterMixin, BaseEstimator):
 
 def _column_names(features: Any) -> np.ndarray | None:
     """The columns of a DataFrame if all of them are text, as scikit-learn has it."""
-    if not isinstance(features, pd.DataFrame) or not all(isinstance(name, str) for name in features.columns):
+    if not all(isinstance(name, str) for name in getattr(features, "columns", [None])):
         return None
     return np.asarray(features.columns, dtype=object)

@@ -17,11 +17,11 @@ from tqdm import tqdm
 from jbpool.clustering.auto.bounded_heads import Heads, candidate_rows, rows_together
 from jbpool.clustering.auto.choose_k import choose_num_clusters, ranked
 from jbpool.clustering.auto.recipe import find_clusters
-from jbpool.clustering.auto.views import COLUMNS, OVERSAMPLING, FixedFeatures, with_features
+from jbpool.clustering.auto.views import FixedFeatures, with_features
 from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance, num_starts, trains_heads
 from jbpool.clustering.embed import EMBEDDINGS
-from jbpool.clustering.network import FIXED, ClusterNet
+from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, HeadsProblem, StartsProblem, collapse_warning
 from jbpool.clustering.scores import best_run, graph_scores, label_scores
 from jbpool.console import watched
@@ -30,58 +30,11 @@ from jbpool.engine.fit import TRAINING, Forecast, Progress, count, fit
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import save_state, usable
-from jbpool.errors import ConfigError, DataError
+from jbpool.errors import ConfigError
 from jbpool.graph import Graph
-from jbpool.memory import memory_problem
 from jbpool.nn.heads import CosineHead
-from jbpool.nn.pools import POOLS, ClusterPool, make_pool
+from jbpool.nn.pools import ClusterPool, make_pool
 from jbpool.processes import RowShares, gather, rank, world_size
-
-LAYER_COPIES = 4            # copies of the values of a layer that are held until its gradient is computed, approximate
-EDGE_BYTES = 12             # per edge of the smoothing operator: column, value, and temporary values while it is built
-PAIR_BYTES = 2.5            # per pair of nodes of netmf: of a sparse matrix that stores about a third of all pairs
-AUTO_COPIES = 8             # copies of a view or of an assignment that ``auto`` holds at a time
-
-
-def needed_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> int:
-    """Approximate number of bytes that a run needs in each process beyond the loaded data; 0 for most embeddings."""
-    nodes, edges = data.graph.num_nodes, data.graph.num_edges
-    in_feats = 3 * num_clusters if data.feat is None else data.feat.shape[1]
-    model, name = config.model, config.method.name
-    if name == "auto":
-        return AUTO_COPIES * 4 * nodes * (2 * num_clusters + OVERSAMPLING) + 2 * EDGE_BYTES * edges
-    if name not in POOLS:
-        return int(PAIR_BYTES * nodes**2) if name == "netmf" else 0
-    width = in_feats if model.backbone != "whitened" else min(in_feats, 2 * num_clusters + OVERSAMPLING)
-    smoothing = EDGE_BYTES * edges + 4 * nodes * 2 * COLUMNS
-    if trains_heads(config):
-        return smoothing + 4 * (nodes // world_size()) * width + 12 * nodes
-    values = width if model.backbone in FIXED else model.layers * model.hidden
-    values += sum(model.mlp) + 2 * num_clusters
-    return smoothing + LAYER_COPIES * 4 * nodes * values
-
-
-def check_memory(config: ClusterConfig, data: NodeData, num_clusters: int) -> None:
-    """Refuse a run that needs more memory than there is.
-
-    Parameters
-    ----------
-    config : ClusterConfig
-        The run.
-    data : NodeData
-        Its graph, loaded.
-    num_clusters : int
-        K, the largest one if it is to be chosen.
-    """
-    graph = f"{data.graph.num_nodes:,} nodes and {data.graph.num_edges:,} directed edges"
-    needed = needed_memory(config, data, num_clusters)
-    problem = memory_problem(needed, f"{data.name}: {config.method.name} on {graph}")
-    if problem is None:
-        return
-    fix = "lower method.num_clusters, or share the rows between machines (docs/scale.md)"
-    if not trains_heads(config):
-        fix = "large.yaml needs far less (docs/scale.md)"
-    raise DataError(f"{problem}: {fix}.")
 
 
 class SeedResult(NamedTuple):
@@ -498,7 +451,6 @@ def run(
         Continue the run in the folder; what is finished is not repeated.
     """
     num_clusters = number_of_clusters(config, data)
-    check_memory(config, data, num_clusters[-1] if isinstance(num_clusters, range) else num_clusters)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
     merged = None
     if isinstance(num_clusters, range):

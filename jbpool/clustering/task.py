@@ -1,6 +1,6 @@
 """Node clustering as a task of the command line."""
 
-from jbpool.clustering.config import METHODS, ClusterConfig, num_weights, one_process_only, problems, unused
+from jbpool.clustering.config import METHODS, ClusterConfig, one_process_only, problems, unused
 from jbpool.clustering.predict import predict
 from jbpool.clustering.report import write_report
 from jbpool.clustering.runner import load_data, run
@@ -12,8 +12,6 @@ NODE_CLUSTER = Task(
     default="sbm.yaml",
     methods=METHODS,
     problems=problems,
-    num_weights=num_weights,
-    sized_by="model.hidden, model.layers or model.mlp",
     load_data=load_data,
     run=run,
     write_report=write_report,

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from jbpool.clustering.auto.views import FixedFeatures, with_features
 from jbpool.data import NodeData
+from jbpool.data.assemble import undirected
 from jbpool.data.containers import to_csr_tensor
-from jbpool.data.structure import undirected
 from jbpool.graph import Graph
 from jbpool.ops.sparse import is_sparse
 from jbpool.report.graph_view import GraphView

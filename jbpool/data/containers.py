@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 import torch
-from sklearn.model_selection import StratifiedKFold, train_test_split
 from torch import Tensor
+from torch.nn import functional
 
 from jbpool.checks import check_index
 from jbpool.console import progress_bar
-from jbpool.data.columns import as_numbers, sum_per_node
 from jbpool.errors import DataError
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import edge_blocks
@@ -250,6 +249,8 @@ class GraphData:
         """
         if self.official_split is not None:
             return self.official_split
+        from sklearn.model_selection import StratifiedKFold, train_test_split
+
         whole = all(isinstance(value, Integral) and not isinstance(value, bool) for value in (fold, folds))
         if not (whole and folds >= 2 and 0 <= fold < folds):
             raise DataError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")
@@ -261,9 +262,9 @@ class GraphData:
         rare = np.flatnonzero((counts < folds) | (left < 2))    # train and valid need one each
         if len(rare):
             name = self.class_names[rare[0]] if self.class_names else rare[0]
-            cure = "use fewer folds or merge classes" if counts[rare[0]] > 3 else "every class needs at least 4 graphs"
+            fix = "use fewer folds or merge classes" if counts[rare[0]] > 3 else "every class needs at least 4 graphs"
             has = f"{self.name}: class {name} has {counts[rare[0]]} graphs"
-            raise DataError(f"{has}, too few for {folds} stratified folds; {cure}.")
+            raise DataError(f"{has}, too few for {folds} stratified folds; {fix}.")
         order = StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(label)), label)
         rest, test = list(order)[fold]
         train, valid = train_test_split(
@@ -292,3 +293,24 @@ def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
     matrix.check_format(full_check=True)
     pointers, columns, values = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
     return csr(pointers, columns, values.float(), matrix.shape)
+
+
+def as_numbers(feat: Tensor, categories: Sequence[int] | None) -> Tensor:
+    """Features of nodes or edges as float32 columns, ``(N, D)`` to ``(N, D_s)``.
+
+    Parameters
+    ----------
+    feat : Tensor
+        ``(N, D)``, numbers or categories.
+    categories : sequence of int or None
+        Number of categories of each column, which become as many columns of zeros and ones. ``None``: numbers.
+    """
+    if categories is not None:
+        columns = zip(feat.unbind(1), categories, strict=True)
+        feat = torch.cat([functional.one_hot(column.long(), count) for column, count in columns], dim=1)
+    return feat.float()
+
+
+def sum_per_node(edge_feat: Tensor, target: Tensor, num_nodes: int) -> Tensor:
+    """The sum over the incoming edges of each node: ``(E, D_s)`` and ``(E,)`` to ``(N, D_s)``."""
+    return edge_feat.new_zeros(num_nodes, edge_feat.shape[1]).index_add_(0, target.long(), edge_feat)

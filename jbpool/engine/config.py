@@ -20,7 +20,6 @@ from jbpool.checks import hint
 from jbpool.engine.schema import build, out_of_range
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, one_line
-from jbpool.memory import memory_problem
 from jbpool.nn.pools import option_problems
 
 MAX_DEPTH = 20          # of nested lists and mappings; a configuration needs three
@@ -208,11 +207,6 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
     config = build(task.schema, values, "", where, problems)
     wrong = [*out_of_range(config), *_general_problems(config), *task.problems(config)]
     problems += [f"{where(key)}: {problem}" for key, problem in wrong]
-    if not problems:                                            # numbers out of range could overflow
-        # float32: the weights, their gradients, Adam's two moments
-        too_large = memory_problem(4 * 4 * task.num_weights(config), "training the weights of the network")
-        if too_large is not None:
-            problems.append(f"{path}: {too_large}; lower {task.sized_by}")
     if problems:
         raise ConfigError("\n".join(map(one_line, problems)))
     return config

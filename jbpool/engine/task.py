@@ -40,8 +40,6 @@ class Task:
     default: str                                    # the configuration that runs without --cfg
     methods: tuple[str, ...]                        # for --list
     problems: Callable[[Any], Iterator[tuple[str, str]]]    # key and problem of invalid settings
-    num_weights: Callable[[Any], int]               # of the layers whose size is independent of the data
-    sized_by: str                                   # the settings that decide it
     load_data: Callable[[Any], Any]                 # configuration -> data
     run: Callable[..., RunFolder]                   # (configuration, data, folder, device, resume=False, ...)
     write_report: Callable[[Path, Any], Path]       # (folder, data) -> path of the page

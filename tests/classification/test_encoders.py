@@ -6,7 +6,7 @@ from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
 
 
 def test_categories_are_embedded_as_ogb_does():
-    from jbpool.data.ogb_mol import import_ogb
+    from jbpool.data.sets.ogb import import_ogb
 
     import_ogb()
     from ogb.graphproppred.mol_encoder import AtomEncoder

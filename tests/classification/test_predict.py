@@ -13,7 +13,7 @@ from jbpool.classification.predict import _print_score, fitted, load_trained
 from jbpool.classification.runner import Inputs
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import DataError, load_graphs
-from jbpool.data.columns import degree_names
+from jbpool.data.assemble import degree_names
 from jbpool.errors import JBPoolError
 
 

@@ -1,10 +1,12 @@
 """Embeddings against naive versions, and on a graph whose clusters differ only in edge weights."""
 
+import dense_reference as dense
+import numpy as np
 import pytest
 import torch
 from sklearn.cluster import KMeans
 from torch.nn.functional import logsigmoid
-from zoo import undirected
+from zoo import symmetric_weights, undirected
 
 from jbpool.clustering.embed import EMBEDDINGS, autoencoder, spectral, walks
 from jbpool.clustering.embed.walks import NEGATIVES, WINDOW, skip_gram_loss

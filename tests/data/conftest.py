@@ -1,14 +1,12 @@
 """A separate cache for every test, and the real files if available."""
 
-import contextlib
-import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from jbpool.data import bin_child
+from jbpool.data.files import dgl_bin
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -19,7 +17,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("JBPOOL_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("jbpool.data.sources.BACK_OFF", 0.0)
+    monkeypatch.setattr("jbpool.data.download.BACK_OFF", 0.0)
     return tmp_path / "cache" / "jbpool"
 
 
@@ -33,17 +31,14 @@ def shared():
 
 @pytest.fixture
 def read_here(monkeypatch):
-    """Files of ``dgl.save_graphs`` are read by :mod:`bin_child` in this process: its imports take seconds."""
+    """Files of ``dgl.save_graphs`` are read in this process: the imports of a child take seconds."""
 
     def run(command, **_):
-        monkeypatch.setattr(sys, "argv", ["-c", *command[3:]])
-        told, code = io.StringIO(), 0
-        with contextlib.redirect_stderr(told):
-            try:
-                bin_child.main()
-            except SystemExit as end:
-                code = end.code
-        return subprocess.CompletedProcess(command, code, b"", told.getvalue().encode())
+        try:
+            dgl_bin.main(*command[3:])
+        except SystemExit as end:
+            return subprocess.CompletedProcess(command, 1, b"", str(end.code).encode())
+        return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(bin_child, "limit_memory", lambda allowance: None)
-    monkeypatch.setattr("jbpool.data.bins.subprocess.run", run)
+    monkeypatch.setitem(sys.modules, "resource", None)          # no limits for this process
+    monkeypatch.setattr(subprocess, "run", run)

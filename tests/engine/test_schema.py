@@ -2,7 +2,6 @@
 
 import pytest
 
-from jbpool import memory
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
@@ -55,38 +54,6 @@ def test_every_seed_in_range_can_be_used(seed, tmp_path):
     changes = [f"train.seeds=[{seed}]", "train.epochs=1", "dataset.num_graphs=30", "model.compare=[]"]
     config = load_config(GRAPH_CLASSIFY, None, changes)
     GRAPH_CLASSIFY.run(config, GRAPH_CLASSIFY.load_data(config), tmp_path / "g", torch.device("cpu"), folds=[0])
-
-
-@pytest.mark.parametrize(
-    ("task", "changes", "estimate"),
-    [
-        # 16 bytes for each weight: 9 x 20,000^2, and 3 x 2 x 20,000^2
-        (NODE_CLUSTER, ["model.backbone=delta", "model.layers=10", "model.hidden=20000", "model.mlp=[]"], 57.6),
-        (NODE_CLUSTER, ["model.mlp=[60000, 60000]"], 57.6),
-        (GRAPH_CLASSIFY, ["model.hidden=20000", "model.levels=2"], 38.4),
-        (GRAPH_CLASSIFY, ["model.hidden=2000", "search.grid.model.members=[1, 150]"], 38.4),
-    ],
-)
-def test_networks_larger_than_the_memory_are_refused(task, changes, estimate, monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: 16 * GB)
-    with pytest.raises(ConfigError, match=f"needs about {estimate} GB of memory, but only 16.0 GB is available"):
-        load_config(task, None, changes)
-    monkeypatch.setattr(memory, "available_memory", lambda: 64 * GB)
-    load_config(task, None, changes)
-
-
-@pytest.mark.parametrize(
-    ("task", "change"),
-    [
-        (NODE_CLUSTER, "dataset.num_nodes=100000000"),
-        (NODE_CLUSTER, "dataset.num_features=10000000000"),
-        (GRAPH_CLASSIFY, "dataset.num_graphs=10000000"),
-    ],
-)
-def test_generated_sets_larger_than_the_memory_are_refused(task, change, monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: 16 * GB)
-    with pytest.raises(ConfigError, match=rf"--set {change}: a generated dataset with .* only 16.0 GB is available"):
-        load_config(task, None, [change])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,263 @@
+"""From edges to graphs: the symmetric adjacency matrix, NodeData and GraphData, and features made from degrees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.csgraph
+import torch
+from torch import Tensor
+
+from jbpool.data.containers import GraphData, NodeData
+from jbpool.errors import DataError
+from jbpool.graph import Graph, Rows
+
+
+def symmetric_adjacency(
+    one: np.ndarray, other: np.ndarray, weight: np.ndarray | None, num_nodes: int
+) -> scipy.sparse.csr_matrix:
+    """The adjacency matrix of a list of edges: symmetric, without self loops and zeros.
+
+    Weights of repeated edges are added; if the two directions differ, the larger weight is used.
+
+    Parameters
+    ----------
+    one : array
+        ``(E,)``, first node of each edge.
+    other : array
+        ``(E,)``, second node.
+    weight : array or None
+        ``(E,)``; ``None`` if the edges have no weights.
+    num_nodes : int
+        N.
+    """
+    keep = one != other
+    if not keep.all():                                  # before anything is added up: the order decides the rounding
+        one, other = one[keep], other[keep]
+        weight = None if weight is None else weight[keep]
+    del keep
+    # Without weights a byte per edge; repeated edges stay True.
+    data = np.ones(len(one), dtype=bool) if weight is None else narrow_weights(weight)
+    matrix = scipy.sparse.coo_matrix((data, (one, other)), shape=(num_nodes, num_nodes)).tocsr()  # adds repeated edges
+    del data, one, other, weight
+    matrix = matrix.maximum(matrix.T.tocsr())                                                     # drops zeros
+    if matrix.dtype == bool:
+        matrix.data = np.ones(matrix.nnz, dtype=np.float32)
+    if not np.isfinite(matrix.data).all():
+        raise DataError("an edge weight is beyond the range of float32; scale the weights down.")
+    return scipy.sparse.csr_matrix(matrix)
+
+
+def undirected(one: np.ndarray, other: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both directions of every edge, once each, sorted, without self loops."""
+    edges = symmetric_adjacency(one, other, None, num_nodes).tocoo()
+    return edges.row.astype(np.int64), edges.col.astype(np.int64)
+
+
+def node_data(
+    name: str,
+    adjacency: scipy.sparse.csr_matrix,
+    *,
+    weight_name: str | None = None,
+    feat: Tensor | None = None,
+    feat_names: Sequence[str] | None = None,
+    label: Tensor | None = None,
+    class_names: Sequence[str] | None = None,
+    ids: np.ndarray | None = None,
+    ignored: Sequence[str] = (),
+) -> NodeData:
+    """A graph with its node data.
+
+    The graph has the index type of ``adjacency``: 32 bits unless there are 2^31 nodes or edges, half the memory of
+    64 bits.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset.
+    adjacency : csr_matrix
+        ``(N, N)``, as :func:`symmetric_adjacency` returns it.
+    weight_name : str, optional
+        Origin of the edge weights, for messages. Default: the edges have no weights.
+    feat : Tensor, optional
+        ``(N, D)``, dense or CSR.
+    feat_names : sequence of str, optional
+        Names of the columns of ``feat``.
+    label : Tensor, optional
+        ``(N,)`` classes 0, 1, 2, ...; -1: unlabelled.
+    class_names : sequence of str, optional
+        Names of the classes.
+    ids : array, optional
+        ``(N,)``, the user's own node ids.
+    ignored : sequence of str, optional
+        Unused parts of the user's files, for the summary.
+    """
+    adjacency.sort_indices()
+    # The matrix is symmetric, so its rows are the columns of the transpose. These arrays are kept as they are; lists of
+    # sources and targets and numbers of edges would take three times the memory.
+    rows = Rows(torch.from_numpy(adjacency.indptr), torch.from_numpy(adjacency.indices), None)
+    return NodeData(
+        graph=Graph.from_rows(rows, symmetric=True),
+        feat=feat,
+        feat_names=feat_names,
+        label=label,
+        num_classes=None if label is None else int(label.max()) + 1,
+        name=name,
+        edge_weight=torch.from_numpy(adjacency.data.astype(np.float32, copy=False)) if weight_name else None,
+        ids=ids,
+        class_names=class_names,
+        weight_name=weight_name,
+        ignored=ignored,
+    )
+
+
+def graph_data(
+    name: str,
+    sizes: np.ndarray,
+    source: np.ndarray,
+    target: np.ndarray,
+    label: Tensor,
+    *,
+    weight: np.ndarray | None = None,
+    edge_feat: np.ndarray | None = None,
+    feat: Tensor | None = None,
+    feat_names: Sequence[str] | None = None,
+    class_names: Sequence[str] = (),
+    ids: np.ndarray | None = None,
+) -> GraphData:
+    """Many graphs, made symmetric and simple by the same rules as a single one; without features, degrees are used.
+
+    Features of repeated edges are added, like weights. If one direction of an edge is given, both get its features.
+
+    Parameters
+    ----------
+    name : str
+        Name of the dataset.
+    sizes : array
+        ``(G,)``, nodes per graph.
+    source : array
+        ``(E,)``, first node of each edge, numbered over all graphs.
+    target : array
+        ``(E,)``, second node, of the same graph.
+    label : Tensor
+        ``(G,)`` classes 0, 1, 2, ...; -1: unlabelled.
+    weight : array, optional
+        ``(E,)``.
+    edge_feat : array, optional
+        ``(E, D_e)``.
+    feat : Tensor, optional
+        ``(N, D)``.
+    feat_names : sequence of str, optional
+        Names of the columns of ``feat``.
+    class_names : sequence of str, optional
+        Names of the classes. Default: none are known.
+    ids : array, optional
+        ``(G,)``, the user's own graph ids.
+    """
+    num_nodes = int(sizes.sum())
+    coo = symmetric_adjacency(source, target, weight, num_nodes).tocoo()
+    row, column = coo.row.astype(np.int64), coo.col.astype(np.int64)
+    graph_of = np.repeat(np.arange(len(sizes)), sizes)[row]
+    first = (np.cumsum(sizes) - sizes)[graph_of]
+    counts = torch.from_numpy(np.bincount(graph_of, minlength=len(sizes)))
+    nodes, one = torch.from_numpy(sizes), torch.from_numpy(row - first)
+    if feat is None:
+        feat = degree_features(nodes, counts, one)
+        feat_names = degree_names(feat)
+    return GraphData(
+        name=name,
+        sizes=nodes,
+        num_edges=counts,
+        source=one,
+        target=torch.from_numpy(column - first),
+        feat=feat,
+        label=label,
+        num_classes=len(class_names),
+        edge_feat=None if edge_feat is None else _of_both_directions(source, target, edge_feat, row, column, num_nodes),
+        edge_weight=None if weight is None else torch.from_numpy(coo.data.astype(np.float32)),
+        class_names=class_names,
+        ids=ids,
+        feat_names=feat_names,
+    )
+
+
+def _of_both_directions(
+    source: np.ndarray, target: np.ndarray, values: np.ndarray, row: np.ndarray, column: np.ndarray, num_nodes: int
+) -> Tensor:
+    """The features of the edges ``row -> column``: as given for this direction, else as for the other; (E, D_e)."""
+    given, place = np.unique(source * np.int64(num_nodes) + target, return_inverse=True)
+    total = torch.zeros(len(given), values.shape[1]).index_add_(0, torch.from_numpy(place), torch.from_numpy(values))
+    forth, back = row * np.int64(num_nodes) + column, column * np.int64(num_nodes) + row
+    found = np.searchsorted(given, forth).clip(max=max(len(given) - 1, 0))
+    missing = given[found] != forth
+    found[missing] = np.searchsorted(given, back[missing])
+    return total[torch.from_numpy(found)]
+
+
+MAX_DEGREE_BUCKET = 15
+
+
+def degree_features(sizes: Tensor, num_edges: Tensor, source: Tensor) -> Tensor:
+    """One-hot ``floor(log2(1 + degree))``, capped; used for nodes without features. (N, 2 to 16)."""
+    first = (sizes.cumsum(0) - sizes).repeat_interleave(num_edges)
+    degree = (source + first).bincount(minlength=int(sizes.sum()))
+    bucket = (1 + degree).log2().floor().long().clamp_max(MAX_DEGREE_BUCKET)
+    return one_hot(bucket)
+
+
+def degree_names(feat: Tensor) -> list[str]:
+    """Names of the columns of :func:`degree_features`."""
+    return [f"degree from {2**bucket - 1}" for bucket in range(feat.shape[1])]
+
+
+def is_degree(name: str) -> bool:
+    """Whether a column is one of :func:`degree_features`."""
+    return re.fullmatch(r"degree from \d+", name) is not None
+
+
+def node_label_name(column: int, value: int) -> str:
+    """Name of the one-hot column of a node label, of a set with several columns of them, counted from 1."""
+    return f"node label {column}: {value}"
+
+
+def is_node_label(name: str) -> bool:
+    """Whether a column is a one-hot node label."""
+    return re.fullmatch(r"node label \d+: -?\d+", name) is not None
+
+
+def one_hot(codes: Tensor) -> Tensor:
+    """``(N,)`` codes to ``(N, largest + 1)`` zeros and ones, float32."""
+    return torch.zeros(len(codes), int(codes.max()) + 1).scatter_(1, codes[:, None], 1.0)
+
+
+INT32_MAX = 2**31 - 1
+
+
+def narrow(numbers: np.ndarray) -> np.ndarray:
+    """Whole numbers as int32 if they fit, else int64; a view if they have that type already."""
+    fits = numbers.dtype.itemsize <= 2 or numbers.dtype == np.int32
+    if not fits and len(numbers):
+        fits = bool(numbers.min() >= -INT32_MAX and numbers.max() <= INT32_MAX)
+    return numbers.astype(np.int32 if fits else np.int64, copy=False)
+
+
+def narrow_weights(weight: np.ndarray) -> np.ndarray:
+    """Edge weights as float32; refuses one that would become zero. Infinite ones are refused when they are added."""
+    if weight.dtype == np.float32:
+        return weight
+    with np.errstate(over="ignore", under="ignore"):
+        narrowed = weight.astype(np.float32)
+    if ((narrowed == 0) & (weight != 0)).any():
+        raise DataError("an edge weight is below the range of float32; scale the weights up.")
+    return narrowed
+
+
+def check_weights(weight: np.ndarray, what: str) -> None:
+    """Refuse weights that are negative, NaN or infinite."""
+    if not np.isfinite(weight).all():
+        raise DataError(f"{what} holds NaN or infinity: weights must be finite.")
+    if (weight < 0).any():
+        raise DataError(f"{what} holds {weight.min():g}: weights must not be negative; drop or clip these edges.")

@@ -1,0 +1,166 @@
+"""The names of all datasets, what is known of them before a file is read, and the functions that load them.
+
+A module of ``sets/`` or ``files/`` is imported when one of its datasets is loaded.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from jbpool.checks import lookup
+
+
+@dataclass(frozen=True)
+class Published:
+    """Counts of the paper's Table 1, and the class sizes in the order of the files."""
+
+    nodes: int
+    edges: int                  # directed
+    features: int
+    class_sizes: tuple[int, ...]
+
+
+CITATION = {
+    "cora": Published(2708, 10556, 1433, (351, 217, 418, 818, 426, 298, 180)),
+    "citeseer": Published(3327, 9104, 3703, (264, 590, 668, 701, 596, 508)),
+    "pubmed": Published(19717, 88648, 500, (4103, 7739, 7875)),
+    "dblp": Published(17716, 105734, 1639, (7920, 5645, 1982, 2169)),
+}
+SIMULATED = {f"{name}-sim": name for name in CITATION}
+
+BENCHMARK = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
+GRAPH2GAUSS = "https://github.com/abojchevski/graph2gauss/raw/master/data/"
+GRAPH_DATA = "https://github.com/EdisonLeeeee/GraphData/raw/master/datasets/"
+
+
+@dataclass(frozen=True)
+class NpzSet:
+    """A public file and its counts."""
+
+    file: str
+    url: str                    # of the folder
+    nodes: int
+    features: int
+    classes: int
+
+
+NPZ = {
+    "amazon-photo": NpzSet("amazon_electronics_photo.npz", BENCHMARK, 7650, 745, 8),
+    "amazon-computers": NpzSet("amazon_electronics_computers.npz", BENCHMARK, 13752, 767, 10),
+    "coauthor-cs": NpzSet("ms_academic_cs.npz", BENCHMARK, 18333, 6805, 15),
+    "coauthor-physics": NpzSet("ms_academic_phy.npz", BENCHMARK, 34493, 8415, 5),
+    "cora-ml": NpzSet("cora_ml.npz", GRAPH2GAUSS, 2995, 2879, 7),
+    "acm": NpzSet("acm.npz", GRAPH_DATA, 3025, 1870, 3),
+}
+
+
+@dataclass(frozen=True)
+class OgbSet:
+    """Counts as OGB publishes them, for messages."""
+
+    nodes: int
+    edges: int
+    labels: str
+
+
+# ogbn-mag is left out: it has several types of nodes.
+OGB_NODES = {
+    "ogbn-arxiv": OgbSet(169_343, 1_166_243, "40 classes"),
+    "ogbn-products": OgbSet(2_449_029, 61_859_140, "47 classes"),
+    "ogbn-proteins": OgbSet(132_534, 39_561_252, "no classes (112 tasks)"),
+    "ogbn-papers100M": OgbSet(111_059_956, 1_615_685_872, "172 classes"),
+}
+
+
+@dataclass(frozen=True)
+class GcbSet:
+    """A published file and the numbers of its training, validation and test graphs."""
+
+    file: str
+    counts: tuple[int, int, int]
+
+
+GCB = {
+    "gcb-easy-small": GcbSet("easy_small.npz", (239, 30, 31)),
+    "gcb-hard-small": GcbSet("hard_small.npz", (245, 29, 26)),
+    "gcb-easy": GcbSet("easy.npz", (1475, 162, 163)),
+    "gcb-hard": GcbSet("hard.npz", (1451, 159, 190)),
+}
+
+
+# Datasets with published results; TU has the whole collection.
+TU_SIZES = {
+    "MUTAG": "188 graphs, 2 classes",
+    "ENZYMES": "600 graphs, 6 classes",
+    "PROTEINS": "1,113 graphs, 2 classes",
+    "DD": "1,178 graphs, 2 classes",
+    "NCI1": "4,110 graphs, 2 classes",
+    "NCI109": "4,127 graphs, 2 classes",
+    "REDDIT-BINARY": "2,000 graphs, 2 classes",
+    "IMDB-BINARY": "1,000 graphs, 2 classes",
+    "IMDB-MULTI": "1,500 graphs, 3 classes",
+    "COLLAB": "5,000 graphs, 3 classes",
+}
+
+TU = (
+    *TU_SIZES,
+    "AIDS", "BZR", "BZR_MD", "COX2", "COX2_MD", "DHFR", "DHFR_MD", "ER_MD", "FRANKENSTEIN", "MCF-7", "MCF-7H",
+    "MOLT-4", "MOLT-4H", "Mutagenicity", "NCI-H23", "NCI-H23H", "OVCAR-8", "OVCAR-8H", "P388", "P388H", "PC-3",
+    "PC-3H", "PTC_FM", "PTC_FR", "PTC_MM", "PTC_MR", "SF-295", "SF-295H", "SN12C", "SN12CH", "SW-620", "SW-620H",
+    "UACC257", "UACC257H", "Yeast", "YeastH", "KKI", "OHSU", "Peking_1", "PROTEINS_full", "COIL-DEL", "COIL-RAG",
+    "Cuneiform", "Fingerprint", "FIRSTMM_DB", "Letter-high", "Letter-low", "Letter-med", "MSRC_9", "MSRC_21",
+    "MSRC_21C", "DBLP_v1", "deezer_ego_nets", "github_stargazers", "reddit_threads", "twitch_egos", "REDDIT-MULTI-5K",
+    "REDDIT-MULTI-12K", "TWITTER-Real-Graph-Partial", "COLORS-3", "SYNTHETIC", "SYNTHETICnew", "Synthie", "TRIANGLES",
+)  # fmt: skip
+
+MOLECULES = {                               # numbers of graphs, as OGB publishes them
+    "ogbg-molbace": 1513,
+    "ogbg-molbbbp": 2039,
+    "ogbg-molclintox": 1477,
+    "ogbg-molmuv": 93087,
+    "ogbg-molpcba": 437929,
+    "ogbg-molsider": 1427,
+    "ogbg-moltox21": 7831,
+    "ogbg-moltoxcast": 8576,
+    "ogbg-molhiv": 41127,
+    "ogbg-molesol": 1128,
+    "ogbg-molfreesolv": 642,
+    "ogbg-mollipo": 4200,
+    "ogbg-molchembl": 456331,
+}
+
+
+TU_LOADER = "sets.tu:load_tu"        # also of sets in a data root that are not listed here
+
+# Name -> module and function. A function whose first parameter is ``name`` loads several datasets.
+NODE_SETS: dict[str, str] = {
+    **dict.fromkeys(CITATION, "sets.citation:load_citation"),
+    **dict.fromkeys(NPZ, "sets.npz_sets:load_npz_set"),
+    **dict.fromkeys(OGB_NODES, "sets.ogb:load_ogb_nodes"),
+    "npz": "files.npz:load_npz_file",
+    "sbm": "sets.synthetic:sbm",
+    **dict.fromkeys(SIMULATED, "sets.synthetic:simulated"),
+    "file": "files.node_files:load_node_files",
+}
+
+GRAPH_SETS: dict[str, str] = {
+    **dict.fromkeys(TU, TU_LOADER),
+    **dict.fromkeys(MOLECULES, "sets.ogb:load_molecules"),
+    **dict.fromkeys(GCB, "sets.gcb:load_gcb"),
+    "gcb-sim": "sets.gcb:gcb_sim",
+    "motifs": "sets.synthetic:motifs",
+    "file": "files.graph_folder:load_graph_files",
+}
+
+
+def loader(table: Mapping[str, str], name: str) -> Callable[..., Any]:
+    """The function that loads a dataset of ``NODE_SETS`` or ``GRAPH_SETS``."""
+    module, function = lookup(table, name, "dataset.name").split(":")
+    load = getattr(import_module(f"jbpool.data.{module}"), function)
+    first = next(iter(inspect.signature(load).parameters), None)
+    return partial(load, name) if first == "name" else load

@@ -1,0 +1,1 @@
+"""The user's own graphs: one module per kind of file, and one for graphs in memory, read by the same rules."""

@@ -1,0 +1,104 @@
+"""Graphs in the npz layout of graph2gauss and gnn-benchmark.
+
+A file holds the CSR arrays ``adj_{data,indices,indptr,shape}``, ``attr_{...}`` and optionally ``labels``. Nothing
+else is read: public files also contain names as pickled objects, which would run code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from jbpool.checks import check_flag
+from jbpool.data.arrays import array_names, csr_from_arrays, read_arrays
+from jbpool.data.assemble import node_data, symmetric_adjacency
+from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
+from jbpool.data.download import Arrays, cached
+from jbpool.data.files.labels import class_codes
+from jbpool.errors import DataError
+
+PARSER = 2
+READ = {"labels", *(f"{name}_{part}" for name in ("adj", "attr") for part in ("data", "indices", "indptr", "shape"))}
+
+
+def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> NodeData:
+    """Your own file in this layout. Without ``attr_*`` the graph has no features.
+
+    Parameters
+    ----------
+    path : str or Path, optional
+        The file; without it, an error says how to give it.
+    normalize : bool, default True
+        Scale the rows of the features to sum to one.
+    """
+    if path is None:
+        raise DataError("dataset 'npz': give the file, --set dataset.path=graph.npz.")
+    path = Path(path)
+    if not path.is_file():
+        raise DataError.at(path, "no such file")
+    arrays = cached(f"npz-{path.stem}", [path], PARSER, lambda: read_npz(path))
+    return npz_node_data(path.stem, path, arrays, normalize)
+
+
+def npz_node_data(name: str, path: Path, arrays: Arrays, normalize: bool) -> NodeData:
+    """The graph in the arrays of :func:`read_npz`."""
+    check_flag(normalize, "dataset.normalize")
+    num_nodes, weight = int(arrays["num_nodes"]), arrays.get("weight")
+    adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, num_nodes)
+    feat = label = None
+    if "feat_shape" in arrays:
+        matrix = csr_from_arrays(path, arrays, "feat_")
+        feat = to_csr_tensor(row_normalized(matrix) if normalize else matrix)
+    if "label" in arrays:
+        label = torch.from_numpy(arrays["label"])
+    weight_name = None if weight is None else "adj_data"
+    return node_data(name, adjacency, weight_name=weight_name, feat=feat, label=label)
+
+
+def read_npz(path: Path) -> Arrays:
+    """The edges, weights (unless all are one), features and labels of a file; a bad file raises ``DataError``."""
+    names = array_names(path)
+    if not {"adj_indptr", "adj_indices", "adj_shape"} <= set(names):
+        raise DataError.at(path, f"has no adj_indptr, adj_indices and adj_shape, but {', '.join(names[:12])}")
+    stored = read_arrays(path, [name for name in names if name in READ])
+    adjacency = _csr(path, stored, "adj").tocoo()
+    feat = _csr(path, stored, "attr") if "attr_indptr" in stored else None
+    label = stored.get("labels")
+    num_nodes = adjacency.shape[0]
+    if adjacency.shape[1] != num_nodes:
+        raise DataError.at(path, f"adj_shape is {adjacency.shape}: the adjacency matrix must be square")
+    source, target = adjacency.row.astype(np.int64), adjacency.col.astype(np.int64)
+    arrays: Arrays = {"num_nodes": np.array(num_nodes), "source": source, "target": target}
+    if not (np.isfinite(adjacency.data).all() and (adjacency.data >= 0).all()):
+        raise DataError.at(path, "adj_data has a negative number, NaN or infinity: weights must be finite and >= 0")
+    if (adjacency.data != 1).any():
+        arrays["weight"] = adjacency.data.astype(np.float64)
+    if feat is not None:
+        feat.sum_duplicates()
+        with np.errstate(over="ignore"):
+            values = feat.data.astype(np.float32)
+        if feat.shape[0] != num_nodes or not np.isfinite(values).all():
+            problem = f"attr_* of shape {feat.shape} must have one row per node ({num_nodes}), finite as float32"
+            raise DataError.at(path, problem)
+        arrays |= {
+            "feat_data": values, "feat_indices": feat.indices, "feat_indptr": feat.indptr,
+            "feat_shape": np.array(feat.shape),
+        }  # fmt: skip
+    if label is not None:
+        if label.shape != (num_nodes,) or label.dtype.kind not in "iu":
+            raise DataError.at(path, f"labels ({label.dtype}, {label.shape}) must be {num_nodes} whole numbers")
+        codes, names = class_codes(label)
+        if not names:
+            raise DataError.at(path, "labels are all -1, unlabelled: leave them out")
+        arrays["label"] = codes
+    return arrays
+
+
+def _csr(path: Path, stored: Arrays, part: str) -> scipy.sparse.csr_matrix:
+    """The matrix ``adj`` or ``attr``; values that are not stored are ones."""
+    if f"{part}_data" not in stored and f"{part}_indices" in stored:
+        stored = {**stored, f"{part}_data": np.ones(stored[f"{part}_indices"].shape, dtype=np.float32)}
+    return csr_from_arrays(path, stored, f"{part}_")

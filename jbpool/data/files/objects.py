@@ -1,0 +1,250 @@
+"""Graphs as Python users have them, to ``NodeData``: matrices, DGL and networkx graphs, edge lists."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from jbpool.data.assemble import check_weights, node_data, symmetric_adjacency
+from jbpool.data.containers import NodeData, to_csr_tensor
+from jbpool.errors import DataError
+from jbpool.graph import Graph, as_graph, is_dgl, is_pyg
+
+FORMS = (
+    "a symmetric scipy sparse or numpy matrix (N, N), a DGLGraph, a networkx graph, or an edge list "
+    "(a DataFrame or an array (E, 2) or (E, 3): source, target and optionally weight)"
+)
+
+
+def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
+    """One graph to cluster.
+
+    Parameters
+    ----------
+    adjacency : matrix, graph or edge list
+        A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]``, ``edata["weight"]`` are
+        used) or a ``Data`` of PyG (``x``, ``edge_weight``); a ``Graph``; a networkx graph (edge attribute ``weight``);
+        an edge list as a DataFrame or an array ``(E, 2)`` or ``(E, 3)``. A square array is always a matrix. Matrices
+        and directed graphs have to hold both directions of every edge, edge lists either one or both.
+    features : array, sparse matrix, tensor or DataFrame, optional
+        ``(N, D)``, a row per node. Where nodes have ids (networkx graph, edge list), the index of a DataFrame holds
+        them; else row i is node i. Overrides the features of a DGLGraph or ``Data``.
+
+    Returns
+    -------
+    NodeData
+        Its ``ids`` are the nodes of a networkx graph or edge list in the order of the rows, ``None`` for matrices.
+    """
+    ids = None
+    adjacency, features = _from_torch(adjacency), _table(features)
+    if isinstance(adjacency, Graph) or is_dgl(adjacency) or is_pyg(adjacency):
+        matrix, weighted, features = _from_library(adjacency, features)
+    elif _is_networkx(adjacency):
+        matrix, weighted, ids = _from_networkx(adjacency)
+    elif _is_table(adjacency):
+        from jbpool.data.files import tables
+
+        if tables.is_matrix(adjacency):
+            adjacency = tables.in_order_of_rows(adjacency)
+            (matrix, weighted), ids = _from_matrix(_array(adjacency)), adjacency.index.to_numpy()
+        else:
+            matrix, weighted, ids = tables.from_edges(adjacency, features)
+    else:
+        if not scipy.sparse.issparse(adjacency):
+            adjacency = _array(adjacency)
+        if scipy.sparse.issparse(adjacency) or adjacency.shape[0] == adjacency.shape[1]:
+            matrix, weighted = _from_matrix(adjacency)
+        elif adjacency.shape == (2, 3):
+            raise DataError(
+                "adjacency has shape (2, 3): two edges with weights, or three edges of an edge_index? Give the edges "
+                "as a DataFrame with the columns source, target and weight, or the transpose, edge_index.T."
+            )
+        elif adjacency.shape[1] in (2, 3):
+            from jbpool.data.files import tables
+
+            matrix, weighted, ids = tables.from_edges(adjacency, features)
+        else:
+            fix = "the transpose, edge_index.T" if adjacency.shape[0] == 2 else FORMS
+            raise DataError(f"adjacency has shape {adjacency.shape}: give {fix}.")
+    if matrix.shape[0] < 1:
+        raise DataError("the graph has no nodes: there is nothing to cluster.")
+    weight_name = "their weights" if weighted else None
+    feat = _features(features, matrix.shape[0], ids)
+    return node_data("graph", matrix, weight_name=weight_name, feat=feat, label=None, ids=ids)
+
+
+def _from_torch(values: Any) -> Any:
+    """A tensor as numpy array or, if it is sparse, scipy matrix, which is never made dense; others as they are."""
+    if not isinstance(values, Tensor):
+        return values
+    values = values.detach().cpu()
+    if values.layout == torch.strided:
+        return values.float().numpy() if values.dtype == torch.bfloat16 else values.numpy()
+    entries = values.to_sparse_coo().coalesce()
+    return scipy.sparse.coo_matrix((entries.values().numpy(), entries.indices().numpy()), values.shape).tocsr()
+
+
+def _array(adjacency: Any) -> np.ndarray:
+    try:
+        array = np.asarray(adjacency)
+    except ValueError:
+        raise DataError(f"adjacency has rows of different lengths: give {FORMS}.") from None
+    if array.ndim != 2 or array.dtype.kind not in "biuf":
+        named = array.ndim == 2 and array.shape[1] in (2, 3) and array.dtype.kind in "OUS"
+        fix = "a DataFrame if nodes have names" if named else FORMS
+        raise DataError(f"adjacency is {array.dtype} of shape {array.shape}: give {fix}.")
+    return array
+
+
+def _from_matrix(adjacency: Any) -> tuple[scipy.sparse.csr_matrix, bool]:
+    if adjacency.shape[0] != adjacency.shape[1]:
+        raise DataError(f"adjacency has shape {adjacency.shape}: the matrix must be square.")
+    if adjacency.dtype.kind not in "biuf":
+        raise DataError(f"adjacency holds {adjacency.dtype}: give numbers.")
+    if not scipy.sparse.issparse(adjacency):
+        adjacency = adjacency.astype(np.float64)                        # scipy has no float16
+    matrix = scipy.sparse.csr_matrix(adjacency).astype(np.float64)
+    check_weights(matrix.data, "adjacency")
+    one_way = _one_way(matrix)
+    if one_way is not None:
+        row, column = one_way
+        raise DataError(
+            f"adjacency is not symmetric: entry ({row}, {column}) is {matrix[row, column]:g} and ({column}, {row}) is "
+            f"{matrix[column, row]:g}. For an undirected graph pass adjacency.maximum(adjacency.T) "
+            "(numpy: np.maximum(adjacency, adjacency.T))."
+        )
+    edges = matrix.tocoo()
+    weighted = bool((matrix.data != 1).any())
+    return symmetric_adjacency(edges.row, edges.col, edges.data if weighted else None, matrix.shape[0]), weighted
+
+
+def _one_way(matrix: scipy.sparse.csr_matrix) -> tuple[int, int] | None:
+    """Where a matrix exceeds its transpose most; ``None`` if it is symmetric up to rounding."""
+    gap = (matrix - matrix.T).tocoo()
+    if not gap.nnz or gap.max() <= 1e-6 * matrix.max():
+        return None
+    return int(gap.row[gap.data.argmax()]), int(gap.col[gap.data.argmax()])
+
+
+def _refuse_one_way(
+    source: np.ndarray, target: np.ndarray, weight: np.ndarray | None, ids: Sequence[Any], what: str, fix: str
+) -> None:
+    """Refuse edges without their reverse: directions are not used, and whether to drop them is the user's choice."""
+    present = np.ones(len(source), dtype=bool) if weight is None else weight    # without weights, repeats do not count
+    matrix = scipy.sparse.coo_matrix((present, (source, target)), shape=(len(ids),) * 2).tocsr().astype(np.float64)
+    one_way = _one_way(matrix)
+    if one_way is not None:
+        row, column = one_way
+        one, other = ids[row], ids[column]
+        raise DataError(
+            f"{what} is directed: the edge {one!r} -> {other!r} has weight {matrix[row, column]:g}, {other!r} -> "
+            f"{one!r} has {matrix[column, row]:g}. For an undirected graph pass {fix}."
+        )
+
+
+def _from_library(given: Any, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, Any]:
+    """A graph of DGL or PyG with its weights and features, or a ``Graph``."""
+    graph, weight, what, fix = as_graph(given), None, type(given).__name__, "both directions of every edge"
+    own: Any = None
+    if is_dgl(given):
+        weight, own = given.edata.get("weight"), given.ndata.get("feat")
+        fix = "dgl.to_bidirected(graph, copy_ndata=True)"
+        if weight is not None:
+            fix = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
+    elif is_pyg(given):
+        weight, own = getattr(given, "edge_weight", None), getattr(given, "x", None)
+        fix = "torch_geometric.transforms.ToUndirected()(data)"
+    source, target = graph.edge_index.cpu().numpy()
+    number = None if weight is None else weight.detach().cpu().double().numpy()
+    if number is not None:
+        if number.shape != source.shape:
+            raise DataError(f"the edge weights have shape {number.shape}: give one number per edge.")
+        check_weights(number, "the edge weights")
+    _refuse_one_way(source, target, number, range(graph.num_nodes), f"the {what}", fix)
+    if features is None and own is not None:
+        features = _table(own)
+    return symmetric_adjacency(source, target, number, graph.num_nodes), number is not None, features
+
+
+def _is_networkx(graph: Any) -> bool:
+    """Without importing networkx: a graph of it exists only where it is imported."""
+    networkx = sys.modules.get("networkx")
+    return networkx is not None and isinstance(graph, networkx.Graph)
+
+
+def _is_table(values: Any) -> bool:
+    """Without importing pandas, in the same way."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(values, pandas.DataFrame)
+
+
+def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray]:
+    ids = np.empty(graph.number_of_nodes(), dtype=object)
+    ids[:] = list(graph.nodes)
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    ends = np.array([(place[a], place[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
+    source, target = ends[:, 0], ends[:, 1]
+    given = [weight for _, _, weight in graph.edges(data="weight")]
+    weight = None
+    if any(value is not None for value in given):
+        if any(value is None for value in given):
+            raise DataError(
+                "some edges of the networkx graph have a 'weight', others have none: set it for all or none."
+            )
+        try:
+            weight = np.array(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError("the edge attribute 'weight' must be one number per edge.") from None
+        check_weights(weight, "the edge attribute 'weight'")
+    if graph.is_directed():
+        _refuse_one_way(source, target, weight, list(graph.nodes), "the networkx graph", "graph.to_undirected()")
+    return symmetric_adjacency(source, target, weight, len(ids)), weight is not None, ids
+
+
+def _table(features: Any) -> Any:
+    """Features as a DataFrame, a CSR matrix or an array of numbers with two dimensions; None stays None."""
+    features = _from_torch(features)
+    if features is None:
+        return None
+    if _is_table(features):
+        from jbpool.data.files import tables
+
+        tables.check_features(features)
+        return features
+    if scipy.sparse.issparse(features) and features.ndim == 2:
+        features = scipy.sparse.csr_matrix(features)
+    try:
+        values = features if scipy.sparse.issparse(features) else np.asarray(features)
+    except ValueError:
+        raise DataError("features have rows of different lengths: give a table of numbers.") from None
+    if values.ndim != 2 or values.shape[1] < 1 or values.dtype.kind not in "biuf":
+        raise DataError(f"features are {values.dtype} of shape {values.shape}: give a row of numbers per node.")
+    return values
+
+
+def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor | None:
+    """A table as a tensor, its rows in the order of the nodes."""
+    if features is None:
+        return None
+    if _is_table(features):
+        from jbpool.data.files import tables
+
+        features = tables.feature_array(features, ids)
+    values, sparse = features, scipy.sparse.issparse(features)
+    if values.shape[0] != num_nodes or values.shape[1] < 1:
+        raise DataError(f"features have shape {values.shape} and the graph has {num_nodes} nodes: give a row for each.")
+    if not np.isfinite(values.data if sparse else values).all():
+        raise DataError("features hold NaN or infinity: fill the gaps first, e.g. with np.nan_to_num(features).")
+    # The scale of features has no influence, but their squares must be neither infinite nor zero in float32.
+    largest = float(abs(values).max()) or 1.0
+    if not 1e-6 < largest < 1e16:
+        values = values.astype(np.float64) / largest * min(max(largest, 1.0), 1e16)
+    if sparse:
+        return to_csr_tensor(values)
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))

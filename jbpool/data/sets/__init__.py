@@ -1,0 +1,1 @@
+"""Published and generated datasets, one module per family."""

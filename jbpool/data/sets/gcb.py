@@ -1,0 +1,198 @@
+"""The benchmark for graph pooling of Bianchi et al.: its four published sets, and a generator of the same rule.
+
+A graph consists of three regions of the plane: two half moons (kinds 0 and 1 of nodes), a Gaussian with an inner and an
+outer half (2 and 3), and a blob (4), at three places. The class permutes the regions cyclically; node features are the
+one-hot kind, edges join each point with its nearest neighbours. Neither the features alone nor the edges alone
+determine the class: it depends on which regions are adjacent.
+"""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from sklearn.neighbors import NearestNeighbors
+
+from jbpool.checks import check_count
+from jbpool.data.arrays import read_members, read_stream
+from jbpool.data.assemble import undirected
+from jbpool.data.catalogue import GCB
+from jbpool.data.containers import GraphData, Split
+from jbpool.data.download import MEGABYTE, Arrays, Source, cached, fetch
+from jbpool.data.sets.unpickle import read_pickle
+from jbpool.errors import DataError
+
+PARSER = 1
+URL = "https://github.com/FilippoMB/Benchmark_dataset_for_graph_classification/raw/master/datasets/"
+PARTS = ("tr", "val", "te")
+KINDS = 5
+CLASSES = 3
+PLACES = np.array([[0.0, 0.0], [2.0, -2.0], [4.0, 0.0]])
+ORDERS = ((2, 0, 1), (1, 2, 0), (0, 1, 2))      # class -> places of the moons, the Gaussian and the blob
+MOON_NOISE = 0.1
+
+
+def source(name: str) -> Source:
+    """The file of a published set; its counts are checked."""
+    file = GCB[name].file
+    return Source(f"gcb/{file}", (URL + file,), check=lambda path: _checked(name, path), max_bytes=128 * MEGABYTE)
+
+
+def load_gcb(name: str, root: str | Path | None = None) -> GraphData:
+    """One of ``GCB`` with its official split, from the first data root that has it, else downloaded.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``GCB``.
+    root : str or Path, optional
+        Folder searched before the other data roots.
+    """
+    path = fetch(source(name), root, offline="python tasks/graph_classify.py --cfg gcb-sim (generated)")
+    ends = np.cumsum((0, *GCB[name].counts))
+    split = Split(*(torch.arange(start, end) for start, end in pairwise(ends.tolist())))
+    return _graph_data(name, _checked(name, path), split)
+
+
+def _checked(name: str, path: Path) -> Arrays:
+    arrays, expected = cached(name, [path], PARSER, lambda: read_gcb(path)), GCB[name].counts
+    found = tuple(arrays["counts"].tolist())
+    if found != expected:
+        raise DataError.at(path, f"has {found} training, validation and test graphs, {name} has {expected}")
+    return arrays
+
+
+def read_gcb(path: Path) -> Arrays:
+    """The graphs of a file in the order training, validation, test; ``counts`` has their numbers."""
+    keys = [f"{part}_{what}" for part in PARTS for what in ("adj", "feat", "class")]
+    members = read_members(path, [f"{key}.npy" for key in keys])
+    stored = {key: _read_npy(members[f"{key}.npy"], path / f"{key}.npy") for key in keys}
+    graphs, labels, counts = [], [], []
+    left = sum(map(len, members.values()))              # bytes: a matrix may be stored once and used often
+    for part in PARTS:
+        adjacency, feat, classes = (stored[f"{part}_{what}"] for what in ("adj", "feat", "class"))
+        if not (len(adjacency) == len(feat) == len(classes) and np.shape(classes)[1:] == (CLASSES,)):
+            raise DataError.at(path, f"{part}_adj, {part}_feat and {part}_class do not fit together")
+        for number, (matrix, rows) in enumerate(zip(adjacency, feat, strict=True)):
+            fits = scipy.sparse.issparse(matrix) and np.shape(rows) == (matrix.shape[0], KINDS)
+            if not fits or matrix.shape[0] != matrix.shape[1]:
+                raise DataError.at(path, f"graph {number} of {part} has no matrix and one row of {KINDS} per node")
+            left -= rows.nbytes + matrix.data.nbytes
+            if left < 0:
+                raise DataError.at(path, "its graphs are larger than the file; download the file again")
+            coo = matrix.tocoo()
+            graphs.append((*undirected(coo.row, coo.col, len(rows)), rows.astype(np.float32)))
+        labels.append(np.asarray(classes).argmax(1))
+        counts.append(len(feat))
+    return {**_pack(graphs), "label": np.concatenate(labels), "counts": np.array(counts)}
+
+
+def _read_npy(content: bytes, path: Path) -> Any:
+    """The array in the bytes of an .npy file; an array of objects as a list, read by the restricted unpickler."""
+    file = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(file)
+        if version != (1, 0):
+            raise ValueError(f"version {version}")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        if not dtype.hasobject:
+            return read_stream(io.BytesIO(content), len(content), path)
+    except DataError:
+        raise
+    except Exception as error:      # a damaged header, a Python expression, can fail in any way
+        raise DataError.at(path, f"not an array ({error}); download the file again") from None
+    entries = read_pickle(content[file.tell() :], path)
+    if not isinstance(entries, list) or shape != (len(entries),):
+        raise DataError.at(path, f"not a list of {shape} matrices; download the file again")
+    return entries
+
+
+def gcb_sim(
+    num_graphs: int = 1800, max_nodes: int = 200, k: int = 3, spread: float = 0.2, seed: int = 0
+) -> GraphData:
+    """Graphs generated by the rule of the benchmark, in any number and size.
+
+    The defaults correspond to ``gcb-hard``; ``k=5`` and ``spread=0.4`` to ``gcb-easy``, ``max_nodes=80`` to the small
+    sets.
+
+    Parameters
+    ----------
+    num_graphs : int, default 1800
+        Number of graphs.
+    max_nodes : int, default 200
+        Graphs have half as many nodes at least, and fewer than this; numbers are rounded down to a multiple of three.
+    k : int, default 3
+        Every node is joined with its k nearest neighbours. A small k leaves regions disconnected.
+    spread : float, default 0.2
+        Variance of the Gaussian and half the standard deviation of the blob: overlap of the regions.
+    seed : int, default 0
+        Seed of the generator.
+    """
+    check_count(num_graphs, "num_graphs")
+    check_count(k, "k")
+    check_count(max_nodes, "max_nodes")
+    if max_nodes // 2 < 6 or max_nodes // 2 - 2 <= k:
+        raise DataError(f"max_nodes={max_nodes} with k={k}: give at least 12, and more than twice k + 2.")
+    if not (isinstance(spread, (int, float)) and 0 < spread < 100):
+        raise DataError(f"spread={spread!r}: give a number above 0 and below 100.")
+    rng = np.random.default_rng(seed)
+    label = rng.permutation(np.arange(num_graphs) % CLASSES)
+    graphs = []
+    for graph_label in label:
+        count = int(rng.integers(max_nodes // 2, max_nodes)) // 3
+        points, kind = _regions(rng, count, PLACES[list(ORDERS[graph_label])], spread)
+        graphs.append((*nearest_neighbours(points / points.max(0), k), np.eye(KINDS, dtype=np.float32)[kind]))
+    return _graph_data("gcb-sim", {**_pack(graphs), "label": label})
+
+
+def _regions(
+    rng: np.random.Generator, count: int, places: np.ndarray, spread: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """``count`` points of each region around its place, ``(3 * count, 2)``, and their kinds."""
+    upper = np.linspace(0, np.pi, count // 2)
+    lower = np.linspace(0, np.pi, count - count // 2)
+    moons = np.concatenate(
+        [np.stack([np.cos(upper), np.sin(upper)], 1), np.stack([1 - np.cos(lower), 0.5 - np.sin(lower)], 1)]
+    )
+    moons += MOON_NOISE * rng.standard_normal(moons.shape)
+    gaussian = spread**0.5 * rng.standard_normal((count, 2))
+    outer = np.argsort(np.argsort((gaussian**2).sum(1))) >= count // 2      # by rank of the distance from the centre
+    blob = 2 * spread * rng.standard_normal((count, 2))
+    points = np.concatenate([region + place for region, place in zip((moons, gaussian, blob), places, strict=True)])
+    return points, np.concatenate([np.arange(count) >= count // 2, 2 + outer, np.full(count, 4)]).astype(np.int64)
+
+
+def nearest_neighbours(points: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both directions of the edges from every point to its k nearest others; ``(N, 2)`` points."""
+    neighbours = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(return_distance=False)      # without itself
+    return undirected(np.arange(len(points)).repeat(k), neighbours.ravel(), len(points))
+
+
+def _pack(graphs: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Arrays:
+    """(source, target, feat) of every graph in a few arrays."""
+    return {
+        "sizes": np.array([len(feat) for _, _, feat in graphs]),
+        "num_edges": np.array([len(one) for one, _, _ in graphs]),
+        "source": np.concatenate([one for one, _, _ in graphs]),
+        "target": np.concatenate([other for _, other, _ in graphs]),
+        "feat": np.concatenate([feat for _, _, feat in graphs]),
+    }
+
+
+def _graph_data(name: str, arrays: Arrays, split: Split | None = None) -> GraphData:
+    return GraphData(
+        name=name,
+        sizes=torch.from_numpy(arrays["sizes"]),
+        num_edges=torch.from_numpy(arrays["num_edges"]),
+        source=torch.from_numpy(arrays["source"]),
+        target=torch.from_numpy(arrays["target"]),
+        feat=torch.from_numpy(arrays["feat"]),
+        label=torch.from_numpy(arrays["label"]),
+        num_classes=CLASSES,
+        official_split=split,
+    )

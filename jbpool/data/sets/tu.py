@@ -1,0 +1,237 @@
+"""Graph-classification sets in the TU format: text files ``NAME_A.txt``, ``NAME_graph_indicator.txt`` and so on.
+
+Features are the node attributes and one-hot node labels, concatenated; without both, the degree, one-hot in powers of
+two (0, 1-2, 3-6, 7-14, ...). Graphs are made symmetric, duplicate edges are merged and self loops dropped.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from jbpool.data.arrays import open_archive, read_members, require_memory
+from jbpool.data.assemble import degree_features, degree_names, node_label_name, one_hot, undirected
+from jbpool.data.containers import UNLABELLED, GraphData
+from jbpool.data.download import Arrays, Source, Wheel, cached, fetch, find
+from jbpool.errors import DataError
+
+PARSER = 2
+MIRRORS = (
+    "https://www.chrsmrrs.com/graphkerneldatasets/{}.zip",
+    "https://ls11-www.cs.tu-dortmund.de/people/morris/graphkerneldatasets/{}.zip",
+)
+PARTS = ("A", "graph_indicator", "graph_labels", "node_labels", "node_attributes")
+REQUIRED = PARTS[:3]
+UNUSED = ("edge_labels", "edge_attributes", "graph_attributes")
+
+log = logging.getLogger(__name__)
+
+_MUTAG = Wheel(
+    requirement="grakel==0.1.11",
+    python="3.11",
+    platforms=("manylinux_2_28_x86_64", "manylinux2014_x86_64"),
+    members=tuple(
+        (f"grakel/tests/data/MUTAG/MUTAG_{part}.txt", sha256)
+        for part, sha256 in {
+            "A": "d9656ca7493f3445d737c711710bb36fd432dddd1c0ea32e1d4713c86ebd28e2",
+            "graph_indicator": "7d520a4d6c7961c0cdeabe076d8fe27e795b6d373485c9a2b744987e560a2056",
+            "graph_labels": "a1518ea39ba3426bd42f57396b9c4baffe68e9adc718caeeab0119c6591a5f2c",
+            "node_labels": "678f429965490e84dd27713017538c995fc05d1621beac910848b600015ee863",
+        }.items()
+    ),
+)
+
+def source(name: str) -> Source:
+    """The archive of a TU dataset. Mirrors have re-packed archives, so the parser checks the content, not a hash."""
+    urls = tuple(mirror.format(name) for mirror in MIRRORS)
+    wheel = _MUTAG if name == "MUTAG" else None
+    return Source(f"TU/{name}.zip", urls, wheel=wheel, check=lambda path: _from_archive(path, name))
+
+
+def load_tu(name: str, root: str | Path | None = None) -> GraphData:
+    """A TU dataset by name, from a data root (``TU/NAME.zip`` or the folder ``TU/NAME``), else downloaded."""
+    table = find(f"TU/{name}/{name}_A.txt", root)
+    if table is not None:
+        return load_tu_folder(table.parent, name)
+    path = fetch(source(name), root, offline="python tasks/graph_classify.py (generated graphs)")
+    return _graph_data(name, cached(f"tu-{name}", [path], PARSER, lambda: _parse(_from_archive(path, name))))
+
+
+def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
+    """Your own dataset in the TU format, named after its file ``NAME_A.txt``; graphs may have no labels."""
+    folder = Path(folder)
+    if name is None:
+        found = sorted(folder.glob("*_A.txt"))
+        if len(found) != 1:
+            expected = "expected graphs.csv, or one file NAME_A.txt of the TU format"
+            raise DataError.at(folder, f"{expected}; found {len(found)} of the latter")
+        name = found[0].name.removesuffix("_A.txt")
+        for path in (folder / f"{name}_{part}.txt" for part in UNUSED):
+            if path.is_file():
+                fix = "; for edge features, write edges.csv, nodes.csv and graphs.csv" if "edge" in path.stem else ""
+                log.warning("%s is not used%s", path, fix)
+    files = {part: folder / f"{name}_{part}.txt" for part in PARTS}
+    for part in ("A", "graph_indicator"):
+        if not files[part].is_file():
+            raise DataError.at(folder, f"{files[part].name} is missing")
+    present = {part: path for part, path in files.items() if path.is_file()}
+
+    def parse() -> Arrays:
+        return _parse({part: (path, path.read_bytes()) for part, path in present.items()})
+
+    return _graph_data(name, cached(f"tu-{name}", present.values(), PARSER, parse))
+
+
+def _from_archive(path: Path, name: str) -> dict[str, tuple[Path, bytes]]:
+    """Part -> (path for messages, content)."""
+    with open_archive(path) as archive:
+        names = set(archive.namelist())
+    members = {part: f"{name}/{name}_{part}.txt" for part in PARTS}
+    missing = [members[part] for part in REQUIRED if members[part] not in names]
+    if missing:
+        raise DataError.at(path, f"the archive has no {missing[0]}")
+    members = {part: member for part, member in members.items() if member in names}
+    contents = read_members(path, members.values())
+    return {part: (path / member, contents[member]) for part, member in members.items()}
+
+
+def _parse(parts: dict[str, tuple[Path, bytes]]) -> Arrays:
+    graph_of = _whole_numbers(*parts["graph_indicator"], columns=1)[:, 0] - 1
+    pairs = _whole_numbers(*parts["A"], columns=2) - 1
+    num_nodes = len(graph_of)
+    if "graph_labels" in parts:
+        class_names, label = np.unique(_whole_numbers(*parts["graph_labels"], columns=1)[:, 0], return_inverse=True)
+    else:
+        _refuse(graph_of >= num_nodes, parts["graph_indicator"][0], f"there are only {num_nodes} nodes")
+        class_names, label = np.array([], dtype=np.int64), np.full(int(graph_of.max()) + 1, UNLABELLED)
+    num_graphs = len(label)
+
+    _refuse(graph_of < 0, parts["graph_indicator"][0], "graph numbers start at 1")
+    _refuse(graph_of >= num_graphs, parts["graph_indicator"][0], f"there are labels for {num_graphs} graphs only")
+    _refuse(np.diff(graph_of, prepend=0) < 0, parts["graph_indicator"][0], "nodes must be sorted by graph")
+    _refuse(((pairs < 0) | (pairs >= num_nodes)).any(axis=1), parts["A"][0], f"a node number is outside 1..{num_nodes}")
+    _refuse(graph_of[pairs[:, 0]] != graph_of[pairs[:, 1]], parts["A"][0], "the edge joins two graphs")
+
+    sizes = np.bincount(graph_of, minlength=num_graphs)
+    first = np.cumsum(sizes) - sizes
+    source, target = undirected(pairs[:, 0], pairs[:, 1], num_nodes)        # sorted by source, hence by graph
+    graph_of_edge = graph_of[source]
+    arrays = {
+        "sizes": sizes,
+        "num_edges": np.bincount(graph_of_edge, minlength=num_graphs),
+        "source": source - first[graph_of_edge],
+        "target": target - first[graph_of_edge],
+        "label": label,
+        "class_names": class_names.astype(str),
+    }
+    if "node_labels" in parts:
+        path = parts["node_labels"][0]
+        raw = _whole_numbers(*parts["node_labels"])
+        codes = arrays["node_label"] = _as_codes(raw, num_nodes, path)
+        columns = int((codes.max(axis=0) + 1).sum())
+        different = [np.unique(column) for column in raw.T]
+        arrays["node_label_names"] = np.array(
+            [node_label_name(place, value) for place, values in enumerate(different, 1) for value in values]
+        )
+        require_memory(path, 4 * num_nodes * columns, f"{columns:,} different node labels in one-hot form")
+    if "node_attributes" in parts:
+        path, content = parts["node_attributes"]
+        attributes = _numbers(path, content)
+        if len(attributes) != num_nodes:
+            raise DataError.at(path, f"{len(attributes)} rows for {num_nodes} nodes")
+        with np.errstate(over="ignore"):
+            arrays["node_attribute"] = attributes.astype(np.float32)
+        _refuse(~np.isfinite(arrays["node_attribute"]).all(1), path, "attributes must be finite, also as float32")
+    return arrays
+
+
+def _as_codes(labels: np.ndarray, num_nodes: int, path: Path) -> np.ndarray:
+    """Encode each column of labels as 0, 1, 2, ...; ``(N, columns)``."""
+    if len(labels) != num_nodes:
+        raise DataError.at(path, f"{len(labels)} rows for {num_nodes} nodes")
+    return np.stack([np.unique(column, return_inverse=True)[1] for column in labels.T], axis=1)
+
+
+def _refuse(bad: Any, path: Path, message: str) -> None:
+    """Raise an error for the line of the first True of a boolean array."""
+    if bad.any():
+        raise DataError.at(path, message, int(np.argmax(bad)) + 1)
+
+
+def _whole_numbers(path: Path, content: bytes, columns: int | None = None) -> np.ndarray:
+    table = _numbers(path, content, columns)
+    whole = np.isfinite(table) & (table == np.round(table)) & (np.abs(table) < 2**53)      # exact as float64
+    _refuse(~whole.all(1), path, "expected whole numbers")
+    return table.astype(np.int64)
+
+
+def _numbers(path: Path, content: bytes, columns: int | None = None) -> np.ndarray:
+    """A table of numbers separated by commas, ``(rows, columns)`` float64 (exact for ids up to 2^53)."""
+    if not content.strip():
+        raise DataError.at(path, "the file is empty")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(
+                io.BytesIO(content), header=None, skipinitialspace=True, skip_blank_lines=False, encoding="utf-8-sig"
+            )
+        if any(kind.kind not in "if" for kind in table.dtypes):
+            raise ValueError("not numbers")         # True and False would be read as 1 and 0
+        values = table.to_numpy(dtype=np.float64)
+    except (ValueError, pd.errors.ParserWarning, UnicodeDecodeError) as error:
+        raise DataError.at(path, *_first_bad_line(content, error)) from None
+    while len(values) and np.isnan(values[-1]).all():       # blank lines at the end
+        values = values[:-1]
+    if columns is not None and values.shape[1] != columns:
+        raise DataError.at(path, f"{values.shape[1]} numbers per line instead of {columns}", 1)
+    _refuse(np.isnan(values).any(1), path, "a number is missing or not a number")
+    return values
+
+
+def _first_bad_line(content: bytes, error: Exception) -> tuple[str, int | None]:
+    """The first line that is not numeric or has another length than the first line."""
+    width = None
+    for number, line in enumerate(content.decode("utf-8-sig", errors="replace").splitlines(), 1):
+        fields = line.split(",")
+        width = width or len(fields)
+        try:
+            [float(field) for field in fields]
+        except ValueError:
+            return f"{line.strip()[:60]!r} is not a row of numbers", number
+        if len(fields) != width:
+            return f"{len(fields)} numbers instead of {width} as on line 1", number
+    return f"cannot be read ({error})", None
+
+
+def _graph_data(name: str, arrays: Arrays) -> GraphData:
+    sizes, source = torch.from_numpy(arrays["sizes"]), torch.from_numpy(arrays["source"])
+    num_edges = torch.from_numpy(arrays["num_edges"])
+    columns, names = [], []
+    if "node_attribute" in arrays:
+        columns.append(torch.from_numpy(arrays["node_attribute"]))
+        names += [f"node attribute {place}" for place in range(1, columns[0].shape[1] + 1)]
+    if "node_label" in arrays:
+        columns += [one_hot(torch.from_numpy(column)) for column in arrays["node_label"].T]
+        names += arrays["node_label_names"].tolist()
+    if not columns:
+        columns.append(degree_features(sizes, num_edges, source))
+        names = degree_names(columns[0])
+    return GraphData(
+        name=name,
+        sizes=sizes,
+        num_edges=num_edges,
+        source=source,
+        target=torch.from_numpy(arrays["target"]),
+        feat=torch.cat(columns, dim=1),
+        label=torch.from_numpy(arrays["label"]),
+        num_classes=len(arrays["class_names"]),
+        class_names=arrays["class_names"].tolist(),
+        feat_names=names,
+    )

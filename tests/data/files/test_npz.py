@@ -1,0 +1,84 @@
+"""Graphs in the npz layout of graph2gauss and gnn-benchmark."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from jbpool.data import load_nodes
+from jbpool.errors import DataError
+
+
+def write(path, adjacency, feat=None, **more):
+    arrays = {}
+    for part, matrix in (("adj", adjacency), ("attr", feat)):
+        if matrix is not None:
+            matrix = scipy.sparse.csr_matrix(matrix)
+            arrays |= {f"{part}_{key}": getattr(matrix, key) for key in ("data", "indices", "indptr", "shape")}
+    np.savez(path, **arrays, **more)
+    return path
+
+
+@pytest.fixture
+def triangle():
+    """Nodes 0 -> 1 -> 2 -> 0 with a self loop on 0, and an isolated node."""
+    adjacency = np.zeros((4, 4), dtype=np.float32)
+    adjacency[[0, 1, 2, 0], [1, 2, 0, 0]] = 1
+    return adjacency
+
+
+def test_a_file_of_your_own(tmp_path, triangle):
+    feat, labels = np.array([[1, 3], [0, 2], [0, 0], [5, 5]]), np.array([4, 4, 9, 7])
+    path = write(tmp_path / "g.npz", triangle, feat, labels=labels)
+    data = load_nodes("npz", path=str(path))
+    edges = {(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0)}
+    assert set(zip(*(end.tolist() for end in data.graph.edge_index), strict=True)) == edges
+    assert data.label.tolist() == [0, 0, 2, 1]
+    assert torch.equal(data.feat.to_dense(), torch.tensor([[0.25, 0.75], [0, 1], [0, 0], [0.5, 0.5]]))
+    raw = load_nodes("npz", path=str(path), normalize=False).feat.to_dense()
+    assert torch.equal(raw, torch.tensor([[1.0, 3], [0, 2], [0, 0], [5, 5]]))
+
+
+def test_nodes_without_a_label(tmp_path, triangle):
+    data = load_nodes("npz", path=str(write(tmp_path / "g.npz", triangle, labels=np.array([-1, 5, 0, -1]))))
+    assert (data.label.tolist(), data.num_classes) == ([-1, 1, 0, -1], 2)
+
+
+def test_weights_and_missing_parts(tmp_path, triangle):
+    data = load_nodes("npz", path=str(write(tmp_path / "g.npz", 2 * triangle)))
+    assert data.edge_weight.tolist() == [2.0] * 6
+    assert data.label is None
+    assert data.feat is None
+
+
+def broken(tmp_path, triangle):
+    feat = np.ones((4, 2))
+    no_label = {"labels": np.array([0.5, 1, 2, 3])}
+    yield "no adj", np.savez(tmp_path / "a.npz", x=np.ones(3)) or tmp_path / "a.npz", "no adj_indptr"
+    yield "not square", write(tmp_path / "b.npz", triangle[:3]), "square"
+    yield "negative", write(tmp_path / "c.npz", -triangle), "negative"
+    yield "rows", write(tmp_path / "d.npz", triangle, feat[:3]), "one row per node"
+    yield "beyond float32", write(tmp_path / "j.npz", triangle, 1e300 * feat), "finite as float32"
+    yield "labels", write(tmp_path / "e.npz", triangle, feat, **no_label), "whole numbers"
+    objects = np.array([{}], dtype=object)
+    np.savez(tmp_path / "f.npz", adj_indptr=objects, adj_indices=objects, adj_shape=objects)
+    yield "objects", tmp_path / "f.npz", "contains Python objects"
+    whole = write(tmp_path / "g.npz", triangle).read_bytes()
+    (tmp_path / "h.npz").write_bytes(whole[: len(whole) // 2])
+    yield "truncated", tmp_path / "h.npz", "not a zip archive"
+    with np.load(tmp_path / "g.npz") as stored:
+        arrays = dict(stored)
+    arrays["adj_indices"] = arrays["adj_indices"] + 100
+    np.savez(tmp_path / "i.npz", **arrays)
+    yield "index", tmp_path / "i.npz", "not a sparse matrix"
+
+
+def test_bad_files_are_refused_with_their_name(tmp_path, triangle):
+    for case, path, words in broken(tmp_path, triangle):
+        with pytest.raises(DataError, match=words) as caught:
+            load_nodes("npz", path=str(path))
+        assert path.name in str(caught.value), case
+    with pytest.raises(DataError, match=r"dataset\.path"):
+        load_nodes("npz")
+    with pytest.raises(DataError, match="no such file"):
+        load_nodes("npz", path="nowhere.npz")

@@ -1,0 +1,121 @@
+"""Graphs out of edges: lean in memory, and equal to a plain construction."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from commands import launch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from zoo import undirected
+
+from jbpool.clustering.embed import autoencoder, walks
+from jbpool.data import DataError
+from jbpool.data.assemble import node_data, symmetric_adjacency
+from jbpool.data.containers import NodeData
+from jbpool.graph import Graph
+
+
+def plain_adjacency(one, other, weight, num_nodes):
+    """The same matrix without care for memory."""
+    keep = one != other
+    data = np.ones(keep.sum(), dtype=np.float32) if weight is None else weight[keep].astype(np.float32)
+    matrix = scipy.sparse.csr_matrix((data, (one[keep], other[keep])), shape=(num_nodes, num_nodes))
+    matrix = matrix.maximum(matrix.T).tocsr()
+    if weight is None:
+        matrix.data[:] = 1
+    return matrix
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    num_nodes=st.integers(1, 12),
+    num_edges=st.integers(0, 60),
+    weighted=st.booleans(),
+    index=st.sampled_from([np.int32, np.int64]),
+    number=st.sampled_from([np.float32, np.float64]),
+)
+def test_the_matrix_equals_a_plain_construction(seed, num_nodes, num_edges, weighted, index, number):
+    random = np.random.default_rng(seed)
+    one, other = random.integers(0, num_nodes, (2, num_edges)).astype(index)
+    weight = random.choice([0, 0.5, 1, 3.3], num_edges).astype(number) if weighted else None
+    before = [array.copy() for array in (one, other)]
+    matrix, expected = (f(one, other, weight, num_nodes) for f in (symmetric_adjacency, plain_adjacency))
+    for part in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(matrix, part), getattr(expected, part))
+        assert getattr(matrix, part).dtype == getattr(expected, part).dtype
+    assert all(np.array_equal(*pair) for pair in zip(before, (one, other), strict=True))
+
+    data = node_data("g", matrix, weight_name="w" if weighted else None)
+    coo = expected.tocoo()
+    # The matrix is symmetric; edges are listed target by target.
+    assert [end.tolist() for end in data.graph.edge_index] == [coo.col.tolist(), coo.row.tolist()]
+    assert data.graph.idtype == torch.int32
+    assert data.edge_weight is None if not weighted else data.edge_weight.tolist() == expected.data.tolist()
+
+
+def test_an_edge_repeated_256_times_stays_an_edge():
+    """Also where repetitions are counted in a byte."""
+    matrix = symmetric_adjacency(np.zeros(256, np.int32), np.ones(256, np.int32), None, 2)
+    assert matrix.toarray().tolist() == [[0, 1], [1, 0]]
+
+
+def test_self_loops_do_not_change_the_rounding_of_repeated_edges():
+    """scipy adds repeated edges in an order that depends on all entries of the row, self loops included."""
+    random = np.random.default_rng(0)
+    one, other = random.integers(0, 3, (2, 2000)).astype(np.int32)
+    weight = random.random(2000)
+    matrix, expected = (f(one, other, weight, 3) for f in (symmetric_adjacency, plain_adjacency))
+    np.testing.assert_array_equal(matrix.data, expected.data)
+
+
+def test_weights_beyond_float32_are_refused():
+    with pytest.raises(DataError, match="beyond the range of float32"):
+        symmetric_adjacency(np.array([0]), np.array([1]), np.array([1e300]), 2)
+    with pytest.raises(DataError, match="below the range of float32; scale the weights up"):
+        symmetric_adjacency(np.array([0, 1]), np.array([1, 2]), np.array([1.0, 1e-50]), 3)
+    assert symmetric_adjacency(np.array([0, 1]), np.array([1, 2]), np.array([1.0, 0.0]), 3).nnz == 2
+
+
+def test_the_fingerprint_does_not_depend_on_the_index_type():
+    graph = undirected([0], [1])
+    types = torch.int64, torch.int32
+    wide, narrow = (NodeData(Graph(graph.edge_index.to(t)), torch.eye(2), None, None, "g") for t in types)
+    assert wide.fingerprint == narrow.fingerprint
+
+
+@pytest.mark.parametrize("method", [walks.deepwalk, walks.node2vec, autoencoder.gae])
+def test_embeddings_take_32_bit_graphs(method, monkeypatch):
+    monkeypatch.setattr(walks, "EPOCHS", 1)
+    monkeypatch.setattr(autoencoder, "EPOCHS", 1)
+    data = node_data("ring", symmetric_adjacency(np.arange(8), np.roll(np.arange(8), 1), None, 8), feat=torch.eye(8))
+    wide = NodeData(Graph(data.graph.edge_index.long()), data.feat, None, None, "ring")
+    assert np.array_equal(method(data, 2, 0), method(wide, 2, 0))
+
+
+MEASURE = """
+import numpy as np
+from jbpool.data.assemble import node_data, symmetric_adjacency
+def status(key):
+    line = next(line for line in open("/proc/self/status") if line.startswith(key))
+    return int(line.split()[1]) * 1024
+random = np.random.default_rng(0)
+half = random.integers(0, 200_000, (2, 1_000_000), dtype=np.int32)
+source, target = np.concatenate([half, half[::-1]], axis=1)
+node_data("warm", symmetric_adjacency(source[:10], target[:10], None, 200_000))
+before = status("VmRSS")
+open("/proc/self/clear_refs", "w").write("5")           # resets VmHWM
+node_data("g", symmetric_adjacency(source, target, None, 200_000))
+print((status("VmHWM") - before) / len(source))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
+def test_memory_per_edge(tmp_path):
+    """Measured 17 to 20 bytes beyond the input; 64-bit ids alone took 37."""
+    (tmp_path / "measure.py").write_text(MEASURE)
+    out, error = launch(tmp_path / "measure.py", cwd=tmp_path).communicate(timeout=120)
+    assert float(out) < 26, error
