@@ -14,7 +14,7 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "jbpool" / "report" / "assets"
-SOURCES = [*(ROOT / "jbpool").rglob("*.py"), *(ROOT / "configs").rglob("*.yaml"), *ASSETS.iterdir()]
+SOURCES = [ROOT / "jbpool" / "py.typed", *(ROOT / "jbpool").rglob("*.py"), *(ROOT / "configs").rglob("*.yaml"), *ASSETS.iterdir()]
 COMMANDS = ("jbpool-cluster", "jbpool-classify")
 # In the source that is built, so that the defaults are quick and cannot be those of the checkout.
 CHANGED = {
@@ -83,6 +83,12 @@ def test_every_file_is_in_the_wheel(wheel):
         inside = {name for name in archive.namelist() if ".dist-info/" not in name}
     expected = {path.relative_to(ROOT).as_posix() for path in SOURCES}
     assert inside == {name if name.startswith("jbpool/") else f"jbpool/{name}" for name in expected}
+
+
+def test_the_version_is_the_cited_one(wheel):
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
+    assert wheel.name.startswith(f"jbpool-{cited}-")
+    assert f"## {cited} (" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_the_list_of_packages_is_complete():
