@@ -14,7 +14,8 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "jbpool" / "report" / "assets"
-SOURCES = [ROOT / "jbpool" / "py.typed", *(ROOT / "jbpool").rglob("*.py"), *(ROOT / "configs").rglob("*.yaml"), *ASSETS.iterdir()]
+SOURCES = [*(ROOT / "jbpool").rglob("*.py"), *(ROOT / "configs").rglob("*.yaml"), *ASSETS.iterdir()]
+SOURCES.append(ROOT / "jbpool" / "py.typed")
 COMMANDS = ("jbpool-cluster", "jbpool-classify")
 # In the source that is built, so that the defaults are quick and cannot be those of the checkout.
 CHANGED = {
