@@ -45,14 +45,19 @@ class SkippedError(Exception):
     """Why an environment cannot be made here."""
 
 
+class FailedError(Exception):
+    """The last line of a command that failed."""
+
+
 def run(*command: str | Path, **options) -> str:
     """Return what a command prints; show its end and raise if it fails."""
     done = subprocess.run(
         [*map(str, command)], text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
     )
     if done.returncode:
-        print("\n".join(done.stdout.splitlines()[-60:]), file=sys.stderr)
-        done.check_returncode()
+        lines = [line for line in done.stdout.splitlines() if line.strip() and "WARNING: " not in line]
+        print("\n".join(lines[-60:]), file=sys.stderr)
+        raise FailedError(lines[-1] if lines else f"{command[0]} ended with {done.returncode}")
     return done.stdout
 
 
@@ -96,8 +101,8 @@ def in_debian(folder: Path, suite: str) -> str:
     mirror = [address] if (address := os.environ.get("DEBIAN_MIRROR")) else []
     try:
         run(*alone, "debootstrap", "--variant=minbase", f"--include={packages}", suite, folder, *mirror)
-    except subprocess.CalledProcessError as error:
-        raise SkippedError(f"debootstrap {suite} ended with {error.returncode}") from None
+    except FailedError as error:
+        raise SkippedError(f"debootstrap {suite}: {error}") from None
     files = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
     for name in filter(None, files.split("\0")):
         copy = folder / "jbpool" / name
@@ -146,8 +151,8 @@ def main() -> int:
                 result = CASES[name](Path(folder))
             except SkippedError as error:
                 result = f"| | | | skipped: {error}"
-            except subprocess.CalledProcessError as error:
-                failed, result = True, f"| | | | FAILED: {error.cmd[-1]} ended with {error.returncode}"
+            except FailedError as error:
+                failed, result = True, f"| | | | FAILED: {error}"
         print(f"| {name} | {result} |", flush=True)
     return int(failed)
 
