@@ -4,7 +4,7 @@
 # make test-slow   the slow ones: large datasets, the longer benchmarks
 # make fuzz   10,000 damaged inputs of every kind: each is read, or refused by name (docs/reliability.md)
 # make soak   runs that are killed, started twice, or lose their disk, and continued to the same result
-# make matrix the layer's tests with the oldest and the newest supported torch, in throwaway environments (gigabytes)
+# make matrix the oldest and the newest versions, and fresh Debians, each made from nothing (gigabytes)
 # make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
 # make docs   set up, then build the documentation as a site: open site/index.html
 # make lint   set up, then ruff and mypy
