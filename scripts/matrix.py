@@ -55,15 +55,17 @@ def run(*command: str | Path, **options) -> str:
         [*map(str, command)], text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
     )
     if done.returncode:
-        lines = [line for line in done.stdout.splitlines() if line.strip() and "WARNING: " not in line]
+        noise = ("WARNING: ", "make")
+        lines = [line for line in done.stdout.splitlines() if line.strip() and not line.startswith(noise)]
         print("\n".join(lines[-60:]), file=sys.stderr)
-        raise FailedError(lines[-1] if lines else f"{command[0]} ended with {done.returncode}")
+        raise FailedError(lines[-1].strip("= ") if lines else f"{command[0]} ended with {done.returncode}")
     return done.stdout
 
 
 def row(versions: str, tested: str) -> str:
-    """Put the versions and the last line of pytest into a row of the table."""
-    counts = re.findall(r"\d+ (?:passed|skipped|xfailed)", tested.splitlines()[-1])
+    """Put the versions and the counts of pytest into a row of the table."""
+    summary = next(line for line in reversed(tested.splitlines()) if " passed" in line)
+    counts = re.findall(r"\d+ (?:passed|skipped)", summary)
     return f"{versions.strip()} | {', '.join(counts)}"
 
 
@@ -109,7 +111,8 @@ def in_debian(folder: Path, suite: str) -> str:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, copy)
     # The network of this machine: names, certificates, and what pip takes from its environment.
-    shutil.copy("/etc/resolv.conf", folder / "etc")
+    for name in ("resolv.conf", "hosts"):
+        shutil.copy(Path("/etc", name), folder / "etc")
     if certificates := ssl.get_default_verify_paths().cafile:
         shutil.copy(certificates, folder / "etc/ssl/certs/ca-certificates.crt")
     env = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
