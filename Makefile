@@ -4,17 +4,23 @@
 # make test-slow   the slow ones: large datasets, the longer benchmarks
 # make fuzz   10,000 damaged inputs of every kind: each is read, or refused by name (docs/reliability.md)
 # make soak   runs that are killed, started twice, or lose their disk, and continued to the same result
-# make matrix the layer's tests with the oldest and the newest supported torch, in throwaway environments (gigabytes)
+# make matrix the oldest and the newest versions, and fresh Debians, each made from nothing (gigabytes)
 # make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
 # make docs   set up, then build the documentation as a site: open site/index.html
 # make lint   set up, then ruff and mypy
 # make env    set up only: .venv with the versions of requirements.lock
 # make notebook-env  install what the test of the notebook needs (make test-slow)
-# make lock   refresh requirements.lock from what is installed in .venv
+# make lock   refresh requirements.lock (Python 3.10 to 3.14) after a change of the dependencies in pyproject.toml
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# The first that is supported; 3.11 before others, since it is the last with DGL. Each is run: a name on the path may not work.
+SUPPORTED := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))
+PYTHON ?= $(shell for name in python3.11 python3 python3.14 python3.13 python3.12 python3.10; do \
+	$$name -c '$(SUPPORTED)' 2>/dev/null && { echo $$name; break; }; done)
+# Builds of torch without CUDA. make env TORCH_INDEX= takes torch from pip's own index: with CUDA, on Linux.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 BIN := .venv/bin
 READY := .venv/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: run test test-gpu test-slow fuzz soak matrix bench bench-env docs notebook-env lint env lock clean
 .DEFAULT_GOAL := test
@@ -23,11 +29,15 @@ env: $(READY)
 
 # The stamp is written last, so that an interrupted set-up starts over and a finished one is not repeated.
 $(READY): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-		{ echo "$(PYTHON) is not Python 3.11, which requirements.lock requires: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; }
+	@test -n "$(PYTHON)" && $(PYTHON) -c '$(SUPPORTED)' 2>/dev/null || \
+		{ echo "$(if $(PYTHON),$(PYTHON) is not Python 3.10 to 3.14,No Python 3.10 to 3.14 was found): install one (Debian: apt install python3 python3-venv), or make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make environments: install its venv module (Debian: apt install python3-venv)"; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@test -z "$(TORCH_INDEX)" || $(PIP) --no-deps --retries 0 --index-url $(TORCH_INDEX) $(shell grep '^torch==' requirements.lock) 2>/dev/null || \
+		echo "no torch without CUDA at $(TORCH_INDEX): it comes from pip's own index, on Linux with gigabytes of CUDA"
+	$(PIP) -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $(READY)
 
 run: $(READY)
@@ -76,8 +86,12 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Versions that are in the lock stay: delete a line to have the newest. CUDA's packages are left out: torch's own
+# metadata pins them where its build needs them.
 lock: $(READY)
-	$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+	$(PIP) uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --no-header --no-annotate --extra dev --output-file requirements.lock pyproject.toml
+	grep -vE '^(cuda-|nvidia-|triton==)' requirements.lock > requirements.tmp && mv requirements.tmp requirements.lock
 
 clean:
 	rm -rf .venv site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jbpool.nn import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool, Pooled, pool_by
     from jbpool.trained import load_run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "DMoNPool", "DeltaConv", "DiffPool", "Graph", "JBClustering", "JBPool", "MinCutPool", "Pooled", "as_graph",
     "load_run", "objectives", "pool_by", "value_checks",

@@ -15,6 +15,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "jbpool" / "report" / "assets"
 SOURCES = [*(ROOT / "jbpool").rglob("*.py"), *(ROOT / "configs").rglob("*.yaml"), *ASSETS.iterdir()]
+SOURCES.append(ROOT / "jbpool" / "py.typed")
 COMMANDS = ("jbpool-cluster", "jbpool-classify")
 # In the source that is built, so that the defaults are quick and cannot be those of the checkout.
 CHANGED = {
@@ -83,6 +84,31 @@ def test_every_file_is_in_the_wheel(wheel):
         inside = {name for name in archive.namelist() if ".dist-info/" not in name}
     expected = {path.relative_to(ROOT).as_posix() for path in SOURCES}
     assert inside == {name if name.startswith("jbpool/") else f"jbpool/{name}" for name in expected}
+
+
+def test_the_version_is_the_cited_one(wheel):
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
+    assert wheel.name.startswith(f"jbpool-{cited}-")
+    assert f"## {cited} (" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_same_pythons_everywhere():
+    """Classifiers, Makefile and workflow name the same versions of Python."""
+    named = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "check.yml").read_text())
+    assert workflow["jobs"]["check"]["strategy"]["matrix"]["python"] == named
+    lowest, highest = (version.replace(".", ", ") for version in (named[0], named[-1]))
+    assert f"({lowest}) <= sys.version_info[:2] <= ({highest})" in (ROOT / "Makefile").read_text()
+
+
+def test_conda_has_the_same_requirements():
+    tomllib = pytest.importorskip("tomllib")
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    recipe = (ROOT / "scripts" / "conda" / "meta.yaml").read_text().partition("  run:\n")[2].partition("test:")[0]
+    listed = re.findall(r"- (\S+) >=(\S+)", recipe.replace("pytorch", "torch"))
+    assert [f"{name}>={lowest}" for name, lowest in listed if name != "python"] == [
+        need for need in declared if ";" not in need                # not DGL
+    ]
 
 
 def test_the_list_of_packages_is_complete():

@@ -26,7 +26,7 @@ def adjacency_matrix(graph: Graph, edge_weight: Tensor | None) -> scipy.sparse.c
 
 def _normalized(A: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
     """``D^-1/2 A D^-1/2`` and the degrees (1 for a node without edges)."""
-    degree = np.asarray(A.sum(1)).ravel()
+    degree: np.ndarray = np.asarray(A.sum(1)).ravel()
     degree = np.where(degree > 0, degree, 1)
     scale = scipy.sparse.diags_array(degree**-0.5)
     return scipy.sparse.csr_matrix(scale @ A @ scale), degree

@@ -45,7 +45,7 @@ def read_labels(path: Path, position: pd.Index) -> Labels:
         if values.ndim != 1 or len(values) < least or values.dtype.kind not in "iubU":
             expected = f"expected at least {least} labels, entry i for node id i"
             raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: {expected}")
-        ids = np.arange(len(values))
+        ids: np.ndarray = np.arange(len(values))
     else:
         table = Table.open(path, LABEL_WORDS)
         first = 0

@@ -139,7 +139,7 @@ def _block_edges(
         point = low + (high - low) * rng.random(size)
         return by_cluster[np.minimum(np.searchsorted(weight, point, side="right"), num_nodes - 1)]
 
-    codes = np.empty(0, dtype=np.int64)
+    codes: np.ndarray = np.empty(0, dtype=np.int64)
     for _ in range(200):                    # usually a few rounds; hubs can exhaust a small, dense cluster
         size = 2 * (count - len(codes)) + 16
         one = draw(0.0, weight[-1], size)
