@@ -47,7 +47,7 @@ from jbpool.ops.sparse import at_least_float32
 
 Sqrt = Literal["matrix", "diagonal"]
 Head = Literal["linear", "cosine"]
-TEMPERATURE = 0.2
+TEMPERATURE = 0.2      # the default, which a linear head ignores
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,7 +346,7 @@ class ClusterPool(nn.Module):
         activation: Activation = "relu",
         dropout: float = 0.0,
         head: Head = "linear",
-        temperature: float = TEMPERATURE,
+        temperature: float = 0.2,
     ):
         super().__init__()
         self.in_feats = check_count(in_feats, "in_feats")
@@ -535,7 +535,7 @@ class JBPool(ClusterPool):
         activation: Activation = "relu",
         dropout: float = 0.0,
         head: Head = "linear",
-        temperature: float = TEMPERATURE,
+        temperature: float = 0.2,
     ):
         super().__init__(
             in_feats, num_clusters, hidden_feats,
