@@ -24,7 +24,7 @@ def test_runs_of_node_clustering_are_loaded_too(tmp_path):
         assert torch.equal(model(data.graph, *same)[0], cluster)
     for inputs, words in [
         ((data.graph, data.feat, weight[1:]), "edge_weight has"),
-        ((data.graph, data.feat, -weight), "non-negative"),
+        ((data.graph, data.feat, -weight), "not be negative"),
         ((data.graph, data.feat.to_dense() * float("nan")), "NaN or infinity"),
         ((None, data.feat), "pass a DGLGraph"),
         ((data.graph, data.feat.to_dense().numpy()), "feat is ndarray, expected a tensor"),
