@@ -118,7 +118,7 @@ def _merge(
         savings[count] = saved
         if count <= low:
             break
-        one, other = _cheapest_union(weight, size)
+        one, other = cheapest_union(weight, size)
         cluster = torch.where(cluster == other, one, cluster).unique(return_inverse=True)[1]
         cluster = _moved(known, cluster, count - 1)
     return savings, best
@@ -183,7 +183,7 @@ def _log_choose(n: Tensor, k: Tensor) -> Tensor:
     return torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
 
 
-def _cheapest_union(weight: Tensor, size: Tensor) -> tuple[int, int]:
+def cheapest_union(weight: Tensor, size: Tensor) -> tuple[int, int]:
     """The two clusters whose union has the largest :func:`saved_nats`; parameters as there."""
     edges = weight.sum() / 2
     share = weight / weight.sum().clamp_min(1e-300)                                     # (K, K)

@@ -9,7 +9,7 @@ import torch
 from zoo import degrees, random_graph, simple, undirected
 
 from jbpool.clustering.auto import choose_k
-from jbpool.clustering.auto.choose_k import Choice, choose_num_clusters, ranked, saved_nats
+from jbpool.clustering.auto.choose_k import Choice, cheapest_union, choose_num_clusters, ranked, saved_nats
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.auto.refinement import Known
 from jbpool.clustering.report import search_sections
@@ -58,7 +58,7 @@ def test_the_union_that_is_chosen_is_the_cheapest():
     data = load_nodes("sbm", num_nodes=200, num_clusters=6, seed=0)
     cluster = torch.arange(200) % 6
     cluster[:150] = data.label[:150]
-    one, other = choose_k._cheapest_union(*described(data.graph, cluster))
+    one, other = cheapest_union(*described(data.graph, cluster))
     savings = {}
     for a, b in combinations(range(6), 2):
         union = torch.where(cluster == b, a, cluster).unique(return_inverse=True)[1]

@@ -1,0 +1,343 @@
+"""What the clusters of a graph are: sizes, features, nodes to look at, neighbours, and which of them merge first.
+
+Everything comes from one pass over the edges and two over the features: O(E + nnz) time, and memory for a few numbers
+per node and for tables of clusters by features and by clusters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from dgl import DGLGraph
+from torch import Tensor
+
+from jbpool.clustering.auto.choose_k import cheapest_union, saved_nats
+from jbpool.clustering.auto.refinement import are_measurements
+from jbpool.ops.adjacency import edge_blocks
+from jbpool.ops.sparse import is_sparse
+
+NODES = 5               # nodes of a kind that are named per cluster
+FEATURES = 8
+NEAR = 3                # clusters
+MERGED = 400            # clusters that are merged into a tree, at most: every union looks at all pairs
+BLOCK = 1 << 22         # values of the features looked at together
+
+
+@dataclass(frozen=True)
+class Trait:
+    """A feature that sets a cluster apart. Words and flags have lift and frequency, measurements a difference."""
+
+    feature: str | int                  # its name, else its column
+    lift: float | None = None           # frequency in the cluster / frequency in all nodes
+    frequency: float | None = None      # share of the cluster's nodes whose value is not zero
+    difference: float | None = None     # mean of the cluster - mean of all nodes, in standard deviations of all nodes
+
+    def __str__(self) -> str:
+        if self.difference is not None:
+            return f"{self.feature} {self.difference:+.1f} sd"
+        return f"{self.feature} {self.frequency:.0%} ({self.lift:.2g}x)"
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A cluster that shares edges with another one."""
+
+    cluster: int
+    ratio: float                        # weight of the edges between both / expected of the edges that leave the other
+
+
+@dataclass(frozen=True)
+class ClusterSummary:
+    """What a cluster is. Nodes are given by their names, else by their numbers."""
+
+    cluster: int
+    size: int
+    inside: float | None                # share of the weight of its edges that stays inside; None without edges
+    density: float | None               # edges inside / pairs of nodes; None for a single node
+    confidence: float | None            # mean
+    features: tuple[Trait, ...]         # that set it apart, the clearest first
+    central: tuple[Any, ...]            # nodes with most edge weight inside
+    typical: tuple[Any, ...]            # nodes with the features of the cluster, else with the highest confidence
+    uncertain: tuple[Any, ...]          # nodes with the lowest confidence
+    closest: tuple[Neighbour, ...]      # clusters that share more edges with it than expected; at least one, if any
+
+
+class Merges(NamedTuple):
+    """Which clusters merge first, as in scikit-learn's ``children_``.
+
+    Numbers below K are clusters, by their places in the list of summaries; K + i is the union of row i.
+    """
+
+    children: np.ndarray                # (K - 1, 2) int
+    cost: np.ndarray                    # (K - 1,) bits per node that the union adds to the description of the edges
+
+
+class Explained(NamedTuple):
+    """Summaries of the clusters that are not empty, in the order of their numbers, and their hierarchy."""
+
+    clusters: list[ClusterSummary]
+    merges: Merges | None               # None beyond MERGED clusters
+
+
+@torch.no_grad()
+def explain(
+    graph: DGLGraph,
+    feat: Tensor | None,
+    edge_weight: Tensor | None,
+    cluster: Tensor,
+    confidence: Tensor | None = None,
+    node_names: Sequence[Any] | np.ndarray | None = None,
+    feat_names: Sequence[str] | np.ndarray | None = None,
+) -> Explained:
+    """Say what clusters are.
+
+    Parameters
+    ----------
+    graph : DGLGraph
+        Both directions of every edge.
+    feat : Tensor or None
+        ``(N, D)``, dense or CSR.
+    edge_weight : Tensor or None
+        ``(E,)``; ``None``: all ones.
+    cluster : Tensor
+        ``(N,)`` numbers of clusters; some may be empty.
+    confidence : Tensor, optional
+        ``(N,)``.
+    node_names : sequence, optional
+        ``(N,)``. Default: 0 .. N-1.
+    feat_names : sequence of str, optional
+        ``(D,)``. Default: 0 .. D-1.
+    """
+    numbers, place = cluster.cpu().long().unique(return_inverse=True)           # place: 0 .. K-1, none empty
+    sizes = place.bincount()
+    edges = _edges(graph, edge_weight, place, len(numbers))
+    trust = None if confidence is None else confidence.cpu().double()
+    traits: list[tuple[Trait, ...]] = [()] * len(numbers)
+    fit = None                                                                  # (N,) to the features of the cluster
+    if feat is not None and feat.shape[1]:
+        traits, fit = _features(feat.cpu(), place, sizes, feat_names)
+    means = None if trust is None else place.bincount(trust) / sizes
+    members = place.argsort(stable=True).split(sizes.tolist())
+    summaries = []
+    for k, nodes in enumerate(members):
+        size, volume = len(nodes), float(edges.between[k].sum())
+        summaries.append(
+            ClusterSummary(
+                cluster=int(numbers[k]),
+                size=size,
+                inside=float(edges.between[k, k]) / volume if volume > 0 else None,
+                density=float(edges.num_inside[k]) / (size * (size - 1)) if size > 1 else None,
+                confidence=None if means is None else float(means[k]),
+                features=traits[k],
+                central=_named(_first(nodes[edges.inside[nodes] > 0], edges.inside), node_names),
+                typical=_named(_typical(nodes, trust, fit, edges.inside), node_names),
+                uncertain=() if trust is None else _named(_first(nodes, -trust), node_names),
+                closest=_closest(edges.between, k, numbers),
+            )
+        )
+    merges = _merges(edges, len(cluster)) if len(numbers) <= MERGED else None
+    return Explained(summaries, merges)
+
+
+def as_json(explained: Explained) -> dict[str, Any]:
+    """Summaries and hierarchy as plain values, for ``result.json``."""
+    clusters = []
+    for one in explained.clusters:
+        entry = asdict(one)
+        for kind in ("central", "typical", "uncertain"):
+            entry[kind] = [_plain(node) for node in getattr(one, kind)]
+        entry["features"] = [{key: item for key, item in asdict(t).items() if item is not None} for t in one.features]
+        clusters.append(entry)
+    merges = explained.merges
+    tree = None if merges is None else {"children": merges.children.tolist(), "cost": merges.cost.tolist()}
+    return {"clusters": clusters, "merges": tree}
+
+
+def _plain(name: Any) -> str | int | float:
+    """The name of a node as JSON has it: a number or text."""
+    name = name.item() if isinstance(name, np.generic) else name
+    return name if isinstance(name, (int, float, str)) else str(name)
+
+
+# ---------------------------------------------------------------- edges
+
+
+class _Edges(NamedTuple):
+    """Sums over the edges, both directions of each; float64."""
+
+    between: Tensor                     # (K, K) weight
+    inside: Tensor                      # (N,) weight to nodes of the same cluster
+    num_inside: Tensor                  # (K,) edges inside
+    connected: Tensor                   # (K,) nodes with edges
+    total: int                          # edges
+
+
+def _edges(graph: DGLGraph, edge_weight: Tensor | None, place: Tensor, count: int) -> _Edges:
+    between = torch.zeros(count * count, dtype=torch.float64)
+    inside, degree = torch.zeros(2, len(place), dtype=torch.float64)
+    num_inside, total = torch.zeros(count, dtype=torch.float64), 0
+    for source, target, numbers in edge_blocks(graph):
+        source, target = source.cpu().long(), target.cpu().long()
+        weight = torch.ones(len(source), dtype=torch.float64)
+        if edge_weight is not None:
+            weight = edge_weight.detach()[numbers].cpu().double()
+        one, other = place[source], place[target]
+        stays = one == other
+        between += (one * count + other).bincount(weight, count * count)
+        degree.index_add_(0, target, weight)
+        inside.index_add_(0, target[stays], weight[stays])
+        num_inside += other[stays].bincount(minlength=count)
+        total += len(source)
+    connected = place[degree > 0].bincount(minlength=count).double()
+    return _Edges(between.view(count, count), inside, num_inside, connected, total)
+
+
+def _closest(between: Tensor, k: int, numbers: Tensor) -> tuple[Neighbour, ...]:
+    """Clusters by the weight of the edges that leave cluster k for them, over the weight expected by their volumes."""
+    leaving, volume = between[k].clone(), between.sum(1)
+    leaving[k], volume[k] = 0, 0
+    if leaving.sum() <= 0:
+        return ()
+    ratio = leaving / leaving.sum() / (volume / volume.sum()).clamp_min(1e-300)
+    order = ratio.sort(descending=True, stable=True).indices[:NEAR].tolist()
+    chosen = [other for rank, other in enumerate(order) if leaving[other] > 0 and (rank == 0 or ratio[other] > 1)]
+    return tuple(Neighbour(int(numbers[other]), float(ratio[other])) for other in chosen)
+
+
+def _merges(edges: _Edges, num_nodes: int) -> Merges:
+    """Unite the two clusters whose union costs least, again and again, without moving a node."""
+    weight = edges.between * (edges.total / edges.between.sum().clamp_min(1e-300))      # mean 1 per edge
+    size, count = edges.connected, len(edges.connected)
+    names, children, cost = list(range(count)), [], []
+    saved = saved_nats(weight, size)
+    for step in range(count - 1):
+        one, other = sorted(cheapest_union(weight, size))
+        children.append(sorted((names[one], names[other])))
+        weight, size = _united(weight, one, other), size.clone()
+        size[one] += size[other]
+        size = torch.cat([size[:other], size[other + 1 :]])
+        names[one] = count + step
+        del names[other]
+        before, saved = saved, saved_nats(weight, size)
+        cost.append((before - saved) / math.log(2) / num_nodes)
+    return Merges(np.array(children, dtype=np.int64).reshape(-1, 2), np.array(cost, dtype=np.float64))
+
+
+def _united(weight: Tensor, one: int, other: int) -> Tensor:
+    """``(K, K)`` to ``(K - 1, K - 1)``: row and column ``other`` are added to ``one``."""
+    weight = weight.clone()
+    weight[one] += weight[other]
+    weight[:, one] += weight[:, other]
+    left = [k for k in range(len(weight)) if k != other]
+    return weight[left][:, left]
+
+
+# ---------------------------------------------------------------- nodes
+
+
+def _first(nodes: Tensor, value: Tensor) -> Tensor:
+    """The nodes with the highest values, of equal ones the first."""
+    return nodes[value[nodes].sort(descending=True, stable=True).indices[:NODES]]
+
+
+def _typical(nodes: Tensor, trust: Tensor | None, fit: Tensor | None, inside: Tensor) -> Tensor:
+    """Nodes that fit the features best, of the more confident half; without features the most confident ones."""
+    if fit is None:
+        nodes = nodes[inside[nodes].sort(descending=True, stable=True).indices]             # decides between equal ones
+        return _first(nodes, inside if trust is None else trust)
+    if trust is not None:
+        nodes = nodes[trust[nodes] >= trust[nodes].median()]
+    return _first(nodes, fit)
+
+
+def _named(nodes: Tensor, names: Sequence[Any] | np.ndarray | None) -> tuple[Any, ...]:
+    return tuple(node if names is None else names[node] for node in nodes.tolist())
+
+
+# ---------------------------------------------------------------- features
+
+
+def _features(
+    feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[str] | np.ndarray | None
+) -> tuple[list[tuple[Trait, ...]], Tensor]:
+    """The features that set each cluster apart, and how well every node ``(N,)`` fits those of its cluster."""
+    find = _measurements if are_measurements(feat) else _words
+    return find(feat, place, sizes, range(feat.shape[1]) if names is None else names)
+
+
+def _words(
+    feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[Any] | np.ndarray
+) -> tuple[list[tuple[Trait, ...]], Tensor]:
+    """Words and flags: how often they occur, whatever their values."""
+    count = torch.zeros(len(sizes), feat.shape[1], dtype=torch.float64)                     # (K, D) nodes
+    for row, column, _ in _nonzeros(feat):
+        count.view(-1).index_add_(0, place[row] * feat.shape[1] + column, torch.ones(len(row), dtype=count.dtype))
+    frequency, common = count / sizes[:, None], count.sum(0) / len(place)
+    lift = frequency / common.clamp_min(1e-300)
+    # As if every cluster had one node more, with the words of all nodes.
+    gain = torch.where(common > 0, (count + common) / (sizes[:, None] + 1) / common.clamp_min(1e-300), 1).log()
+    merit = frequency * gain            # saved per node: rare words have a high lift by chance, but save little
+    traits = []
+    for k, columns in enumerate(_largest(merit)):
+        chosen = [w for w in columns if merit[k, w] > 0]
+        traits.append(tuple(Trait(_name(names[w]), float(lift[k, w]), float(frequency[k, w])) for w in chosen))
+    fit, length = torch.zeros(2, len(place), dtype=torch.float64)
+    for row, column, _ in _nonzeros(feat):
+        fit.index_add_(0, row, gain[place[row], column])
+        length.index_add_(0, row, torch.ones(len(row), dtype=length.dtype))
+    return traits, fit / length.clamp_min(1).sqrt()                                         # of unit rows
+
+
+def _measurements(
+    feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[Any] | np.ndarray
+) -> tuple[list[tuple[Trait, ...]], Tensor]:
+    """Measurements: how far the means of the clusters are from the mean of all nodes."""
+    total = torch.zeros(len(sizes), feat.shape[1], dtype=torch.float64)
+    square = torch.zeros(feat.shape[1], dtype=torch.float64)
+    for row, column, value in _nonzeros(feat):
+        total.view(-1).index_add_(0, place[row] * feat.shape[1] + column, value)
+        square.index_add_(0, column, value.square())
+    mean, square = total.sum(0) / len(place), square / len(place)
+    variance = square - mean.square()
+    scale = torch.where(variance > 1e-14 * square, variance.clamp_min(1e-300).rsqrt(), 0)   # 0: a constant column
+    difference = (total / sizes[:, None] - mean) * scale                                    # (K, D)
+    traits = []
+    for k, columns in enumerate(_largest(difference.abs())):
+        chosen = [w for w in columns if difference[k, w] != 0]
+        traits.append(tuple(Trait(_name(names[w]), difference=float(difference[k, w])) for w in chosen))
+    # Squared distance to the mean of the cluster: of a row of zeros, then what the other values change.
+    zero = -mean * scale - difference                                                       # (K, D)
+    distance = zero.square().sum(1)[place]                                                  # (N,)
+    for row, column, value in _nonzeros(feat):
+        step = value * scale[column]
+        distance.index_add_(0, row, step * (step + 2 * zero[place[row], column]))
+    return traits, -distance
+
+
+def _largest(values: Tensor) -> list[list[int]]:
+    """The columns of the largest values of each row, of equal ones the first."""
+    return values.sort(dim=1, descending=True, stable=True).indices[:, :FEATURES].tolist()
+
+
+def _name(name: Any) -> str | int:
+    return name if isinstance(name, int) else str(name)
+
+
+def _nonzeros(feat: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Row, column and float64 value of the entries that are not zero, block by block."""
+    if not is_sparse(feat):
+        step = max(1, BLOCK // feat.shape[1])
+        for first in range(0, feat.shape[0], step):
+            rows = feat[first : first + step]
+            row, column = rows.nonzero(as_tuple=True)
+            yield first + row, column, rows[row, column].double()
+        return
+    pointers, columns, values = feat.crow_indices().long(), feat.col_indices(), feat.values()
+    for first in range(0, len(values), BLOCK):
+        entry = first + values[first : first + BLOCK].nonzero().squeeze(1)
+        yield torch.searchsorted(pointers, entry, right=True) - 1, columns[entry].long(), values[entry].double()
