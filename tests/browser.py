@@ -17,7 +17,10 @@ FLAGS = (
     "--remote-debugging-pipe", "--no-first-run", "--disable-extensions", "--disable-background-networking",
     "--disable-dev-shm-usage", "--force-color-profile=srgb", "--hide-scrollbars",
 )  # fmt: skip
-KEYS = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Tab": 9}
+KEYS = {
+    "Backspace": 8, "Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39,
+    "ArrowDown": 40,
+}  # fmt: skip
 
 
 def installed():

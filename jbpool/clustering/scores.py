@@ -39,6 +39,14 @@ def accuracy(table: Tensor) -> float:
     return int(table[rows, columns].sum()) / int(table.sum())
 
 
+def matched_classes(table: Tensor, num_clusters: int) -> list[int]:
+    """The class of each cluster by the matching of :func:`accuracy`; -1 for a cluster without one."""
+    matched = [-1] * num_clusters
+    for row, column in zip(*linear_sum_assignment(table.numpy(), maximize=True), strict=True):
+        matched[column] = int(row)
+    return matched
+
+
 def normalized_mutual_information(table: Tensor) -> float:
     """Mutual information over the mean of the two entropies; 1 if there is one class and one cluster.
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from jbpool.clustering.auto.views import FixedFeatures, with_features
+from jbpool.clustering.scores import confusion, matched_classes
 from jbpool.data import NodeData
 from jbpool.data.assemble import undirected
 from jbpool.data.containers import to_csr_tensor
@@ -74,6 +75,7 @@ def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
         label=None if label is None else label[nodes],
         class_names=classes,
         class_sizes=[] if label is None else np.bincount(label[label >= 0], minlength=len(classes)).tolist(),
+        matched=[] if data.label is None else matched_classes(confusion(shown.cluster, data.label), len(shown.names)),
         sampled=_omitted(num_nodes, len(nodes), found.total, len(edges)),
     )
 

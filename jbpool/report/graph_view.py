@@ -67,6 +67,7 @@ class GraphView(NamedTuple):
     label: np.ndarray | None = None         # (n,) 0 .. C-1; -1: unknown
     class_names: Sequence[str] = ()         # (C,)
     class_sizes: Sequence[int] = ()         # (C,) in the whole graph
+    matched: Sequence[int] = ()             # (K,) class of each cluster by the best matching; -1: none
     sampled: str = ""                       # what is not shown, in a sentence; empty if everything is
 
 
@@ -92,6 +93,7 @@ def _packed(view: GraphView) -> str:
     text: dict[str, Any] = {
         "clusters": _groups(view.cluster_names, view.cluster_sizes),
         "classes": _groups(view.class_names, view.class_sizes),
+        "matched": list(map(int, view.matched)),
         "palette": COLOURS,
         "sampled": bool(view.sampled),
     }

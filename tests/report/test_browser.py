@@ -67,6 +67,17 @@ def test_search_for_a_hostile_name(page):
     page.until("document.querySelector('.status').innerText.startsWith('No node nobody')")
 
 
+def test_an_empty_search_clears_the_selection(page):
+    page.click("[name=find]")
+    page.type("node seven")
+    page.press("Enter")
+    page.until("document.querySelector('.chosen dl')")
+    for _ in "node seven":
+        page.press("Backspace")
+    page.until("document.querySelector('.chosen .hint')")
+    assert page.js("jbpoolView.state.picked") is None
+
+
 def test_hover_and_click_on_a_node(page):
     page.centre(".view")
     x, y = page.js(
@@ -112,6 +123,18 @@ def test_a_confidence_threshold(page):
     page.js(f"document.querySelector('[name=threshold]').value = {lowest + 0.01}")
     page.js("document.querySelector('[name=threshold]').dispatchEvent(new Event('input', {bubbles: true}))")
     assert 1 <= shown(page) < NODES
+
+
+def test_the_threshold_says_how_many_nodes_and_how_many_are_right(page, folders):
+    """The calibration of the confidence; the best run is the one that the page shows."""
+    result = json.loads((folders["node_cluster"].parent / "result.json").read_text())
+    run = min(result["runs"], key=lambda run: run["loss"])
+    whole = f"0.00: 100 % of the nodes, {round(100 * run['acc'])} % of them in the cluster of their class"
+    assert page.js("document.querySelector('[name=limit]').value") == whole
+    page.js("document.querySelector('[name=threshold]').value = 0.5")
+    page.js("document.querySelector('[name=threshold]').dispatchEvent(new Event('input', {bubbles: true}))")
+    part = f"0.50: {round(100 * shown(page) / NODES)} % of the nodes"
+    assert page.js("document.querySelector('[name=limit]').value").startswith(part)
 
 
 def test_edges_within_and_between_clusters(page):

@@ -167,12 +167,13 @@
     const box = control("find"), places = new Map(ids.map((id, node) => [id, node]));
     function search(word) {
       const wanted = word.trim().toLowerCase();
-      if (!wanted) return;
+      if (!wanted) return pick(null);
       const node = places.get(word.trim()) ?? ids.findIndex((id) => id.toLowerCase().startsWith(wanted));
       if (node >= 0) pick(node, true);
       else find(".status").textContent = `No node ${word.trim()}${text.sampled ? " among those shown" : ""}.`;
     }
     box.addEventListener("input", (event) => {
+      if (!box.value.trim()) pick(null);
       if (event.inputType !== "insertText" && places.has(box.value)) return search(box.value);
       const wanted = box.value.trim().toLowerCase(), options = [];
       for (let node = 0; wanted && node < count && options.length < 8; node++) {
@@ -190,9 +191,25 @@
         drawLegend();
       }
       if (event.target.name === "side") control("threshold").value = control("side").value === "least" ? 0 : 1;
-      control("limit").value = Number(control("threshold").value).toFixed(2);
+      drawLimit();
       update();
     });
+    // The threshold, the share of nodes on its side, and how many of them are in the cluster of their class.
+    function drawLimit() {
+      const limit = Number(control("threshold").value), least = control("side").value === "least";
+      const percent = (part, all) => `${all ? Math.round(100 * part / all) : 0} %`;
+      let some = 0, labelled = 0, right = 0;
+      for (let node = 0; node < count; node++) {
+        if (least ? share(node) < limit : share(node) > limit) continue;
+        some += 1;
+        if (label && label[node] < text.classes.length) {
+          labelled += 1;
+          right += text.matched[cluster[node]] === label[node];
+        }
+      }
+      const correct = label && labelled ? `, ${percent(right, labelled)} of them in the cluster of their class` : "";
+      control("limit").value = `${limit.toFixed(2)}: ${percent(some, count)} of the nodes${correct}`;
+    }
     const camera = renderer.getCamera();
     const moves = {
       in: () => camera.animatedZoom({duration: calm() ? 0 : 200}),
@@ -285,6 +302,7 @@
     for (const part of root.querySelectorAll(".of-class")) part.hidden = !label;
     for (const part of root.querySelectorAll(".of-confidence")) part.hidden = !confidence;
     if (confidence) {
+      drawLimit();
       const order = Array.from(cluster, (_, node) => node).sort((a, b) => confidence[a] - confidence[b]).slice(0, 15);
       find(".uncertain ol").replaceChildren(...order.map((node) => {
         const item = document.createElement("li");
