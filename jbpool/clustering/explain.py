@@ -18,6 +18,7 @@ from torch import Tensor
 
 from jbpool.clustering.auto.choose_k import cheapest_union, saved_nats
 from jbpool.clustering.auto.refinement import are_measurements
+from jbpool.data import NodeData
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import is_sparse
 
@@ -36,11 +37,6 @@ class Trait:
     lift: float | None = None           # frequency in the cluster / frequency in all nodes
     frequency: float | None = None      # share of the cluster's nodes whose value is not zero
     difference: float | None = None     # mean of the cluster - mean of all nodes, in standard deviations of all nodes
-
-    def __str__(self) -> str:
-        if self.difference is not None:
-            return f"{self.feature} {self.difference:+.1f} sd"
-        return f"{self.feature} {self.frequency:.0%} ({self.lift:.2g}x)"
 
 
 @dataclass(frozen=True)
@@ -142,6 +138,11 @@ def explain(
         )
     merges = _merges(edges, len(cluster)) if len(numbers) <= MERGED else None
     return Explained(summaries, merges)
+
+
+def explain_nodes(data: NodeData, cluster: Tensor, confidence: Tensor | None) -> Explained:
+    """Say what clusters ``(N,)`` of a loaded graph are; see :func:`explain`."""
+    return explain(data.graph, data.feat, data.edge_weight, cluster, confidence, data.ids, data.feat_names)
 
 
 def as_json(explained: Explained) -> dict[str, Any]:

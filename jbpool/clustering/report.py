@@ -16,6 +16,7 @@ from torch import Tensor
 
 from jbpool.atomic import write_text
 from jbpool.clustering.auto.choose_k import ranked
+from jbpool.clustering.explain import Explained, Trait, explain_nodes
 from jbpool.clustering.scores import (
     GRAPH_SCORES,
     LABEL_SCORES,
@@ -33,10 +34,16 @@ from jbpool.errors import RunFolderError
 from jbpool.ops.adjacency import normalized_off_diagonal
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
-from jbpool.report.charts import circle_graph, heat_map, value_map
+from jbpool.report.charts import circle_graph, heat_map, shortened, value_map
 from jbpool.report.graph_view import SCRIPTS, graph_section
 from jbpool.report.page import class_names, number, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLUSTERING
+
+SAVED = "bits saved per node"
+SAVED_NOTE = (
+    "Bits saved per node: how much shorter edges and features are described with the clusters than without; more is "
+    "better, for the same number of clusters."
+)
 
 
 def search_sections(result: dict[str, Any], run: dict[str, Any]) -> list[str]:
@@ -52,11 +59,12 @@ def search_sections(result: dict[str, Any], run: dict[str, Any]) -> list[str]:
 def _curve(choice: dict[str, Any]) -> str:
     savings = dict(sorted((int(k), value) for k, value in choice["savings"].items()))
     best = ranked(savings)
-    drawing = charts.lines({"saved": (list(savings), list(savings.values()))}, "clusters", "bits saved by clusters")
+    drawing = charts.lines({SAVED: (list(savings), list(savings.values()))}, "clusters", "bits saved by clusters")
     note = f"{best[0]} clusters describe the edges most briefly; next: {', '.join(map(str, best[1:4])) or 'none'}."
     if choice["chosen"] == 1:
         note = "No number of clusters describes the edges more briefly than one: the graph may have no clusters."
-    return section("Number of clusters", drawing, f"Bits per node saved in describing the edges. {note}")
+    saved = "Bits saved per node in describing the edges, less those that describe the clusters themselves."
+    return section("Number of clusters", drawing, f"{saved} {note}")
 
 
 def _views(run: dict[str, Any]) -> str:
@@ -69,11 +77,12 @@ def _views(run: dict[str, Any]) -> str:
         best = max(trials, key=lambda trial: trial["saved"])
         values = (best["saved"], best["loss"], best["moved"], best["agreement"])
         rows.append([name, str(len(trials)), *map(number, values), "yes" if name == run["view"] else ""])
-    head = ("view", "starts", "bits saved per node", "loss", "moved", "agreement", "result")
+    head = ("view", "starts", SAVED, "loss", "nodes moved", "agreement", "result")
     note = (
-        "Of each view, the partition that saves most in describing edges and features. Loss: of the bounded head. "
-        "Moved: nodes that changed their cluster afterwards, for the one that explains them best. Agreement: share of "
-        "the nodes with the same cluster as in the result. No label was used."
+        f"Of each view, the partition that saves most bits. {SAVED_NOTE} Loss: balance of the bounded head, -1 for "
+        "clear clusters of equal size. Nodes moved: how many changed their cluster afterwards, for the one that "
+        "explains their edges and features best. Agreement: share of the nodes with the same cluster as in the result. "
+        "No label was used."
     )
     return section("What was tried", table(head, rows), note, wide=True)
 
@@ -93,7 +102,7 @@ def seed_sections(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, 
     names = [f"seed {seed}" for seed in order]
     drawing = value_map(agreement, names, [str(seed) for seed in order], "agreement of the seeds, NMI")
     others = agreement[~np.eye(len(order), dtype=bool)]
-    why = "it has the highest score of the search" if by_score else "it has the lowest loss"
+    why = "it saves most bits per node in describing edges and features" if by_score else "it has the lowest loss"
     note = (
         f"NMI of the clusters of every two seeds, the best seed first; on average {others.mean():.2f}, at least "
         f"{others.min():.2f}. Seed {run['seed']} was chosen because {why} "
@@ -130,11 +139,14 @@ class Shown(NamedTuple):
     cluster: Tensor                     # (N,)  its clusters, numbered 0, 1, 2, ... without the empty ones
     names: list[int]                    # their numbers in assign.csv
     confidence: Tensor | None           # (N,)
+    explained: Explained
     seeds: dict[int, np.ndarray]        # seed -> its clusters (N,)
 
 
 def score_name(key: str) -> str:
-    """``nmi`` to ``NMI``, ``used_clusters`` to ``used clusters``."""
+    """``nmi`` to ``NMI``, ``used_clusters`` to ``used clusters``, ``score`` to ``bits saved per node``."""
+    if key == "score":
+        return SAVED
     return key.upper() if key in ("acc", "nmi", "ari") else key.replace("_", " ")
 
 
@@ -159,8 +171,10 @@ def write_report(folder: Path, data: NodeData) -> Path:
         names, cluster = torch.from_numpy(clusters[place]).long().unique(return_inverse=True)
         confidence = None if shares is None else torch.from_numpy(shares[place])
         by_seed = dict(zip(seeds, clusters, strict=True))
+        explained = explain_nodes(data, names[cluster], confidence)
     path = folder / "report.html"
-    write_text(path, page(Shown(result, history, data, best, cluster, names.tolist(), confidence, by_seed)))
+    shown = Shown(result, history, data, best, cluster, names.tolist(), confidence, explained, by_seed)
+    write_text(path, page(shown))
     return path
 
 
@@ -187,7 +201,8 @@ def _scores(shown: Shown) -> str:
         head.append("paper")
         published = {"acc": paper[0:2], "nmi": paper[2:4]}
         rows = [[*row, spread(*published.get(key, (None, None)))] for key, row in zip(keys, rows, strict=True)]
-    return section("Scores, mean and deviation over seeds", table(head, rows))
+    note = SAVED_NOTE if "score" in keys else ""
+    return section("Scores, mean and deviation over seeds", table(head, rows), note)
 
 
 def _curves(shown: Shown) -> str:
@@ -231,6 +246,68 @@ def _confusion(shown: Shown) -> str:
     return section("Classes (rows) in clusters (columns)", drawing, note)
 
 
+FEATURES_TOLD = 5
+TOLD = 3                # nodes and features of a kind in the table; result.json has more
+
+
+def _clusters(shown: Shown) -> str:
+    """What the clusters are, the largest first."""
+    clusters = sorted(shown.explained.clusters, key=lambda one: -one.size)
+    with_features = any(one.features for one in clusters)
+    head = ["cluster", "nodes", "edges inside", "confidence"]
+    head += ["set apart by"] if with_features else []
+    head += ["central nodes", "typical nodes", "least certain nodes", "closest clusters"]
+    rows = []
+    for one in clusters:
+        row = [str(one.cluster), f"{one.size:,}", _percent(one.inside), number(one.confidence)]
+        row += ["\n".join(map(_trait, one.features[:FEATURES_TOLD]))] if with_features else []
+        row += ["\n".join(shortened(str(node)) for node in kind[:TOLD]) for kind in (one.central, one.typical)]
+        row.append("\n".join(shortened(str(node)) for node in one.uncertain[:TOLD]))
+        rows.append([*row, "\n".join(f"{near.cluster} ({near.ratio:.1f}x)" for near in one.closest)])
+    note = (
+        "Edges inside: share of the weight of the cluster's edges that does not leave it. Central: most edge weight "
+        "inside. Closest: clusters that get more of the edges that leave this one than their size leads to expect, "
+        "1x being as expected. "
+    )
+    if any(trait.lift is not None for one in clusters for trait in one.features):
+        note += (
+            "Set apart by: share of the cluster's nodes with the feature, and how many times that of all nodes. "
+            "Typical: most of these features, among the more confident half."
+        )
+    elif with_features:
+        note += (
+            "Set apart by: mean of the cluster minus mean of all nodes, in standard deviations (sd). Typical: closest "
+            "to the mean of the cluster, among the more confident half."
+        )
+    else:
+        note += "Typical: the highest confidence."
+    return section("What the clusters are", table(head, rows, "lists"), note, wide=True)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
+
+
+def _trait(trait: Trait) -> str:
+    name = f"feature {trait.feature}" if isinstance(trait.feature, int) else shortened(trait.feature)
+    if trait.difference is not None:
+        return f"{name} {trait.difference:+.1f} sd"
+    return f"{name} {_percent(trait.frequency)} ({trait.lift:.3g}x)"
+
+
+def _tree(shown: Shown) -> str:
+    clusters, merges = shown.explained
+    if merges is None or len(clusters) < 2:
+        return ""
+    names = [f"cluster {one.cluster}" for one in clusters]
+    drawing = charts.tree(merges.children, merges.cost.tolist(), names, "which clusters merge first", "bits per node")
+    note = (
+        "From left to right, the two clusters whose union costs least become one. Numbers: bits per node that the "
+        "union adds to the description of the edges; below 0, the edges do not support the two as separate clusters."
+    )
+    return section("Which clusters merge first", drawing, note)
+
+
 def _cluster_graph(shown: Shown) -> str:
     between = edges_between(shown.data.graph, shown.cluster, len(shown.names), shown.data.edge_weight)
     weight = normalized_off_diagonal(between[None].float())[0].numpy()
@@ -248,17 +325,20 @@ def _runs(shown: Shown) -> str:
     runs = shown.result["runs"]
     keys = [key for key in ("seed", *SCORES, "restart") if key in runs[0]]
     rows = [[number(run.get(key)) for key in keys] for run in runs]
-    return section("Runs", table([score_name(key) for key in keys], rows), wide=True)
+    note = SAVED_NOTE if "score" in keys else ""
+    return section("Runs", table([score_name(key) for key in keys], rows), note, wide=True)
 
 
 # In the order of the page: Shown -> a section as HTML, or "" if it does not apply.
 SECTIONS: list[Callable[[Shown], str]] = [
     _graph,
+    _clusters,
     _scores,
     _curves,
     _sizes,
     _confusion,
     _cluster_graph,
+    _tree,
     lambda shown: "".join(seed_sections(shown.result, shown.run, shown.seeds)),
     lambda shown: "".join(search_sections(shown.result, shown.run)),
     _runs,

@@ -21,6 +21,7 @@ from jbpool.clustering.auto.views import FixedFeatures, with_features
 from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance, num_starts, trains_heads
 from jbpool.clustering.embed import EMBEDDINGS
+from jbpool.clustering.explain import as_json, explain_nodes
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, HeadsProblem, StartsProblem, collapse_warning
 from jbpool.clustering.scores import best_run, graph_scores, label_scores
@@ -307,6 +308,8 @@ class Job:
         self.data = data if config.method.name == "auto" else with_features(data, num_clusters)
         self.clusters: dict[int, Tensor] = {}
         self.confidence: dict[int, Tensor] = {}
+        self.explained: int | None = None               # the seed whose clusters result.json describes
+        self.given = data
         self.training = Training(config, self.data, num_clusters, out, device, self.scores)
 
     def load(self) -> None:
@@ -321,11 +324,15 @@ class Job:
             self.clusters = dict.fromkeys(finished, torch.empty(0))
 
     def save_clusters(self) -> None:
-        """Write the clusters: of every seed, and a table of the best one, chosen without labels."""
+        """Write the clusters: of every seed, and a table of the best one, chosen without labels; describe that one."""
         ids = self.data.own_ids
         self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
         best = best_run(self.out.runs)["seed"]
         write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])
+        if best != self.explained:
+            explained = explain_nodes(self.given, self.clusters[best], self.confidence[best])
+            self.out.details |= as_json(explained)
+            self.explained = best
 
     def keep(self) -> None:
         """Save everything about the finished seeds; the record that they are finished is written last."""
@@ -474,6 +481,7 @@ def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFol
     if job.clusters:
         with usable(out.path / "finished.pt"):
             job.save_clusters()
+        out.save()
     processes = f", {world_size()} processes" if world_size() > 1 else ""
     how = f"{config.method.name}, {count(num_clusters, 'cluster')}, seeds {config.train.seeds}{processes}"
     print(f"{data.summary}\n{how}, into {out.path}")

@@ -460,6 +460,63 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
     return Chart(draw(side, side, body, label, kind), ("cluster", "cluster", "weight"), rows, note, count > NUMBERED)
 
 
+TREE_LEAVES = 40        # of a tree; more are drawn as groups
+
+
+def tree(children: np.ndarray, cost: Sequence[float], names: Sequence[str], label: str, unit: str = "cost") -> Chart:
+    """A hierarchy from the leaves at the left to the root at the right, a step per union.
+
+    Parameters
+    ----------
+    children : np.ndarray
+        ``(K - 1, 2)``: numbers below K are leaves, K + i is the union of row i.
+    cost : sequence of float
+        ``(K - 1,)``, of every union.
+    names : sequence of str
+        ``(K,)``, of the leaves.
+    label : str
+        Text alternative, for screen readers.
+    unit : str, default "cost"
+        What the numbers at the unions are.
+    """
+    count = len(names)
+    members = [[leaf] for leaf in range(count)]
+    for one, other in children.tolist():
+        members.append(members[one] + members[other])
+    first = max(0, count - TREE_LEAVES)                             # unions before this one are drawn as leaves
+    titles = [names[group[0]] + (f" + {len(group) - 1} more" if len(group) > 1 else "") for group in members]
+    tall, shown = 24, len(names) - first
+    width, height, left = NARROW, tall * shown + 12, 26 + 6.4 * min(LONGEST, max(map(len, titles[: count + first])))
+    step = (width - left - 50) / max(shown - 1, 1)
+    place: dict[int, tuple[float, float]] = {}
+    body, rows = [], []
+
+    def leaves(node: int) -> list[int]:
+        """What is drawn as leaves below a node, from the top."""
+        if node < count + first:
+            return [node]
+        one, other = children[node - count].tolist()
+        return leaves(one) + leaves(other)
+
+    for rank, leaf in enumerate(leaves(count + len(children) - 1)):
+        y = 6 + tall * (rank + 0.5)
+        place[leaf] = left, y
+        dot = f'<circle cx="{left - 8:.1f}" cy="{y:.1f}" r="5" fill="{colour(members[leaf][0])}"/>'
+        body += [words(left - 18, y + 4, shortened(titles[leaf]), "end"), dot]
+    for number, (one, other) in enumerate(children.tolist()):
+        rows.append([str(number + 1), titles[one], titles[other], f"{cost[number]:.4f}"])
+        if number < first:
+            continue
+        (x1, y1), (x2, y2) = place[one], place[other]
+        x, y = left + step * (number - first + 1), (y1 + y2) / 2
+        told = tip(f"{titles[one]} and {titles[other]}: {cost[number]:.4f} {unit}")
+        body.append(f'<path d="M{x1:.1f} {y1:.1f}H{x:.1f}V{y2:.1f}H{x2:.1f}" class="branch">{told}</path>')
+        body.append(words(x + 4, y + 4, f"{cost[number]:.2g}", "start") if shown <= FEW_CELLS else "")
+        place[count + number] = x, y
+    svg = draw(width, height, body, label)
+    return Chart(svg, ("union", "", "", unit), rows[::-1][:TABLE_ROWS])
+
+
 def edges_that_matter(weight: np.ndarray) -> np.ndarray:
     """Pairs ``(E, 2)``, strongest first: of few clusters, all but negligible ones; of many, the strongest ones and a
     maximum spanning forest, so that no cluster loses its strongest neighbour."""

@@ -106,11 +106,12 @@ def class_names(known: Sequence[str] | None, count: int) -> list[str]:
     return list(known or (f"class {i}" for i in range(count)))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that scrolls sideways where it is too wide; scripts make it sortable."""
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
+    """A table that scrolls sideways where it is too wide; scripts make it sortable. ``kind``: its CSS class."""
     top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    more = f' class="{kind}"' if kind else ""
+    return f'<div class="scroll"><table{more}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def settings(result: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ def parse(drawing):
             if key in node.attrib:
                 assert math.isfinite(float(node.attrib[key])), ElementTree.tostring(node)
         for key in ("d", "points"):
-            for number in re.findall(r"[^\sMLQh,]+", node.attrib.get(key, "")):
+            for number in re.findall(r"[^\sMLQhHV,]+", node.attrib.get(key, "")):
                 assert math.isfinite(float(number)), node.attrib[key]
     return root
 
@@ -292,3 +292,24 @@ def test_groups_of_single_columns_have_no_lines_between_them():
     names = [str(i) for i in range(40)]
     root = parse(heat_map(np.eye(40), names, names, "", [(name, 1) for name in names]))
     assert not [element for element in root.iter() if element.attrib.get("class") == "rule"]
+
+
+# ---------------------------------------------------------------- trees
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 90])
+def test_a_tree_has_every_union(count):
+    """A chain: 0 and 1, then 2, then 3, ..."""
+    children = np.array([[0, 1], *([k, count + k - 2] for k in range(2, count))]).reshape(-1, 2)[: count - 1]
+    cost = np.linspace(-0.5, 1, count - 1).tolist()
+    chart = charts.tree(children, cost, [f"leaf {k}" for k in range(count)], "a tree", "bits")
+    assert len(chart.rows) == count - 1
+    assert [float(row[-1]) for row in chart.rows] == pytest.approx(cost[::-1], abs=1e-4)      # the last union first
+    shown = min(count, charts.TREE_LEAVES)
+    assert chart.svg.count("<circle") == shown
+    assert chart.svg.count('class="branch"') == shown - 1
+    hidden = count - shown
+    assert (f" + {hidden} more" in chart.svg) == (hidden > 0)
+    ends = [float(end) for end in re.findall(r'd="M[^"]*H([\d.]+)V', chart.svg)]
+    assert ends == sorted(ends)                                                             # later unions at the right
+    parse(charts.tree(children, cost, [HOSTILE] * count, HOSTILE, HOSTILE))

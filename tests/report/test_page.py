@@ -1,5 +1,6 @@
 """Pages without a browser: user-defined names are escaped, and unusual runs have a report too."""
 
+import json
 import re
 import runpy
 from dataclasses import replace
@@ -145,7 +146,9 @@ def test_hostile_names(case, tmp_path):
 def test_clusters_of_any_number(num_clusters, tmp_path):
     data = load(CLUSTER)
     page = report(CLUSTER, tmp_path / "r", data, f"method.num_clusters={num_clusters}")
-    assert page.tags.count("svg") == 4                              # no curve of one evaluation
+    assert page.tags.count("svg") == (4 if num_clusters == 1 else 5)        # no curve of one evaluation, no tree of one
+    assert "What the clusters are" in page.text
+    assert ("Which clusters merge first" in page.text) == (num_clusters > 1)
     assert "needs two evaluations" in page.text
 
 
@@ -159,8 +162,29 @@ def test_pools_of_any_size(num_clusters, tmp_path):
 def test_a_graph_without_labels(tmp_path):
     data = replace(load(CLUSTER), label=None, num_classes=None, class_names=None)
     page = report(CLUSTER, tmp_path / "r", data, "method.num_clusters=3")
-    assert page.tags.count("svg") == 3
+    assert page.tags.count("svg") == 4
     assert "NMI" not in page.shown
+
+
+@pytest.mark.parametrize("feat", ["words", "measurements", None])
+def test_clusters_are_described(feat, tmp_path):
+    data = load(CLUSTER)
+    names = [f"{HOSTILE} {i}" for i in range(data.feat.shape[1])]
+    dense = data.feat.to_dense() + 1
+    data = {
+        "words": replace(data, feat_names=names), "measurements": replace(data, feat=dense, feat_names=names),
+        None: replace(data, feat=None),
+    }[feat]  # fmt: skip
+    page = report(CLUSTER, tmp_path / "r", data, "method.name=auto", "train.restarts=1")
+    assert "img" not in page.tags
+    assert ("set apart by" in page.shown) == (feat is not None)
+    assert (" sd" in page.shown) == (feat == "measurements")
+    assert "bits saved per node" in page.shown
+    assert "nodes moved" in page.shown
+    result = json.loads((tmp_path / "r" / "result.json").read_text())
+    assert sum(one["size"] for one in result["clusters"]) == 300
+    assert len(result["merges"]["children"]) == len(result["clusters"]) - 1
+    assert any(one["features"] for one in result["clusters"]) == (feat is not None)
 
 
 def test_a_flat_network_has_no_clusters_to_show(tmp_path):
