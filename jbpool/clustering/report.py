@@ -1,4 +1,4 @@
-"""``report.html``: one self-contained page about a node-clustering run, made from its folder and the data.
+"""``report.html``: one self-contained page about the clusters of a graph, made from results and the data.
 
 A new chart is a function in :mod:`jbpool.report.charts` and a line in ``SECTIONS``.
 """
@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from jbpool.atomic import write_text
 from jbpool.clustering.auto.choose_k import ranked
-from jbpool.clustering.explain import Explained, Trait, explain_nodes
+from jbpool.clustering.explain import Explained, Trait
 from jbpool.clustering.scores import (
     GRAPH_SCORES,
     LABEL_SCORES,
-    best_run,
     confusion,
     edges_between,
     merit,
@@ -28,9 +25,6 @@ from jbpool.clustering.scores import (
 )
 from jbpool.clustering.view import Clusters, view_graph
 from jbpool.data import NodeData
-from jbpool.data.arrays import read_arrays
-from jbpool.engine.run_folder import fitting, read_results
-from jbpool.errors import RunFolderError
 from jbpool.ops.adjacency import normalized_off_diagonal
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
@@ -148,34 +142,6 @@ def score_name(key: str) -> str:
     if key == "score":
         return SAVED
     return key.upper() if key in ("acc", "nmi", "ari") else key.replace("_", " ")
-
-
-def write_report(folder: Path, data: NodeData) -> Path:
-    """Write ``report.html`` into a run folder.
-
-    Parameters
-    ----------
-    folder : Path
-        The run folder.
-    data : NodeData
-        The graph of the run.
-    """
-    result, history = read_results(folder)
-    if not result["runs"]:
-        raise RunFolderError(f"{folder} has no finished seed yet.")
-    with fitting(folder):
-        stored = read_arrays(folder / "assign.npz")
-        clusters, seeds, shares = stored["cluster"], stored["seeds"].tolist(), stored.get("confidence")
-        best = best_run(result["runs"])
-        place = seeds.index(best["seed"])
-        names, cluster = torch.from_numpy(clusters[place]).long().unique(return_inverse=True)
-        confidence = None if shares is None else torch.from_numpy(shares[place])
-        by_seed = dict(zip(seeds, clusters, strict=True))
-        explained = explain_nodes(data, names[cluster], confidence)
-    path = folder / "report.html"
-    shown = Shown(result, history, data, best, cluster, names.tolist(), confidence, explained, by_seed)
-    write_text(path, page(shown))
-    return path
 
 
 def page(shown: Shown) -> str:

@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from jbpool.clustering.report import write_report
 from jbpool.clustering.runner import load_data, run
 from jbpool.clustering.scores import label_scores
-from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.clustering.task import NODE_CLUSTER, write_report
 from jbpool.data import load_nodes
 from jbpool.engine.config import load_config
 from jbpool.errors import ConfigError
