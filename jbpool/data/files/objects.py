@@ -1,9 +1,10 @@
-"""Graphs as Python users have them, to ``NodeData``: matrices, DGL and networkx graphs, edge lists."""
+"""Graphs as Python users have them, to ``NodeData``: matrices, DGL, networkx and igraph graphs, edge lists."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from jbpool.errors import DataError
 from jbpool.graph import Graph, as_graph, is_dgl, is_pyg
 
 FORMS = (
-    "a symmetric scipy sparse or numpy matrix (N, N), a DGLGraph, a networkx graph, or an edge list "
-    "(a DataFrame or an array (E, 2) or (E, 3): source, target and optionally weight)"
+    "a symmetric scipy sparse or numpy matrix (N, N), a DGLGraph, a networkx or igraph graph, or an edge list (a "
+    "DataFrame, a list of tuples or an array (E, 2) or (E, 3): source, target and optionally weight)"
 )
 
 
@@ -29,12 +30,14 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
     ----------
     adjacency : matrix, graph or edge list
         A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]``, ``edata["weight"]`` are
-        used) or a ``Data`` of PyG (``x``, ``edge_weight``); a ``Graph``; a networkx graph (edge attribute ``weight``);
-        an edge list as a DataFrame or an array ``(E, 2)`` or ``(E, 3)``. A square array is always a matrix. Matrices
-        and directed graphs have to hold both directions of every edge, edge lists either one or both.
+        used) or a ``Data`` of PyG (``x``, ``edge_weight``); a ``Graph``; a networkx or igraph graph (edge attribute
+        ``weight``); an edge list as a DataFrame, a list of tuples or an array ``(E, 2)`` or ``(E, 3)``. A square array
+        is always a matrix. Matrices and directed graphs have to hold both directions of every edge, edge lists either
+        one or both.
     features : array, sparse matrix, tensor or DataFrame, optional
         ``(N, D)``, a row per node. Where nodes have ids (networkx graph, edge list), the index of a DataFrame holds
-        them; else row i is node i. Overrides the features of a DGLGraph or ``Data``.
+        them; else row i is node i, unless the index is a permutation of 0 .. N-1, which is followed with a warning.
+        Overrides the features of a DGLGraph or ``Data``.
 
     Returns
     -------
@@ -45,8 +48,14 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
     adjacency, features = _from_torch(adjacency), _table(features)
     if isinstance(adjacency, Graph) or is_dgl(adjacency) or is_pyg(adjacency):
         matrix, weighted, features = _from_library(adjacency, features)
-    elif _is_networkx(adjacency):
+    elif _is_of(adjacency, "networkx", "Graph"):
         matrix, weighted, ids = _from_networkx(adjacency)
+    elif _is_of(adjacency, "igraph", "Graph"):
+        matrix, weighted, ids = _from_igraph(adjacency)
+    elif _is_list_of_edges(adjacency):
+        from jbpool.data.files import tables
+
+        matrix, weighted, ids = tables.from_edges(adjacency, features)
     elif _is_table(adjacency):
         from jbpool.data.files import tables
 
@@ -68,6 +77,7 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
         elif adjacency.shape[1] in (2, 3):
             from jbpool.data.files import tables
 
+            _refuse_points(adjacency)
             matrix, weighted, ids = tables.from_edges(adjacency, features)
         else:
             fix = "the transpose, edge_index.T" if adjacency.shape[0] == 2 else FORMS
@@ -95,9 +105,14 @@ def _array(adjacency: Any) -> np.ndarray:
         array = np.asarray(adjacency)
     except ValueError:
         raise DataError(f"adjacency has rows of different lengths: give {FORMS}.") from None
+    if array.dtype.kind == "c":
+        raise DataError("adjacency holds complex numbers. Complex data not supported: give real ones.")
+    if array.dtype == object and array.ndim == 2 and array.shape[0] == array.shape[1]:
+        with suppress(ValueError):                                      # text
+            array = array.astype(np.float64)                            # numbers of different types
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         named = array.ndim == 2 and array.shape[1] in (2, 3) and array.dtype.kind in "OUS"
-        fix = "a DataFrame if nodes have names" if named else FORMS
+        fix = "a DataFrame or a list of tuples if nodes have names" if named else FORMS
         raise DataError(f"adjacency is {array.dtype} of shape {array.shape}: give {fix}.")
     return array
 
@@ -172,10 +187,31 @@ def _from_library(given: Any, features: Any) -> tuple[scipy.sparse.csr_matrix, b
     return symmetric_adjacency(source, target, number, graph.num_nodes), number is not None, features
 
 
-def _is_networkx(graph: Any) -> bool:
-    """Without importing networkx: a graph of it exists only where it is imported."""
-    networkx = sys.modules.get("networkx")
-    return networkx is not None and isinstance(graph, networkx.Graph)
+def _is_of(graph: Any, package: str, kind: str) -> bool:
+    """Without importing the package: a graph of it exists only where it is imported."""
+    module = sys.modules.get(package)
+    return module is not None and isinstance(graph, getattr(module, kind, ()))
+
+
+def _is_list_of_edges(edges: Any) -> bool:
+    """Whether edges are a list of tuples, all of one length; a list of lists is a matrix."""
+    if not isinstance(edges, list) or not edges or not all(isinstance(edge, tuple) for edge in edges):
+        return False
+    lengths = {len(edge) for edge in edges}
+    if lengths not in ({2}, {3}):
+        raise DataError(f"the list has tuples of {sorted(lengths)} values: give (source, target) or (.., .., weight).")
+    return True
+
+
+def _refuse_points(edges: np.ndarray) -> None:
+    """Refuse coordinates of points in the place of an edge list."""
+    ends = edges[:, :2]
+    broken = ends[np.isfinite(ends) & (ends != np.floor(ends))]
+    if len(broken):
+        raise DataError(
+            f"adjacency of shape {edges.shape} would be an edge list, but {broken[0]:g} is no node number. If its rows "
+            "are points, make a graph of them first: sklearn.neighbors.kneighbors_graph(points, 10)."
+        )
 
 
 def _is_table(values: Any) -> bool:
@@ -190,21 +226,40 @@ def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarra
     place = {node: number for number, node in enumerate(graph.nodes)}
     ends = np.array([(place[a], place[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
     source, target = ends[:, 0], ends[:, 1]
-    given = [weight for _, _, weight in graph.edges(data="weight")]
-    weight = None
-    if any(value is not None for value in given):
-        if any(value is None for value in given):
-            raise DataError(
-                "some edges of the networkx graph have a 'weight', others have none: set it for all or none."
-            )
-        try:
-            weight = np.array(given, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError("the edge attribute 'weight' must be one number per edge.") from None
-        check_weights(weight, "the edge attribute 'weight'")
+    weight = _edge_weights([weight for _, _, weight in graph.edges(data="weight")], "networkx")
     if graph.is_directed():
         _refuse_one_way(source, target, weight, list(graph.nodes), "the networkx graph", "graph.to_undirected()")
     return symmetric_adjacency(source, target, weight, len(ids)), weight is not None, ids
+
+
+def _edge_weights(given: list[Any], package: str) -> np.ndarray | None:
+    """The edge attribute ``weight``, ``None`` if no edge has it."""
+    if all(value is None for value in given):
+        return None
+    if any(value is None for value in given):
+        raise DataError(f"some edges of the {package} graph have a 'weight', others have none: set it for all or none.")
+    try:
+        weight = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("the edge attribute 'weight' must be one number per edge.") from None
+    check_weights(weight, "the edge attribute 'weight'")
+    return weight
+
+
+def _from_igraph(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
+    """Nodes are named by the attribute ``name``, if all have different ones."""
+    ends = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
+    source, target = ends[:, 0], ends[:, 1]
+    weight = _edge_weights(graph.es["weight"] if "weight" in graph.es.attributes() else [], "igraph")
+    names = graph.vs["name"] if "name" in graph.vs.attributes() else []
+    ids = None
+    if names and None not in names and len(set(names)) == len(names):
+        ids = np.empty(len(names), dtype=object)
+        ids[:] = names
+    if graph.is_directed():
+        shown = list(range(graph.vcount())) if ids is None else list(ids)
+        _refuse_one_way(source, target, weight, shown, "the igraph graph", "graph.as_undirected()")
+    return symmetric_adjacency(source, target, weight, graph.vcount()), weight is not None, ids
 
 
 def _table(features: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,13 @@ def is_matrix(table: pd.DataFrame) -> bool:
 
 
 def from_edges(
-    edges: pd.DataFrame | np.ndarray, features: Any
+    edges: pd.DataFrame | np.ndarray | list[tuple], features: Any
 ) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
     """The adjacency matrix of an edge list, whether it has weights, and the ids of the nodes, ``None`` for 0 .. N-1.
 
     Parameters
     ----------
-    edges : DataFrame or array
+    edges : DataFrame, array or list of tuples
         Source, target and optionally weight.
     features : DataFrame, matrix or None
         Its index, or else its number of rows, decides which nodes there are.
@@ -120,4 +121,19 @@ def feature_array(features: pd.DataFrame, ids: np.ndarray | None) -> np.ndarray:
     if ids is not None:
         index_of(features, pd.Index(ids))
         features = features.loc[ids]
+    else:
+        features = _in_order_of_nodes(features)
     return features.apply(pd.to_numeric).to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _in_order_of_nodes(features: pd.DataFrame) -> pd.DataFrame:
+    """Rows in the order of the nodes 0 .. N-1 if their index is a permutation of these; else as they are."""
+    index, nodes = features.index, pd.RangeIndex(len(features))
+    if index.dtype.kind not in "iuf" or index.equals(nodes) or not index.is_unique or not index.isin(nodes).all():
+        return features
+    warnings.warn(
+        "the index of features holds the nodes 0 .. N-1 in another order: rows are used by their index. If row i is "
+        "node i, pass features.reset_index(drop=True).",
+        stacklevel=5,
+    )
+    return features.loc[nodes]

@@ -37,6 +37,7 @@ def forms():
     yield "float16", matrix.astype(np.float16)
     yield "networkx", drawn
     yield "frame", pd.DataFrame(pairs, columns=["a", "b", "w"])
+    yield "tuples", pairs
     yield "edge array", np.array([*pairs, (4, 3, 0.0)])         # an array of shape (3, 3) would be a matrix
 
 
@@ -218,6 +219,47 @@ def test_features_of_a_dgl_graph_and_their_override(dgl):
     assert wide.feat.layout == torch.sparse_csr
 
 
+def test_a_list_of_tuples_with_names():
+    data = as_node_data([("b", "a"), ("a", "c")])
+    assert list(data.ids) == ["a", "b", "c"]
+    assert edges_of(data) == {(0, 1), (1, 0), (0, 2), (2, 0)}
+    assert as_node_data([("b", "a", 2.0), ("a", "c", 0.5)]).edge_weight.tolist() == [2, 0.5, 2, 0.5]
+    table = pd.DataFrame({"x": [1.0, 2, 3]}, index=["c", "b", "a"])
+    assert list(as_node_data([("b", "a"), ("a", "c")], table).ids) == ["c", "b", "a"]
+    assert len(edges_of(as_node_data([(0, 1), (1, 2)]))) == 4                       # and not a matrix of two nodes
+
+
+def test_an_igraph_graph():
+    igraph = pytest.importorskip("igraph")
+    graph = igraph.Graph.TupleList([("b", "a", 2.0), ("a", "c", 0.5)], weights=True)
+    data = as_node_data(graph)
+    assert list(data.ids) == ["b", "a", "c"]
+    assert edges_of(data) == {(0, 1), (1, 0), (1, 2), (2, 1)}
+    assert data.edge_weight.tolist() == [2, 2, 0.5, 0.5]
+    bare = as_node_data(igraph.Graph(4, [(0, 1), (1, 2)]))
+    assert bare.ids is None
+    assert bare.edge_weight is None
+    assert bare.graph.num_nodes() == 4
+    with pytest.raises(DataError, match=r"igraph graph is directed: the edge 0 -> 1.*graph.as_undirected\(\)"):
+        as_node_data(igraph.Graph(2, [(0, 1)], directed=True))
+    assert len(edges_of(as_node_data(igraph.Graph(2, [(0, 1)], directed=True).as_undirected()))) == 2
+
+
+def test_an_index_that_is_a_permutation_is_followed():
+    """A table that was sorted or shuffled: by position, every node would get the features of another one."""
+    matrix, table = np.ones((4, 4)) - np.eye(4), pd.DataFrame({"x": [10.0, 11, 12, 13]})
+    shuffled = table.loc[[2, 0, 3, 1]]
+    for given, index in ((matrix, int), (matrix, float), (dgl.graph(np.nonzero(matrix)), int)):
+        with pytest.warns(UserWarning, match=r"rows are used by their index.*reset_index\(drop=True\)"):
+            data = as_node_data(given, shuffled.set_axis(shuffled.index.astype(index)))
+        assert data.feat.flatten().tolist() == [10, 11, 12, 13]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for index in ([5, 6, 7, 8], list("dbca"), [0, 1, 2, 2], [0.0, 1, 2, 3], [0, 1, 2, 3]):
+            data = as_node_data(matrix, shuffled.set_axis(index))
+            assert data.feat.flatten().tolist() == [12, 10, 13, 11]                 # by position, as it was
+
+
 ASYMMETRIC = np.array([[0, 1.0, 0], [0, 0, 1], [0, 0, 0]])
 PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
 
@@ -234,8 +276,11 @@ PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
         (np.ones((2, 5)), None, r"adjacency has shape \(2, 5\): give the transpose, edge_index\.T"),
         (np.ones(3), None, "of shape \\(3,\\): give"),
         ([[1, 2], [3]], None, "rows of different lengths"),
-        (np.array([["a", "b"], ["c", "d"]]), None, "give a DataFrame if nodes have names"),
+        (np.array([["a", "b"], ["c", "d"]]), None, "give a DataFrame or a list of tuples if nodes have names"),
         ("edges.csv", None, "give a symmetric"),
+        ([("a", "b"), ("b", "c", 1.0)], None, r"tuples of \[2, 3\] values: give \(source, target\)"),
+        (np.random.default_rng(0).random((9, 2)), None, "is no node number. If its rows are points, make a graph"),
+        (np.ones((3, 3)) * 1j, None, "Complex data not supported"),
         (np.ones((1, 1)), None, "one node: there is nothing to cluster"),
         (np.ones((0, 0)), None, "no nodes: there is nothing to cluster"),
         (np.ones((3, 3)), np.ones((2, 4)), "shape \\(2, 4\\) and the graph has 3 nodes: give a row for each"),
@@ -267,4 +312,4 @@ PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
 )
 def test_bad_input_is_refused_with_the_cure(adjacency, features, words):
     with pytest.raises(DataError, match=words):
-        JBClustering(2).fit(adjacency, features)
+        JBClustering(2).fit(adjacency, features=features)
