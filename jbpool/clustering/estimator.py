@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from dataclasses import replace
+from html import escape
 from numbers import Integral
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
+import sklearn
 import torch
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import Tags, estimator_html_repr
+from sklearn.utils.metaestimators import available_if
 
+from jbpool.atomic import write_text
 from jbpool.checks import check_count
 from jbpool.clustering.auto.choose_k import choose_num_clusters
 from jbpool.clustering.auto.recipe import find_clusters
+from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.auto.weighting import scale_warning
+from jbpool.clustering.explain import Explained, Merges, explain_nodes
+from jbpool.clustering.scores import graph_scores
 from jbpool.console import watched
+from jbpool.data.containers import NodeData
 from jbpool.data.files.objects import as_node_data
 from jbpool.errors import DataError, JBPoolError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# In a notebook: lists in cells keep their lines, whatever the style of the page.
+STYLE = "<style>.jbpool td{white-space:pre!important;text-align:left!important;vertical-align:top}</style>"
+
+
+def _has_model(model: JBClustering) -> bool:
+    """Whether there is a model for other graphs; the error is the cause of scikit-learn's ``AttributeError``."""
+    if hasattr(model, "labels_") and model.model_ is None:
+        raise DataError(
+            "there is no model for other graphs: the graph has no features, or there is only one cluster. (To choose "
+            "the number of clusters, fit with a range, n_clusters=(2, 12), not with GridSearchCV.)"
+        )
+    return True
 
 
 class JBClustering(ClusterMixin, BaseEstimator):
@@ -47,8 +77,10 @@ class JBClustering(ClusterMixin, BaseEstimator):
     saved_ : float
         Bits per node that the clusters save in describing edges and features. It grows with the number of clusters:
         compare numbers by ``savings_``.
+    n_features_in_ : int
+        Columns of ``features``, 0 without them; not the size of the matrix, which may differ from graph to graph.
     feature_names_in_ : ndarray of str
-        Columns of the features, where :meth:`fit` was given a DataFrame with names.
+        Columns of ``features``, where :meth:`fit` was given a DataFrame with names.
     n_clusters_ : int
         Number of clusters that was asked for, or chosen from the range; some may be empty. 1, with a warning, if no
         number in the range shortens the description of the edges.
@@ -60,6 +92,10 @@ class JBClustering(ClusterMixin, BaseEstimator):
         The partitions that were tried, and what each of them saves.
     savings_ : dict or None
         Bits per node saved in describing the edges by number of clusters, where a range was given.
+    summary_ : DataFrame
+        What the clusters are; see below.
+    merges_ : Merges or None
+        Which clusters merge first; see below.
 
     Examples
     --------
@@ -73,6 +109,10 @@ class JBClustering(ClusterMixin, BaseEstimator):
     """
 
     feature_names_in_: np.ndarray
+    model_: ClusterModel | None
+    _data: NodeData
+    _explained: Explained | None
+    _run: dict[str, Any]
 
     def __init__(
         self,
@@ -87,30 +127,38 @@ class JBClustering(ClusterMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, adjacency: Any, features: Any = None, y: Any = None) -> JBClustering:
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = True
+        return tags                                 # deterministic for a given random_state
+
+    def fit(self, X: Any, y: Any = None, *, features: Any = None) -> JBClustering:
         """Cluster a graph.
 
         Parameters
         ----------
-        adjacency : matrix, graph or edge list
-            A symmetric scipy sparse or numpy matrix ``(N, N)``; a Graph (``ndata["feat"]`` and ``edata["weight"]``
-            are used); a networkx graph (edge attribute ``weight``); an edge list as a DataFrame or an array.
-            Clusters are those of an undirected graph: one-way edges of a matrix, Graph or DiGraph are refused, with
-            the call that adds the other direction. An edge list may hold one direction or both.
-        features : array, sparse matrix or DataFrame, optional
-            ``(N, D)``, a row per node. Without features the clusters come from the edges alone.
+        X : matrix, graph or edge list
+            A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]`` and ``edata["weight"]``
+            are used); a networkx or igraph graph (edge attribute ``weight``); an edge list as a DataFrame, an array or
+            a list of tuples. Clusters are those of an undirected graph: one-way edges of a matrix, DGLGraph or DiGraph
+            are refused, with the call that adds the other direction. An edge list may hold one direction or both. The
+            sparse matrices of scikit-learn's ``KNeighborsTransformer`` and ``RadiusNeighborsTransformer`` are taken
+            with both directions of every edge and, if they hold distances, without weights; a warning says so.
         y : object, optional
             Ignored; part of scikit-learn's interface.
+        features : array, sparse matrix or DataFrame, optional
+            ``(N, D)``, a row per node. Without features the clusters come from the edges alone.
         """
-        return self._fit(adjacency, features)
+        return self._fit(X, y, features)
 
-    def _fit(self, adjacency: Any, features: Any) -> JBClustering:
+    def _fit(self, X: Any, y: Any, features: Any) -> JBClustering:
+        _refuse_table(y)
         low, high = self._range()
         starts = check_count(self.n_init, "n_init")
-        data = as_node_data(adjacency, features)
+        data = as_node_data(_undirected_neighbours(X), features)
         num_nodes = data.graph.num_nodes
         if num_nodes < 2:
-            raise DataError("the graph has one node: there is nothing to cluster.")
+            raise DataError("the graph has one node: there is nothing to cluster (n_samples=1).")
         if high > num_nodes:
             raise JBPoolError(f"n_clusters={self.n_clusters}: the graph has only {num_nodes} nodes.")
         if warning := scale_warning(data.feat):
@@ -138,28 +186,33 @@ class JBClustering(ClusterMixin, BaseEstimator):
         if hasattr(self, "feature_names_in_"):                          # of an earlier fit
             del self.feature_names_in_
         if (names := _column_names(features)) is not None:
-            self.feature_names_in_ = names
+            self.feature_names_in_, data = names, replace(data, feat_names=names.tolist())
+        self._data, self._explained, self._run = data, None, {"seed": seed, "moved": found.moved}
         return self
 
-    def fit_predict(self, adjacency: Any, features: Any = None, y: Any = None) -> np.ndarray:
+    def fit_predict(self, X: Any, y: Any = None, *, features: Any = None) -> np.ndarray:
         """Cluster a graph and return ``labels_``; see ``fit``."""
-        return self._fit(adjacency, features).labels_
+        return self._fit(X, y, features).labels_
 
-    def predict(self, adjacency: Any, features: Any = None) -> np.ndarray:
-        """Clusters of the nodes of another graph, by the model of the first one; it needs features.
+    @available_if(_has_model)
+    def predict(self, X: Any, *, features: Any = None) -> np.ndarray:
+        """Clusters of the nodes of another graph, by the model of the first one.
+
+        There is no such method after a fit without features, or with one cluster.
 
         Parameters
         ----------
-        adjacency : matrix, graph or edge list
+        X : matrix, graph or edge list
             As for :meth:`fit`.
         features : array, sparse matrix or DataFrame, optional
-            ``(N, D)``, with the columns given to :meth:`fit`; a Graph may contain them.
+            ``(N, D)``, with the columns given to :meth:`fit`; a DGLGraph may contain them.
         """
-        if not hasattr(self, "labels_"):
-            raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
-        if self.model_ is None:
+        self._check_fitted()
+        shape = getattr(X, "shape", (0, 0))
+        if len(shape) == 2 and shape[0] != shape[1] == len(self.labels_):
             raise DataError(
-                "there is no model for other graphs: the graph has no features, or there is only one cluster."
+                f"X has shape {tuple(shape)}: a part of the rows of a graph, as in cross-validation (GridSearchCV), is "
+                "no graph. To choose the number of clusters, fit with a range: n_clusters=(2, 12)."
             )
         trained, given = getattr(self, "feature_names_in_", None), _column_names(features)
         if trained is not None and given is not None and not np.array_equal(trained, given):
@@ -167,12 +220,110 @@ class JBClustering(ClusterMixin, BaseEstimator):
                 "the columns of features differ from those given to fit, or from their order: pass "
                 "features[model.feature_names_in_]."
             )
-        data = as_node_data(adjacency, features)
+        data = as_node_data(_undirected_neighbours(X), features)
         if data.feat is None or data.feat.shape[1] != self.n_features_in_:
             got = "no" if data.feat is None else data.feat.shape[1]
             raise DataError(f"{got} features, but the model was fitted on {self.n_features_in_}: pass the same ones.")
+        assert self.model_ is not None
         with torch.no_grad():
             return self.model_(data.graph, data.feat, data.edge_weight)[0].numpy()
+
+    # ------------------------------------------------------------ what was found
+
+    @property
+    def summary_(self) -> pd.DataFrame:
+        """What the clusters are, a row for each that is not empty.
+
+        ``size``; ``inside``, the share of the weight of its edges that stays inside; ``density``, its edges over its
+        pairs of nodes; ``confidence``, the mean; ``features`` that set it apart, with ``lift`` and ``frequency`` of
+        words and flags or ``difference`` of measurements; ``central``, ``typical`` and ``uncertain`` nodes; the
+        ``closest`` clusters.
+        """
+        import pandas as pd
+
+        rows = [vars(one) for one in self._explain().clusters]
+        table = pd.DataFrame(rows).set_index("cluster")
+        traits = table.pop("features")
+        table.insert(4, "features", [tuple(trait.feature for trait in one) for one in traits])
+        for place, kind in enumerate(("lift", "frequency", "difference"), 5):
+            values = [tuple(getattr(trait, kind) for trait in one) for one in traits]
+            if any(value is not None for one in values for value in one):
+                table.insert(min(place, 6), kind, values)
+        table["closest"] = [tuple(near.cluster for near in one) for one in table["closest"]]
+        return table
+
+    @property
+    def merges_(self) -> Merges | None:
+        """Which clusters merge first, by the bits per node that a union adds to the description of the edges.
+
+        ``merges_.children`` ``(K - 1, 2)`` is as in scikit-learn's ``AgglomerativeClustering``: a number below K is a
+        row of ``summary_``, K + i the union of row i. ``merges_.cost`` ``(K - 1,)`` may be negative, where the edges
+        do not support two clusters. ``None`` beyond 400 clusters.
+        """
+        return self._explain().merges
+
+    def to_frame(self) -> pd.DataFrame:
+        """A table with a row per node: ``node``, ``cluster``, ``confidence``."""
+        import pandas as pd
+
+        self._check_fitted()
+        return pd.DataFrame({"node": self.node_ids_, "cluster": self.labels_, "confidence": self.confidence_})
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report, one HTML page that works offline, and return its path.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, such as ``"clusters.html"``; replaced if it exists.
+        """
+        from jbpool.clustering.report import Shown, page  # drawing is needed only here
+
+        explained, data = self._explain(), self._data
+        names, cluster = torch.from_numpy(self.labels_).unique(return_inverse=True)
+        scores = graph_scores(data.graph, cluster, self.n_clusters_, data.edge_weight)
+        run = {**scores, "score": self.saved_, "loss": self.loss_, "view": self.view_, "trials": self.trials_}
+        result = {
+            "dataset": data.name, "method": "JBClustering", "runs": [run | self._run], "mean": run, "std": {},
+            "notes": [], "versions": {"torch": torch.__version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__},
+            "config": {"estimator": repr(self)},
+        }  # fmt: skip
+        if self.savings_ is not None:
+            result["num_clusters"] = {"chosen": self.n_clusters_, "savings": self.savings_}
+        confidence, seed = torch.from_numpy(self.confidence_), self._run["seed"]
+        shown = Shown(
+            result, [], data, run | self._run, cluster, names.tolist(), confidence, explained, {seed: self.labels_}
+        )
+        path = Path(path)
+        write_text(path, page(shown))
+        return path
+
+    def _repr_html_(self) -> str:
+        """Sizes and summary in a notebook; before :meth:`fit`, scikit-learn's picture."""
+        if not hasattr(self, "labels_"):
+            return estimator_html_repr(self)
+        from jbpool.clustering.report import cluster_table
+
+        table, note = cluster_table(self._explain())
+        what = f"{self!r}: {len(self.labels_):,} nodes in {len(self._explain().clusters)} clusters"
+        return f'{STYLE}<div class="jbpool"><p>{escape(what)}</p>{table}<p>{escape(note)}</p></div>'
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """What notebooks ask for first."""
+        bundle = {"text/plain": repr(self)}
+        return bundle | ({"text/html": self._repr_html_()} if get_config()["display"] == "diagram" else {})
+
+    def _explain(self) -> Explained:
+        """Computed when it is first asked for, since large graphs take seconds."""
+        self._check_fitted()
+        if self._explained is None:
+            confidence = torch.from_numpy(self.confidence_)
+            self._explained = explain_nodes(self._data, torch.from_numpy(self.labels_), confidence)
+        return self._explained
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "labels_"):
+            raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
 
     def _range(self) -> tuple[int, int]:
         if not isinstance(self.n_clusters, Integral):
@@ -199,3 +350,36 @@ def _column_names(features: Any) -> np.ndarray | None:
     if not all(isinstance(name, str) for name in getattr(features, "columns", [None])):
         return None
     return np.asarray(features.columns, dtype=object)
+
+
+def _refuse_table(y: Any) -> None:
+    """Refuse features in the place of y, which is ignored."""
+    if y is not None and np.ndim(y) == 2:
+        raise JBPoolError("the second argument is y, which is ignored: pass features by name, fit(X, features=...).")
+
+
+def _undirected_neighbours(X: Any) -> Any:
+    """Both directions of the edges of scikit-learn's nearest neighbours, without distances; others as they are.
+
+    Such a sparse matrix has as many neighbours in every row, not symmetric, or a zero in every row, the distance of a
+    point to itself.
+    """
+    if not scipy.sparse.issparse(X) or X.dtype.kind not in "biuf" or X.ndim != 2 or X.shape[0] != X.shape[1]:
+        return X
+    matrix = scipy.sparse.csr_matrix(X).astype(np.float64)
+    counts = np.diff(matrix.indptr)
+    if not counts.size or not counts.all():
+        return X
+    zeros = np.add.reduceat(matrix.data == 0, matrix.indptr[:-1], dtype=np.int64)
+    distances = bool(zeros.all()) and matrix.data.min() == 0 < matrix.data.max()
+    one_way = counts.max() == counts.min() < len(counts) - 1 and (matrix != matrix.T).nnz > 0
+    said = []
+    if distances:
+        said.append("its values are distances and not used as weights")
+        matrix.data = np.ones_like(matrix.data)
+    if one_way:
+        said.append("its edges are used in both directions")
+    if not said:
+        return X
+    warnings.warn(f"X looks like a graph of nearest neighbours: {'; '.join(said)}.", stacklevel=4)
+    return matrix.maximum(matrix.T)

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from dgl import DGLGraph
 from torch import Tensor
 
 from jbpool.clustering.auto.choose_k import cheapest_union, saved_nats
 from jbpool.clustering.auto.refinement import are_measurements
 from jbpool.data import NodeData
+from jbpool.graph import Graph
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import is_sparse
 
@@ -82,7 +82,7 @@ class Explained(NamedTuple):
 
 @torch.no_grad()
 def explain(
-    graph: DGLGraph,
+    graph: Graph,
     feat: Tensor | None,
     edge_weight: Tensor | None,
     cluster: Tensor,
@@ -94,7 +94,7 @@ def explain(
 
     Parameters
     ----------
-    graph : DGLGraph
+    graph : Graph
         Both directions of every edge.
     feat : Tensor or None
         ``(N, D)``, dense or CSR.
@@ -178,7 +178,7 @@ class _Edges(NamedTuple):
     total: int                          # edges
 
 
-def _edges(graph: DGLGraph, edge_weight: Tensor | None, place: Tensor, count: int) -> _Edges:
+def _edges(graph: Graph, edge_weight: Tensor | None, place: Tensor, count: int) -> _Edges:
     between = torch.zeros(count * count, dtype=torch.float64)
     inside, degree = torch.zeros(2, len(place), dtype=torch.float64)
     num_inside, total = torch.zeros(count, dtype=torch.float64), 0

@@ -217,8 +217,12 @@ TOLD = 3                # nodes and features of a kind in the table; result.json
 
 
 def _clusters(shown: Shown) -> str:
-    """What the clusters are, the largest first."""
-    clusters = sorted(shown.explained.clusters, key=lambda one: -one.size)
+    return section("What the clusters are", *cluster_table(shown.explained), wide=True)
+
+
+def cluster_table(explained: Explained) -> tuple[str, str]:
+    """What the clusters are, the largest first, as a table, and how to read it."""
+    clusters = sorted(explained.clusters, key=lambda one: -one.size)
     with_features = any(one.features for one in clusters)
     head = ["cluster", "nodes", "edges inside", "confidence"]
     head += ["set apart by"] if with_features else []
@@ -247,7 +251,7 @@ def _clusters(shown: Shown) -> str:
         )
     else:
         note += "Typical: the highest confidence."
-    return section("What the clusters are", table(head, rows, "lists"), note, wide=True)
+    return table(head, rows, "lists"), note
 
 
 def _percent(share: float | None) -> str:

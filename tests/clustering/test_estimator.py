@@ -1,18 +1,29 @@
 """JBClustering follows the conventions of scikit-learn; its forms of input are in test_inputs.py."""
 
 
+import warnings
+
 import networkx
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
 import torch
+from sklearn import config_context
 from sklearn.base import clone
+from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import jbpool
 from jbpool import JBClustering
 from jbpool.clustering.auto.recipe import find_clusters
+from jbpool.clustering.explain import explain
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
 from jbpool.errors import DataError, JBPoolError
@@ -34,7 +45,7 @@ def matrices(data):
 def fitted(matrices):
     state = torch.get_rng_state()
     model = JBClustering(3, random_state=5, n_init=2)
-    assert model.fit_predict(*matrices) is model.labels_
+    assert model.fit_predict(matrices[0], features=matrices[1]) is model.labels_
     assert torch.equal(torch.get_rng_state(), state)
     return model
 
@@ -56,7 +67,7 @@ def test_it_behaves_as_an_estimator(matrices):
     assert model.set_params(n_clusters=3).n_clusters == 3
     assert repr(model) == "JBClustering(n_clusters=3, n_init=2, random_state=1)"
     with pytest.raises(NotFittedError):
-        model.predict(*matrices)
+        model.predict(matrices[0], features=matrices[1])
     one, two = (clone(model).set_params(random_state=np.random.RandomState(3)).fit(matrices[0]) for _ in range(2))
     assert np.array_equal(one.labels_, two.labels_)
     before = dict(vars(one))
@@ -66,32 +77,172 @@ def test_it_behaves_as_an_estimator(matrices):
         key: value for key, value in before.items() if key.endswith("_")
     }
     two.set_params(random_state=2, n_init=np.int64(1))
-    assert np.array_equal(two.fit(matrices[0], y=None).labels_, two.fit_predict(matrices[0], None, None))
+    assert np.array_equal(two.fit(matrices[0], y=None).labels_, two.fit_predict(matrices[0], None))
 
 
 def test_predict_assigns_another_graph(data, matrices, fitted):
     model, half = fitted, np.arange(0, 300, 2)
-    there = model.predict(matrices[0][half][:, half], matrices[1][half])
+    there = model.predict(matrices[0][half][:, half], features=matrices[1][half])
     assert label_scores(torch.from_numpy(there), data.label[::2])["nmi"] > 0.8
-    assert model.predict(np.zeros((1, 1)), matrices[1][:1]).shape == (1,)       # a single new node
+    assert model.predict(np.zeros((1, 1)), features=matrices[1][:1]).shape == (1,)       # a single new node
     with pytest.raises(DataError, match="5 features, but the model was fitted on 128"):
-        model.predict(matrices[0], np.ones((300, 5)))
+        model.predict(matrices[0], features=np.ones((300, 5)))
     with pytest.raises(DataError, match="no features, but the model was fitted on 128"):
         model.predict(matrices[0])
     bare = JBClustering(3, random_state=0, n_init=2).fit(matrices[0])
-    with pytest.raises(DataError, match="no model for other graphs"):
-        bare.predict(*matrices)
+    assert not hasattr(bare, "predict")
+    with pytest.raises(AttributeError, match="has no attribute 'predict'") as raised:
+        bare.predict(matrices[0], features=matrices[1])
+    assert "no model for other graphs" in str(raised.value.__cause__)
 
 
 def test_columns_have_names(matrices):
     table = pd.DataFrame(matrices[1].toarray()).add_prefix("word ")
-    model = JBClustering(3, random_state=0, n_init=2).fit(matrices[0], table)
+    model = JBClustering(3, random_state=0, n_init=2).fit(matrices[0], features=table)
     assert model.feature_names_in_.tolist() == list(table)
-    there = model.predict(matrices[0], table)
+    there = model.predict(matrices[0], features=table)
     with pytest.raises(DataError, match=r"pass features\[model.feature_names_in_\]"):
-        model.predict(matrices[0], table[reversed(table.columns)])
-    assert np.array_equal(model.predict(matrices[0], table.to_numpy()), there)
-    assert not hasattr(model.fit(*matrices), "feature_names_in_")
+        model.predict(matrices[0], features=table[reversed(table.columns)])
+    assert np.array_equal(model.predict(matrices[0], features=table.to_numpy()), there)
+    assert not hasattr(model.fit(matrices[0], features=matrices[1]), "feature_names_in_")
+
+
+# ---------------------------------------------------------------- what was found
+
+
+def test_the_summary_is_that_of_explain(data, fitted):
+    cluster, confidence = torch.from_numpy(fitted.labels_), torch.from_numpy(fitted.confidence_)
+    explained = explain(data.graph, data.feat, None, cluster, confidence)
+    table = fitted.summary_
+    assert table.index.name == "cluster"
+    assert table["size"].tolist() == np.bincount(fitted.labels_).tolist()
+    assert table.loc[1, "central"] == explained.clusters[1].central
+    assert table.loc[1, "features"] == tuple(trait.feature for trait in explained.clusters[1].features)
+    assert table.loc[1, "lift"] == tuple(trait.lift for trait in explained.clusters[1].features)
+    assert table.loc[1, "closest"][0] in (0, 2)
+    assert "difference" not in table
+    assert np.array_equal(fitted.merges_.children, explained.merges.children)
+    assert fitted.merges_.cost.sum() == pytest.approx(explained.merges.cost.sum())
+    frame = fitted.to_frame()
+    assert list(frame) == ["node", "cluster", "confidence"]
+    assert frame["cluster"].tolist() == fitted.labels_.tolist()
+
+
+def test_names_of_nodes_and_columns_in_the_summary(matrices):
+    names = [f"node {i}" for i in range(300)]
+    graph = networkx.relabel_nodes(networkx.from_scipy_sparse_array(matrices[0]), dict(enumerate(names)))
+    table = pd.DataFrame(matrices[1].toarray() + 1, index=names).add_prefix("column ")
+    summary = JBClustering(3, random_state=0, n_init=1).fit(graph, features=table).summary_
+    assert set(summary.loc[0, "uncertain"]) <= set(names)
+    assert summary.loc[0, "features"][0].startswith("column ")
+    assert all(isinstance(value, float) for value in summary.loc[0, "difference"])
+    assert "lift" not in summary
+
+
+def test_the_report_from_python(tmp_path, matrices, fitted):
+    assert fitted.report(tmp_path / "x.html") == tmp_path / "x.html"
+    page = (tmp_path / "x.html").read_text()
+    for words in ("What the clusters are", "Which clusters merge first", "bits saved per node", "The coarsened graph"):
+        assert words in page
+    ranged = JBClustering((2, 4), random_state=np.random.RandomState(0), n_init=1).fit(matrices[0])
+    assert "Number of clusters" in ranged.report(str(tmp_path / "y.html")).read_text()
+
+
+def test_a_notebook_shows_sizes_and_summary(fitted):
+    shown = fitted._repr_mimebundle_()
+    assert "300 nodes in 3 clusters" in shown["text/html"]
+    assert shown["text/html"] == fitted._repr_html_()
+    with config_context(display="text"):
+        assert set(fitted._repr_mimebundle_()) == {"text/plain"}
+    assert "sk-estimator" in JBClustering(3)._repr_html_()
+
+
+@pytest.mark.parametrize("ask", ["summary_", "merges_"])
+def test_nothing_is_known_before_fit(ask, tmp_path):
+    with pytest.raises(NotFittedError):
+        getattr(JBClustering(2), ask)
+    for call in (JBClustering(2).to_frame, lambda: JBClustering(2).report(tmp_path / "x.html")):
+        with pytest.raises(NotFittedError):
+            call()
+
+
+def test_another_fit_forgets_the_first(matrices):
+    model = JBClustering(2, random_state=0, n_init=1).fit(matrices[0])
+    assert len(model.summary_) == 2
+    assert len(model.set_params(n_clusters=3).fit(matrices[0]).summary_) == 3
+
+
+# ---------------------------------------------------------------- scikit-learn
+
+
+def test_features_are_never_taken_for_y(matrices):
+    for y in (matrices[1], matrices[1].toarray(), pd.DataFrame(matrices[1].toarray()), torch.eye(3)):
+        with pytest.raises(JBPoolError, match=r"pass features by name, fit\(X, features=...\)"):
+            JBClustering(3).fit(matrices[0], y)
+    model = JBClustering(2, random_state=0, n_init=1)
+    assert np.array_equal(model.fit_predict(matrices[0], np.arange(300)), model.fit_predict(matrices[0]))
+
+
+@pytest.mark.parametrize("mode", ["distance", "connectivity"])
+def test_nearest_neighbours_in_front(mode):
+    points, label = make_blobs(120, centers=3, cluster_std=0.5, random_state=0)
+    chain = make_pipeline(KNeighborsTransformer(n_neighbors=8, mode=mode), JBClustering(3, random_state=0, n_init=2))
+    with pytest.warns(UserWarning, match="X looks like a graph of nearest neighbours") as warned:
+        found = chain.fit_predict(points)
+    assert ("distances and not used as weights" in str(warned[0].message)) == (mode == "distance")
+    assert "both directions" in str(warned[0].message)
+    assert adjusted_rand_score(label, found) > 0.95
+
+
+def test_other_matrices_are_not_taken_for_neighbours():
+    pair = scipy.sparse.csr_matrix(np.kron(np.eye(2), np.ones((6, 6)) - np.eye(6)))
+    weights = scipy.sparse.csr_matrix(np.ones((4, 4)))
+    weights.data[1] = 2
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*nearest neighbours")
+        JBClustering(2, random_state=0, n_init=1).fit(pair)                     # regular, and symmetric
+        with pytest.raises(DataError, match="not symmetric"):
+            JBClustering(2).fit(weights)                                        # full, and not symmetric
+
+
+def test_a_grid_search_fails_with_the_reason(matrices):
+    grid = {"n_clusters": [2, 3]}
+    search = GridSearchCV(JBClustering(n_init=1), grid, scoring="adjusted_rand_score", error_score="raise", cv=3)
+    with pytest.raises(AttributeError, match="JBClustering has none of the following attributes: predict"):
+        search.fit(matrices[0], np.arange(300) % 3)
+    with pytest.raises(DataError, match=r"part of the rows of a graph, as in cross-validation \(GridSearchCV\)"):
+        search.fit(matrices[0], np.arange(300) % 3, features=matrices[1])
+
+
+# Checks of scikit-learn that do not apply, and why.
+NOT_FOR_GRAPHS = {
+    "check_clustering": "gives points, which are refused: a graph has to be made of them first",
+    "check_n_features_in": "n_features_in_ counts the columns of features, not the nodes",
+    "check_n_features_in_after_fitting": "n_features_in_ counts the columns of features, not the nodes",
+    "check_positive_only_tag_during_fit": "refused as expected, in other words: weights must not be negative",
+    "check_estimators_empty_data_messages": "refused as expected, in other words: the matrix must be square",
+    "check_estimators_nan_inf": "its matrices are not square, which is said first",
+}
+
+
+@parametrize_with_checks([JBClustering(2, n_init=1)], expected_failed_checks=lambda _: NOT_FOR_GRAPHS)
+@pytest.mark.filterwarnings("ignore")
+def test_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_a_check_is_excepted_only_if_it_fails():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(JBClustering(2, n_init=1), on_fail=None)
+    assert {one["check_name"] for one in results if one["status"] == "failed"} == set(NOT_FOR_GRAPHS)
+
+
+def test_tags():
+    tags = get_tags(JBClustering())
+    assert tags.input_tags.pairwise
+    assert tags.input_tags.sparse
+    assert not tags.non_deterministic                       # for a given random_state
 
 
 def test_a_range_of_numbers_of_clusters(matrices, capsys):
