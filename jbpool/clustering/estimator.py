@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from dataclasses import replace
@@ -35,6 +36,8 @@ from jbpool.errors import DataError, JBPoolError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+log = logging.getLogger(__name__)
 
 # In a notebook: lists in cells keep their lines, whatever the style of the page.
 STYLE = "<style>.jbpool td{white-space:pre!important;text-align:left!important;vertical-align:top}</style>"
@@ -143,7 +146,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
             a list of tuples. Clusters are those of an undirected graph: one-way edges of a matrix, DGLGraph or DiGraph
             are refused, with the call that adds the other direction. An edge list may hold one direction or both. The
             sparse matrices of scikit-learn's ``KNeighborsTransformer`` and ``RadiusNeighborsTransformer`` are taken
-            with both directions of every edge and, if they hold distances, without weights; a warning says so.
+            with both directions of every edge and, if they hold distances, without weights; a note says so.
         y : object, optional
             Ignored; part of scikit-learn's interface.
         features : array, sparse matrix or DataFrame, optional
@@ -381,5 +384,5 @@ def _undirected_neighbours(X: Any) -> Any:
         said.append("its edges are used in both directions")
     if not said:
         return X
-    warnings.warn(f"X looks like a graph of nearest neighbours: {'; '.join(said)}.", stacklevel=4)
+    log.warning("X looks like a graph of nearest neighbours: %s", "; ".join(said))
     return matrix.maximum(matrix.T)

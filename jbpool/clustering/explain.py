@@ -105,9 +105,9 @@ def explain(
     confidence : Tensor, optional
         ``(N,)``.
     node_names : sequence, optional
-        ``(N,)``. Default: 0 .. N-1.
+        ``(N,)``; without them, nodes are numbers 0 .. N-1.
     feat_names : sequence of str, optional
-        ``(D,)``. Default: 0 .. D-1.
+        ``(D,)``; without them, features are numbers 0 .. D-1.
     """
     numbers, place = cluster.cpu().long().unique(return_inverse=True)           # place: 0 .. K-1, none empty
     sizes = place.bincount()

@@ -247,7 +247,7 @@ def test_a_column_that_hides_the_others_is_mentioned():
     rare = torch.cat([scaled, (torch.rand(50, 30) < 0.02).float()], dim=1)
     assert scale_warning(rare) is None
     with pytest.warns(UserWarning, match="standardise them") as warned:
-        JBClustering(2, random_state=0).fit_predict(networkx.barbell_graph(25, 0), measured)
+        JBClustering(2, random_state=0).fit_predict(networkx.barbell_graph(25, 0), features=measured)
     assert all(one.filename == __file__ for one in warned)
     flags = torch.eye(50)[:, :5] * 1000
     for feat in (None, scaled, scaled[:, :1], flags, flags.to_sparse_csr(), torch.zeros(50, 3)):

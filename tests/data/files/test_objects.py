@@ -239,7 +239,7 @@ def test_an_igraph_graph():
     bare = as_node_data(igraph.Graph(4, [(0, 1), (1, 2)]))
     assert bare.ids is None
     assert bare.edge_weight is None
-    assert bare.graph.num_nodes() == 4
+    assert bare.graph.num_nodes == 4
     with pytest.raises(DataError, match=r"igraph graph is directed: the edge 0 -> 1.*graph.as_undirected\(\)"):
         as_node_data(igraph.Graph(2, [(0, 1)], directed=True))
     assert len(edges_of(as_node_data(igraph.Graph(2, [(0, 1)], directed=True).as_undirected()))) == 2
@@ -249,7 +249,7 @@ def test_an_index_that_is_a_permutation_is_followed():
     """A table that was sorted or shuffled: by position, every node would get the features of another one."""
     matrix, table = np.ones((4, 4)) - np.eye(4), pd.DataFrame({"x": [10.0, 11, 12, 13]})
     shuffled = table.loc[[2, 0, 3, 1]]
-    for given, index in ((matrix, int), (matrix, float), (dgl.graph(np.nonzero(matrix)), int)):
+    for given, index in ((matrix, int), (matrix, float), (Graph(torch.from_numpy(matrix).nonzero().T), int)):
         with pytest.warns(UserWarning, match=r"rows are used by their index.*reset_index\(drop=True\)"):
             data = as_node_data(given, shuffled.set_axis(shuffled.index.astype(index)))
         assert data.feat.flatten().tolist() == [10, 11, 12, 13]
