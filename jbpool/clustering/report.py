@@ -236,7 +236,7 @@ def cluster_table(explained: Explained) -> tuple[str, str]:
         rows.append([*row, "\n".join(f"{near.cluster} ({near.ratio:.1f}x)" for near in one.closest)])
     note = (
         "Edges inside: share of the weight of the cluster's edges that does not leave it. Central: most edge weight "
-        "inside. Closest: clusters that get more of the edges that leave this one than their size leads to expect, "
+        "inside. Closest: clusters that get more of the edges that leave this one than all their edges lead to expect, "
         "1x being as expected. "
     )
     if any(trait.lift is not None for one in clusters for trait in one.features):

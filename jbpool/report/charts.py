@@ -511,7 +511,7 @@ def tree(children: np.ndarray, cost: Sequence[float], names: Sequence[str], labe
         x, y = left + step * (number - first + 1), (y1 + y2) / 2
         told = tip(f"{titles[one]} and {titles[other]}: {cost[number]:.4f} {unit}")
         body.append(f'<path d="M{x1:.1f} {y1:.1f}H{x:.1f}V{y2:.1f}H{x2:.1f}" class="branch">{told}</path>')
-        body.append(words(x + 4, y + 4, f"{cost[number]:.2g}", "start") if shown <= FEW_CELLS else "")
+        body.append(words(x + 4, y - 4, f"{cost[number]:.2g}", "start") if shown <= FEW_CELLS else "")
         place[count + number] = x, y
     svg = draw(width, height, body, label)
     return Chart(svg, ("union", "", "", unit), rows[::-1][:TABLE_ROWS])
