@@ -14,7 +14,7 @@ from typing import Any
 
 from jbpool import atomic
 from jbpool.classification import report as classification_report
-from jbpool.clustering import report as clustering_report
+from jbpool.clustering import task as clustering_task
 from jbpool.engine import fit
 
 PHASES = ("training", "writing", "reporting")
@@ -53,8 +53,8 @@ class Phases:
 
         fit.CHECKPOINT_SECONDS, fit.mean_gradients = -1, first_step
         atomic._File, os.replace = File, replaced       # type: ignore[misc, assignment]
-        for report in (clustering_report, classification_report):
-            setattr(report, "page", self.reporting(getattr(report, "page")))  # noqa: B009, B010 - of either module
+        for module in (clustering_task, classification_report):       # that write the page
+            setattr(module, "page", self.reporting(getattr(module, "page")))  # noqa: B009, B010 - of either module
 
     def enter(self, phase: str) -> None:
         self.inside.append(phase)
