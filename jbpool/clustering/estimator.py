@@ -288,8 +288,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
         run = {**scores, "score": self.saved_, "loss": self.loss_, "view": self.view_, "trials": self.trials_}
         result = {
             "dataset": data.name, "method": "JBClustering", "runs": [run | self._run], "mean": run, "std": {},
-            "notes": [], "versions": {"torch": torch.__version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__},
-            "config": {"estimator": repr(self)},
+            "notes": [], "config": {"estimator": repr(self)},
+            "versions": {"torch": torch.__version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__},
         }  # fmt: skip
         if self.savings_ is not None:
             result["num_clusters"] = {"chosen": self.n_clusters_, "savings": self.savings_}
