@@ -234,7 +234,8 @@ def test_a_check_is_excepted_only_if_it_fails():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(JBClustering(2, n_init=1), on_fail=None)
-    assert {one["check_name"] for one in results if one["status"] == "failed"} == set(NOT_FOR_GRAPHS)
+    run = {one["check_name"] for one in results}                                # versions have different checks
+    assert {one["check_name"] for one in results if one["status"] == "failed"} == run & set(NOT_FOR_GRAPHS)
 
 
 def test_tags():
