@@ -18,7 +18,7 @@ import torch
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import Tags, estimator_html_repr
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.metaestimators import available_if
 
 from jbpool.atomic import write_text
@@ -36,6 +36,7 @@ from jbpool.errors import DataError, JBPoolError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from sklearn.utils import Tags  # of scikit-learn 1.6, which first asks for it
 
 log = logging.getLogger(__name__)
 
