@@ -57,13 +57,13 @@ test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
 fuzz: $(READY)
-	$(BIN)/python scripts/fuzz.py --jobs 2
+	$(BIN)/python scripts/qa/fuzz.py --jobs 2
 
 soak: $(READY)
-	$(BIN)/python scripts/soak.py
+	$(BIN)/python scripts/qa/soak.py
 
 matrix: $(READY)
-	$(BIN)/python scripts/matrix.py
+	$(BIN)/python scripts/qa/matrix.py
 
 # These are not in requirements.lock: torch_scatter is compiled, which takes minutes.
 bench-env: $(READY)
@@ -72,7 +72,7 @@ bench-env: $(READY)
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps torch-geometric-pool==1.0.2
 
 bench: $(READY)
-	for name in import step layer loss epoch scale; do $(BIN)/python scripts/bench_$$name.py || exit 1; done
+	for name in imports step layer loss epoch scale; do $(BIN)/python scripts/bench/$$name.py || exit 1; done
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -152,7 +152,7 @@ def _program(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _start_script(name: str, argv: list[str]) -> int:
-    path = [str(ROOT), str(ROOT / "scripts"), *sys.path]
+    path = [str((ROOT / name).parent), str(ROOT), *sys.path]
     with mock.patch.object(sys, "argv", [name, *argv]), mock.patch.object(sys, "path", path):
         runpy.run_path(str(ROOT / name), run_name="__main__")
     return 0

@@ -160,9 +160,9 @@ def test_the_three_lines_for_a_graph_of_one_s_own(tmp_path):
 
 
 def test_the_notebook_is_that_of_the_tutorial():
-    script = runpy.run_path(str(ROOT / "scripts" / "make_notebook.py"))
+    script = runpy.run_path(str(ROOT / "scripts" / "draw" / "make_notebook.py"))
     expected = script["notebook"](script["PAGE"].read_text())
-    assert json.loads(script["NOTEBOOK"].read_text()) == expected, "run python scripts/make_notebook.py"
+    assert json.loads(script["NOTEBOOK"].read_text()) == expected, "run python scripts/draw/make_notebook.py"
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Inputs that ``scripts/fuzz.py`` once found to fail, and the fuzzer itself on a few mutants of every quick kind."""
+"""Inputs that ``scripts/qa/fuzz.py`` once found to fail, and the fuzzer itself on a few mutants of every quick kind."""
 
 import io
 import math
@@ -27,7 +27,7 @@ QUICK = ("configuration", "--set", "csv", "graph tables", "TU folder", "TU zip",
 @pytest.fixture
 def fuzz(monkeypatch, tmp_path):
     """The script as a module, with a cache of its own."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "qa"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JBPOOL_DATA", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

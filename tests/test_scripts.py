@@ -17,17 +17,19 @@ from commands import ROOT, SHARED, call
 
 from jbpool.data import load_graphs
 
+SCRIPTS = ROOT / "scripts"
+
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
     """A function (name, arguments, ...) that runs a script inside ``tmp_path``, in this process."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     monkeypatch.setenv("JBPOOL_DATA", str(SHARED))
 
     def run(name, *args, check=True):
         def start(argv):
             monkeypatch.setattr(sys, "argv", [name, *argv])
-            runpy.run_path(str(ROOT / "scripts" / name), run_name="__main__")
+            monkeypatch.syspath_prepend(str((SCRIPTS / name).parent))
+            runpy.run_path(str(SCRIPTS / name), run_name="__main__")
             return 0
 
         return call(start, *args, cwd=tmp_path, check=check)
@@ -60,7 +62,7 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path, script):
     write_run(tmp_path / "r" / "g", "cora", "mincut", 0.51, 0.41, layers=1, seeds=1)
     write_run(tmp_path / "r" / "h", "cora", "jb", 0.4, 0.4, objective={"cut": 1.0, "balance": 0.5}, epochs=300)
     write_run(tmp_path / "r" / "i", "cora", "jb", 0.1, 0.1, seeds=0)            # interrupted in its first seed
-    lines = script("table.py", "r").out.splitlines()
+    lines = script("reproduce/table.py", "r").out.splitlines()
     rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]] for line in lines}
     assert rows["jb"][:5] == ["2/-/-/-", "0.500 ± 0.010", "0.457 ± 0.025", "0.400 ± 0.020", "0.351 ± 0.128"]
     assert rows["jb, diagonal"][1:3] == ["0.450 ± 0.010", "0.457 ± 0.025"]
@@ -77,27 +79,27 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path, script):
 def test_two_runs_for_one_cell_are_refused(tmp_path, script):
     for name in ("old", "new"):
         write_run(tmp_path / "r" / name, "cora", "jb", 0.5, 0.4)
-    refused = script("table.py", "r", check=False)
+    refused = script("reproduce/table.py", "r", check=False)
     assert refused.code == 2
     assert "new and old are both jb on cora" in refused.err
     for folder, changes in (("new", {"sqrt": "diagonal"}), ("old", {"normalize": False}), ("third", {})):
         shutil.rmtree(tmp_path / "r" / folder, ignore_errors=True)
         write_run(tmp_path / "r" / folder, "acm", "jb", 0.5, 0.4, seconds=1.0, **changes)
-    rows = [line.split("|")[1].strip() for line in script("table.py", "r").out.splitlines()[2:]]
+    rows = [line.split("|")[1].strip() for line in script("reproduce/table.py", "r").out.splitlines()[2:]]
     assert rows == ["jb, diagonal", "jb, raw features", "jb"]                   # in the order of their folders
 
 
 def test_every_run_as_csv(tmp_path, script):
     write_run(tmp_path / "r" / "a", "cora", "jb", 0.5, 0.4, sqrt="diagonal")
-    lines = script("table.py", "r", "--csv").out.splitlines()
+    lines = script("reproduce/table.py", "r", "--csv").out.splitlines()
     assert lines == ["task,dataset,method,seed,fold,acc,nmi,loss,test",
                      *(f"node_cluster,cora,jb diagonal,{seed},,0.5,0.4,-0.5," for seed in (0, 1))]  # fmt: skip
 
 
 def test_a_folder_without_runs(script):
-    result = script("table.py", "nothing", check=False)
+    result = script("reproduce/table.py", "nothing", check=False)
     assert result.code == 2
-    assert "scripts/reproduce.py" in result.err
+    assert "nodes.py or graphs.py" in result.err
 
 
 def write_folds(folder, dataset, method, scores, *, metric="acc", sqrt="matrix", compared=(), folds=10, seed=0):
@@ -117,7 +119,7 @@ def write_folds(folder, dataset, method, scores, *, metric="acc", sqrt="matrix",
 def test_the_table_of_graph_classification(tmp_path, script):
     write_folds(tmp_path / "r" / "all", "NCI1", "jb", (0.73, 0.75, 0.77), compared=["none", "dmon"])
     write_folds(tmp_path / "r" / "diagonal", "NCI1", "mincut", (0.75, 0.78, 0.81), sqrt="diagonal", compared=["jb"])
-    lines, paired = (part.splitlines() for part in script("table.py", "r").out.split("\n\n"))
+    lines, paired = (part.splitlines() for part in script("reproduce/table.py", "r").out.split("\n\n"))
     head, _, row = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
     cells = dict(zip(head, row, strict=True))
     assert cells["jb"] == cells["none"] == cells["dmon"] == "75.0 ± 2.0 (3)"
@@ -131,29 +133,29 @@ def test_the_table_of_graph_classification(tmp_path, script):
 
 def test_errors_are_not_percentages_and_names_are_told_apart(tmp_path, script):
     write_folds(tmp_path / "r" / "a", "ogbg-molesol", "jb-diagonal", (1.1, 1.3), metric="rmse", compared=["none"])
-    table, paired = script("table.py", "r").out.split("\n\n")
+    table, paired = script("reproduce/table.py", "r").out.split("\n\n")
     assert "| ogbg-molesol | - | 1.200 ± 0.141 (2) | 1.200 ± 0.141 (2) |" in table
     assert "| ogbg-molesol | jb, diagonal | +0.000 ± 0.000 (p = 1.00) | 2 |" in paired
     write_folds(tmp_path / "r" / "b", "ogbg-molesol", "jb", (1.1, 1.3), metric="rmse", sqrt="diagonal")
-    assert "a and b are both jb, diagonal on ogbg-molesol" in script("table.py", "r", check=False).err
+    assert "a and b are both jb, diagonal on ogbg-molesol" in script("reproduce/table.py", "r", check=False).err
 
 
 def test_folds_of_different_splits_are_not_paired(tmp_path, script):
     write_folds(tmp_path / "r" / "a", "NCI1", "jb", (0.7, 0.8), folds=5)
     write_folds(tmp_path / "r" / "b", "NCI1", "none", (0.7, 0.8), folds=10)
-    assert "a and b have other graphs or folds of NCI1" in script("table.py", "r", check=False).err
+    assert "a and b have other graphs or folds of NCI1" in script("reproduce/table.py", "r", check=False).err
 
 
 def test_large_seeds_are_not_rounded(tmp_path, script):
     write_folds(tmp_path / "r" / "a", "NCI1", "jb", (0.5,), seed=1234567)
-    assert "graph_classify,NCI1,jb,1234567,0,,,,0.5" in script("table.py", "r", "--csv").out
+    assert "graph_classify,NCI1,jb,1234567,0,,,,0.5" in script("reproduce/table.py", "r", "--csv").out
 
 
 @pytest.mark.parametrize("text", ["[]", '{"task": "graph_cl'])
 def test_a_damaged_result_is_named(tmp_path, script, text):
     (tmp_path / "r" / "a").mkdir(parents=True)
     (tmp_path / "r" / "a" / "result.json").write_text(text)
-    found = script("table.py", "r", check=False)
+    found = script("reproduce/table.py", "r", check=False)
     assert "result.json cannot be read" in found.err
     assert "Traceback" not in found.err
 
@@ -171,21 +173,21 @@ def test_a_damaged_result_is_named(tmp_path, script, text):
 def test_benchmarks_run(name, args, script):
     if name in ("layer", "epoch") and not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
-    assert script(f"bench_{name}.py", *args).out.count("\n|") >= 3
+    assert script(f"bench/{name}.py", *args).out.count("\n|") >= 3
 
 
 # Others are parts that scripts share.
-SCRIPTS = sorted(path.name for path in (ROOT / "scripts").glob("*.py") if '__name__ == "__main__"' in path.read_text())
+COMMANDS = sorted(path for path in SCRIPTS.rglob("*.py") if '__name__ == "__main__"' in path.read_text())
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_every_script_opens_with_its_command(name):
-    assert f"    python scripts/{name}" in (ROOT / "scripts" / name).read_text().split('"""')[1]
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: str(path.relative_to(SCRIPTS)))
+def test_every_script_opens_with_its_command(path):
+    assert f"    python {path.relative_to(ROOT)}" in path.read_text().split('"""')[1]
 
 
 def test_statistics_of_the_forest(monkeypatch):
     """Against a loop over graphs, on features that are numbers."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(SCRIPTS / "reproduce"))
     forest = importlib.import_module("forest")
     monkeypatch.setattr(forest, "AT_ONCE", 3)
     data = load_graphs("motifs", num_graphs=7)
@@ -204,18 +206,18 @@ def test_statistics_of_the_forest(monkeypatch):
 def test_the_forest_on_two_folds(script):
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
-    lines = script("forest.py", "--sets", "mutag", "--folds", "0,1").out.splitlines()
+    lines = script("reproduce/forest.py", "--sets", "mutag", "--folds", "0,1").out.splitlines()
     mean = re.fullmatch(r"\| mutag \| acc \| (\d+\.\d) ± \d+\.\d \(2\) \|", lines[-1])[1]
     assert float(mean) > 75                         # two thirds of the molecules are of one class
-    _, *rows = csv.reader(script("forest.py", "--sets", "mutag", "--folds", "0,1", "--csv").out.splitlines())
+    _, *rows = csv.reader(script("reproduce/forest.py", "--sets", "mutag", "--folds", "0,1", "--csv").out.splitlines())
     assert [row[:5] for row in rows] == [["graph_classify", "MUTAG", "random forest", "0", fold] for fold in "01"]
     assert 50 * sum(float(row[8]) for row in rows) == pytest.approx(float(mean), abs=0.05)
 
 
 def test_load_benchmark(monkeypatch, capsys):
     """The files are loaded in this process; by the script each in a new one, which imports torch and DGL."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    bench = importlib.import_module("bench_load")
+    monkeypatch.syspath_prepend(str(SCRIPTS / "bench"))
+    bench = importlib.import_module("load")
     with monkeypatch.context() as patch:
         patch.setattr(bench, "LOAD", "import sys; print(1, 2.5); print(len(sys.argv))")
         assert bench._measure("a.npy", "features") == [[1, 2.5], [3]]
@@ -228,7 +230,7 @@ def test_load_benchmark(monkeypatch, capsys):
         return [[float(number) for number in line.split()] for line in told.getvalue().splitlines()]
 
     monkeypatch.setattr(bench, "_measure", measure_here)
-    monkeypatch.setattr(sys, "argv", ["bench_load.py", "--edges", "2000", "--nodes", "300"])
+    monkeypatch.setattr(sys, "argv", ["load.py", "--edges", "2000", "--nodes", "300"])
     bench.main()
     out = capsys.readouterr().out
     for kind in (".npy", ".npz", "CSV", "CSV, weights", "CSV, text ids"):
@@ -237,7 +239,7 @@ def test_load_benchmark(monkeypatch, capsys):
 
 
 def test_the_limit_of_the_pooling_benchmark(script):
-    row = script("gcb_limit.py", "--sets", "gcb-sim", "--graphs", 60).out.splitlines()[-1]
+    row = script("reproduce/gcb_limit.py", "--sets", "gcb-sim", "--graphs", 60).out.splitlines()[-1]
     none, one, more, limit = (float(cell.strip(" %")) for cell in row.split("|")[3:-1])
     assert none + one + more == pytest.approx(100, abs=0.2)
     assert limit == pytest.approx(100 - none * 2 / 3, abs=0.1)
@@ -245,7 +247,7 @@ def test_the_limit_of_the_pooling_benchmark(script):
 
 
 def test_try_settings(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(SCRIPTS / "reproduce"))
     module = importlib.import_module("try_settings")
     monkeypatch.setattr(module, "TRAIN", 24)
     monkeypatch.setattr(module, "VALID", 12)

@@ -1,4 +1,4 @@
-"""scripts/suite.py: its graphs, its tables and the bins of confidence."""
+"""scripts/reproduce/suite.py: its graphs, its tables and the bins of confidence."""
 
 import csv
 import importlib
@@ -15,7 +15,7 @@ from zoo import degrees
 @pytest.fixture
 def suite(monkeypatch):
     """The script as a module, in one thread: on busy processors, threads that wait for each other take minutes."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "reproduce"))
     monkeypatch.setenv("JBPOOL_DATA", str(SHARED))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -14,8 +14,8 @@ from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.clustering.auto.weighting import UnitRows, are_counts, idf_weights
 from jbpool.nn.heads import unit_rows
 
-sys.path.insert(0, str(ROOT / "scripts"))
-from benchmark import peak_bytes
+sys.path.insert(0, str(ROOT / "scripts" / "bench"))
+from timing import peak_bytes
 
 
 def test_a_step_of_the_heads_needs_the_same_memory_for_any_number_of_nodes(monkeypatch):

@@ -108,7 +108,7 @@ def test_assets_can_be_part_of_a_page(name):
 
 
 def test_the_bundle_is_that_of_the_script():
-    bundle = runpy.run_path(str(ROOT / "scripts" / "bundle_sigma.py"))
+    bundle = runpy.run_path(str(ROOT / "scripts" / "draw" / "bundle_sigma.py"))
     assert asset("sigma.js").startswith(bundle["header"]())
     for name, version in bundle["BUNDLED"].items():
         assert f"{name} {version}\n" in asset("LICENSES.txt")

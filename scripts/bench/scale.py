@@ -1,0 +1,273 @@
+"""Time and memory of clustering by graph size, phase by phase, beside Leiden and mini-batch k-means.
+
+    python scripts/bench/scale.py [--sizes 1e5 1e6 1e7] [--degree 10] [--others] [--speed-up]
+
+Planted partitions of 16 classes with 64 features, in files; every size runs in a new process with the configuration
+large.yaml (16 smoothing steps, 4 starts). ``--others`` adds Leiden (igraph) and mini-batch
+k-means (scikit-learn) on the same smoothed features; ``--speed-up`` compares a training step of one process and of two,
+one thread each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from timing import ROOT, missing, write
+
+CLASSES, FEATURES, STARTS = 16, 64, 4
+INSIDE = 0.8            # share of the edges inside classes
+NOISE = 2.0             # deviation of each feature around the centre of the class, whose length is 3
+BLOCK = 1 << 20
+PHASES = {
+    "load": ("load",),
+    "smooth": ("smoothing", "finding axes"),
+    "reduce": ("reducing",),
+    "train": ("train",),
+    "score": ("scoring",),
+    "write": ("writing clusters",),
+}
+
+
+def make_graph(folder: Path, num_nodes: int, degree: int) -> None:
+    """Write edges.npy (each edge once), features.npy and labels.npy, block by block."""
+    random = np.random.default_rng(0)
+    label = random.integers(0, CLASSES, num_nodes).astype(np.int32)
+    order = np.argsort(label, kind="stable").astype(np.int32)
+    count = np.bincount(label, minlength=CLASSES)
+    first = count.cumsum() - count
+    np.save(folder / "labels.npy", label)
+    num_edges = num_nodes * degree // 2
+    edges = np.lib.format.open_memmap(folder / "edges.npy", "w+", np.int32, (num_edges, 2))
+    for start in range(0, num_edges, BLOCK):
+        size = min(BLOCK, num_edges - start)
+        source, target = random.integers(0, num_nodes, (2, size))
+        inside = random.random(size) < INSIDE
+        group = label[source[inside]]
+        target[inside] = order[first[group] + (random.random(inside.sum()) * count[group]).astype(np.int64)]
+        edges[start : start + size] = np.stack([source, target], 1)
+    centres = random.standard_normal((CLASSES, FEATURES))
+    centres *= 3 / np.linalg.norm(centres, axis=1, keepdims=True)
+    feat = np.lib.format.open_memmap(folder / "features.npy", "w+", np.float32, (num_nodes, FEATURES))
+    for start in range(0, num_nodes, BLOCK):
+        part = label[start : start + BLOCK]
+        feat[start : start + BLOCK] = centres[part] + NOISE * random.standard_normal((len(part), FEATURES))
+
+
+class Memory:
+    """Resident memory in GB: now, and at its highest since the start. Pages of mapped files are counted apart."""
+
+    def __init__(self) -> None:
+        self.peak = self.peak_anonymous = 0.0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    @staticmethod
+    def now() -> tuple[float, float]:
+        """Resident memory, and the part of it that belongs to no file."""
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        total, anonymous = (int(lines[name].split()[0]) * 1024 / 1e9 for name in ("VmRSS", "RssAnon"))
+        return total, anonymous
+
+    def _watch(self) -> None:
+        while True:
+            total, anonymous = self.now()
+            self.peak, self.peak_anonymous = max(self.peak, total), max(self.peak_anonymous, anonymous)
+            time.sleep(0.02)
+
+
+def settings(folder: Path) -> list[str]:
+    files = [f"dataset.{name}={folder / file}.npy" for name, file in
+             (("edges", "edges"), ("features", "features"), ("labels", "labels"))]  # fmt: skip
+    return [*files, f"method.num_clusters={CLASSES}", f"train.restarts={STARTS}"]
+
+
+def run_jbpool(folder: Path) -> dict:
+    """All phases of a run, as the command line goes through them."""
+    import torch
+
+    from jbpool import console as progress
+    from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.engine.config import load_config
+
+    memory = Memory()
+    before, began = memory.now()[1], time.perf_counter()
+    config = load_config(NODE_CLUSTER, "large", settings(folder))
+    data = NODE_CLUSTER.load_data(config)
+    _ = data.fingerprint
+    progress.seconds["load"] = time.perf_counter() - began
+    loaded = memory.now()[1]
+    memory.peak_anonymous = loaded                          # beyond the loaded graph; features are a mapped file
+    out = NODE_CLUSTER.run(config, data, folder / "run", torch.device("cpu"))
+    NODE_CLUSTER.write_report(folder / "run", data)
+    progress.seconds["train"] = out.runs[0]["seconds"]
+    return {
+        "seconds": time.perf_counter() - began,
+        "phases": {name: sum(progress.seconds.get(part, 0) for part in parts) for name, parts in PHASES.items()},
+        "step": out.runs[0]["seconds_per_step"], "nmi": out.runs[0]["nmi"], "acc": out.runs[0]["acc"],
+        "edges": data.graph.num_edges, "loaded": loaded - before, "beyond": memory.peak_anonymous - loaded,
+        "peak": memory.peak,
+    }  # fmt: skip
+
+
+def view_of(folder: Path) -> Any:
+    """The rows that heads are trained on, ``(N, 2 K)``."""
+    from jbpool.clustering.auto.views import FixedFeatures
+    from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.engine.config import load_config
+
+    data = NODE_CLUSTER.load_data(load_config(NODE_CLUSTER, "large", settings(folder)))
+    assert data.feat is not None
+    return FixedFeatures(data.feat.shape[1], num_clusters=CLASSES).fit(data.graph, data.feat)
+
+
+def run_kmeans(folder: Path) -> dict:
+    """Mini-batch k-means on the view that jbpool trains on; its computation is not counted."""
+    from sklearn.cluster import MiniBatchKMeans
+    from sklearn.metrics import normalized_mutual_info_score
+
+    memory = Memory()
+    rows = view_of(folder).numpy()
+    began = time.perf_counter()
+    found = MiniBatchKMeans(CLASSES, n_init=STARTS, batch_size=8192, random_state=0).fit_predict(rows)
+    seconds = time.perf_counter() - began
+    nmi = normalized_mutual_info_score(np.load(folder / "labels.npy"), found)
+    return {"seconds": seconds, "nmi": nmi, "peak": memory.peak}
+
+
+def run_leiden(folder: Path) -> dict:
+    """Leiden of igraph, modularity, until it no longer improves; it chooses the number of clusters."""
+    import igraph
+    from sklearn.metrics import normalized_mutual_info_score
+
+    memory = Memory()
+    label = np.load(folder / "labels.npy")
+    began = time.perf_counter()
+    graph = igraph.Graph(n=len(label), edges=np.load(folder / "edges.npy"))
+    loaded = time.perf_counter() - began
+    found = graph.community_leiden("modularity", n_iterations=2).membership
+    seconds = time.perf_counter() - began
+    nmi = normalized_mutual_info_score(label, found)
+    clusters = len(set(found))
+    return {"seconds": seconds, "load": loaded, "nmi": nmi, "peak": memory.peak, "clusters": clusters}
+
+
+def run_step(folder: Path) -> dict:
+    """Seconds of a training step, the median of some; with torchrun the rows are shared."""
+    import torch
+
+    from jbpool.clustering.auto.bounded_heads import Heads, rows_together
+    from jbpool.processes import RowShares, process_group, rank
+
+    torch.set_num_threads(1)
+    with process_group(torch.device("cpu")):
+        rows = view_of(folder)
+        shares = RowShares.of_this_run(len(rows), rows_together(STARTS, CLASSES))
+        mine = rows[shares.start : shares.stop].clone()
+        prototypes = torch.randn(STARTS, CLASSES, rows.shape[1], generator=torch.Generator().manual_seed(0))
+        heads, seconds = Heads(prototypes, 0.2, shares), []
+        for _ in range(6):
+            began = time.perf_counter()
+            heads.gradient(mine)
+            seconds.append(time.perf_counter() - began)
+        if rank() > 0:
+            sys.exit()                                      # the first one reports
+    return {"seconds": statistics.median(seconds[1:])}
+
+
+CONTESTANTS = {"jbpool": run_jbpool, "k-means": run_kmeans, "leiden": run_leiden, "step": run_step}
+
+
+def measure(name: str, folder: Path, processes: int = 1) -> dict | None:
+    """One contestant in a new process, or in several of one run; ``None`` if it failed, as for lack of memory."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    if processes > 1:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(processes)}
+    command = [sys.executable, __file__, "--one", name, str(folder)]
+    started = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**environment, "RANK": str(rank)})
+        for rank in range(processes)
+    ]
+    told = [process.communicate()[0] for process in started]
+    if any(process.returncode for process in started):
+        print(f"{name} failed (exit code {[process.returncode for process in started]})", file=sys.stderr)
+        return None
+    return json.loads(told[0].splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", type=float, default=[1e5, 1e6])
+    parser.add_argument("--degree", type=int, default=10)
+    parser.add_argument("--others", action="store_true", help="Leiden and mini-batch k-means, too")
+    parser.add_argument("--speed-up", action="store_true", help="a step of one process and of two")
+    parser.add_argument("--folder", help="where to put the files (default: a temporary folder)")
+    parser.add_argument("--one", nargs=2, metavar=("NAME", "FOLDER"), help="one measurement, as JSON")
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(CONTESTANTS[args.one[0]](Path(args.one[1]))))
+        return
+    others = ["k-means", *([] if missing("igraph") else ["leiden"])] if args.others else []
+    raw: list[dict[str, Any]] = []
+    for size in map(int, args.sizes):
+        with tempfile.TemporaryDirectory(dir=args.folder) as name:
+            folder = Path(name)
+            make_graph(folder, size, args.degree)
+            found: dict[str, Any] = {"nodes": size, **{name: measure(name, folder) for name in ("jbpool", *others)}}
+            if args.speed_up:
+                found["one"] = measure("step", folder)
+                found["two"] = measure("step", folder, processes=2)
+        raw.append(found)
+        print(json.dumps(found), file=sys.stderr, flush=True)
+    _write_phases(raw)
+    if others:
+        _write_others(raw, others)
+    if args.speed_up:
+        rows = [
+            [f"{found['nodes']:,}", *(f"{found[name]['seconds']:.3f}" for name in ("one", "two")),
+             f"{found['one']['seconds'] / found['two']['seconds']:.2f}"]
+            for found in raw if found["one"] and found["two"]
+        ]  # fmt: skip
+        head = ["nodes", "one process, s", "two processes, s", "speed-up"]
+        write("scale_processes", "A training step, one thread per process", head, rows, raw)
+
+
+def _write_phases(raw: list[dict]) -> None:
+    rows = []
+    for found in raw:
+        if run := found["jbpool"]:
+            cells = [f"{seconds:.1f} ({1e6 * seconds / found['nodes']:.2f})" for seconds in run["phases"].values()]
+            memory = [f"{run[name]:.2f}" for name in ("loaded", "beyond", "peak")]
+            whole = f"{run['seconds']:.0f} ({1e6 * run['seconds'] / found['nodes']:.1f})"
+            rows.append([f"{found['nodes']:,}", f"{run['edges']:,}", *cells, whole, *memory, f"{run['nmi']:.3f}"])
+    head = ["nodes", "directed edges", *PHASES, "all", "graph, GB", "beyond, GB", "peak, GB", "NMI"]
+    write("scale", "All phases: seconds (microseconds per node)", head, rows, raw)
+
+
+def _write_others(raw: list[dict], others: list[str]) -> None:
+    rows = []
+    for found in raw:
+        for name in ("jbpool", *others):
+            if run := found[name]:
+                rows.append(
+                    [f"{found['nodes']:,}", name, f"{run['seconds']:.1f}", f"{run['peak']:.2f}", f"{run['nmi']:.3f}"]
+                )
+    head = ["nodes", "method", "seconds", "peak, GB", "NMI"]
+    write("scale_others", "Beside other methods", head, rows, raw)
+
+
+if __name__ == "__main__":
+    main()
