@@ -203,7 +203,8 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
         return next(inside, str(path))                          # a section that only --set has
 
     if values.get("task", task.name) != task.name:              # its other keys are not those of this task
-        raise ConfigError(f"{where('task')}: task is {values['task']!r}, but this is the task {task.name!r}")
+        problem = f"{where('task')}: task is {values['task']!r}, but this is the task {task.name!r}"
+        raise ConfigError(one_line(problem))
     config = build(task.schema, values, "", where, problems)
     wrong = [*out_of_range(config), *_general_problems(config), *task.problems(config)]
     problems += [f"{where(key)}: {problem}" for key, problem in wrong]

@@ -109,6 +109,12 @@ def test_wrong_settings_name_the_line_of_the_file_or_the_set_that_gave_them(tmp_
     assert len(lines) == 4
 
 
+def test_a_task_of_control_characters_is_shown_as_plain_text():
+    with pytest.raises(ConfigError, match=r"^--set task=\\u200b\\u2028: task is ") as caught:
+        load_config(NODE_CLUSTER, None, ["task=\u200b\u2028"])
+    assert str(caught.value).isprintable()
+
+
 def test_an_impossible_name_of_a_file():
     for name in ("x" * 5000, "\0"):
         with pytest.raises(ConfigError, match="no such file"):
