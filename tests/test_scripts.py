@@ -43,7 +43,7 @@ def write_run(folder, dataset, method, acc, nmi, *, sqrt="matrix", lr=1e-4, laye
     result = {
         "task": "node_cluster", "dataset": dataset, "method": method,
         "runs": [{"seed": seed, "acc": acc, "nmi": nmi, "loss": -0.5} for seed in range(seeds)],
-        "mean": {"acc": acc, "nmi": nmi, "seconds": seconds}, "std": {"acc": 0.01, "nmi": 0.02},
+        "mean": {"acc": acc, "nmi": nmi, "seconds": seconds}, "std": {"acc": 0.01, "nmi": 0.02, "seconds": 0.0},
         "compared": {}, "notes": [],
         "config": {"dataset": {"name": dataset, **options}, "train": {"lr": lr, "epochs": epochs, "restarts": 1},
                    "method": {"sqrt": sqrt, "objective": objective},

@@ -326,6 +326,8 @@ def read_result(folder: Path) -> dict[str, Any]:
     with _readable(path):
         result = json.loads(path.read_text())
         problem = mismatch(result, RESULT)
+        if problem is None and result["mean"].keys() != result["std"].keys():
+            problem = "mean and std should have the same scores"
         if problem is not None:
             raise ValueError(problem)
         return result

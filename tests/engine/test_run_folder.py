@@ -122,7 +122,13 @@ def test_resume_writes_damaged_readable_files_anew(stopped, tmp_path, capsys):
     assert len((folder / table).read_bytes()) == len(before[3])
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"runs": 3}'])
+ONE_SIDED = {"task": "node_cluster", "dataset": "x", "method": "jb", "runs": [{"seed": 0}, {"seed": 1}],
+             "mean": {"acc": 0.5}, "std": {}, "compared": {}, "notes": [], "config": {}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"runs": 3}', json.dumps(ONE_SIDED).encode()]
+)
 def test_a_damaged_result_names_the_file(tmp_path, content):
     (tmp_path / "history.csv").write_text("epoch\n")
     (tmp_path / "result.json").write_bytes(content)
