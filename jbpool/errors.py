@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 MAX_LINE = 2000         # characters of a message
@@ -35,6 +37,17 @@ class DataError(JBPoolError):
         """An error with its file and line, as one line of text: messages quote damaged files."""
         place = str(file) if line is None else f"{file}, line {line}"
         return cls(one_line(f"{place}: {message}"))
+
+
+@contextmanager
+def naming(file: str | Path) -> Iterator[None]:
+    """Add a file to the errors about what was read from it, unless they name it."""
+    try:
+        yield
+    except DataError as error:
+        if str(file) in str(error):
+            raise
+        raise DataError.at(file, str(error)) from None
 
 
 class TrainingError(JBPoolError):

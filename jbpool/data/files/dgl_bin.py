@@ -24,7 +24,7 @@ from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
 from jbpool.data.containers import UNLABELLED, GraphData, NodeData
 from jbpool.data.download import Arrays
 from jbpool.data.files.labels import class_codes
-from jbpool.errors import DataError
+from jbpool.errors import DataError, naming
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
 START_BYTES = 512 << 20                                 # address space that threads and the allocator reserve
@@ -126,9 +126,11 @@ def load_node_bin(path: Path) -> NodeData:
     count = int(arrays["sizes"][0])
     feat, weight = _frames(arrays, path)
     label = arrays.get("ndata label")
+    with naming(path):
+        adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, count)
     return node_data(
         path.stem,
-        symmetric_adjacency(arrays["source"], arrays["target"], weight, count),
+        adjacency,
         weight_name=None if weight is None else "edata 'weight'",
         feat=feat,
         label=None if label is None else _classes(label, count, path)[0],
@@ -179,10 +181,11 @@ def load_graph_bin(path: Path) -> GraphData:
         raise DataError.at(path, f"'id' of shape {ids.shape} must be {len(sizes)} different numbers")
     feat, weight = _frames(arrays, path)
     shift = (np.cumsum(sizes) - sizes).repeat(arrays["num_edges"])
-    return graph_data(
-        path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, classes, weight=weight,
-        edge_feat=_edge_features(arrays, path), feat=feat, class_names=class_names, ids=ids,
-    )  # fmt: skip
+    with naming(path):
+        return graph_data(
+            path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, classes, weight=weight,
+            edge_feat=_edge_features(arrays, path), feat=feat, class_names=class_names, ids=ids,
+        )  # fmt: skip
 
 
 def _edge_features(arrays: Arrays, path: Path) -> np.ndarray | None:

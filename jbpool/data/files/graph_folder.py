@@ -41,7 +41,7 @@ from jbpool.data.files.text import (
     shown,
 )
 from jbpool.data.sets.tu import load_tu_folder
-from jbpool.errors import DataError
+from jbpool.errors import DataError, naming
 
 GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
 GRAPH_WORDS = ("graph", "graph_id", "graphid")
@@ -76,11 +76,12 @@ def load_graph_tables(folder: Path) -> GraphData:
     nodes = _read_nodes(folder / NODES, graphs.ids)
     source, target, weight, edge_feat, edge_names = _read_edges(folder / EDGES, graphs.ids, nodes)
     has_features = nodes.feat.shape[1] > 0
-    data = graph_data(
-        folder.resolve().name, nodes.sizes, source, target, torch.from_numpy(graphs.label), weight=weight,
-        edge_feat=edge_feat, feat=torch.from_numpy(nodes.feat) if has_features else None,
-        feat_names=nodes.feat_names, class_names=graphs.class_names, ids=graphs.ids.to_numpy(),
-    )  # fmt: skip
+    with naming(folder / EDGES):
+        data = graph_data(
+            folder.resolve().name, nodes.sizes, source, target, torch.from_numpy(graphs.label), weight=weight,
+            edge_feat=edge_feat, feat=torch.from_numpy(nodes.feat) if has_features else None,
+            feat_names=nodes.feat_names, class_names=graphs.class_names, ids=graphs.ids.to_numpy(),
+        )  # fmt: skip
     return replace(data, official_split=graphs.split, edge_names=edge_names)
 
 

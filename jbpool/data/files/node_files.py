@@ -32,7 +32,7 @@ from jbpool.data.files.text import (
     refuse_repeated,
     shown,
 )
-from jbpool.errors import DataError
+from jbpool.errors import DataError, naming
 
 FEATURE_BLOCK = 1 << 22         # numbers looked at or converted at a time
 
@@ -165,16 +165,15 @@ def load_node_files(
         return load_node_bin(Path(graph))
 
     path = Path(edges)                                      # type: ignore[arg-type]
-    listed = read_edges(path, separator, header)
+    with naming(path):
+        listed = read_edges(path, separator, header)
     table = None if features is None else read_features(Path(features))
     ids = _node_ids(listed, table, path)
     source, target = listed.numbered(ids)
     weight, weight_name, ignored = listed.weight, listed.weight_name, list(listed.ignored)
     del listed                                              # its ids are no longer needed
-    try:
+    with naming(path):                                      # a weight beyond float32
         adjacency = symmetric_adjacency(source, target, weight, len(ids))
-    except DataError as error:                              # a weight beyond float32
-        raise DataError.at(path, str(error)) from None
     position = pd.Index(ids)
     known = None if labels is None else read_labels(Path(labels), position)
     return node_data(

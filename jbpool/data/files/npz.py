@@ -18,7 +18,7 @@ from jbpool.data.assemble import node_data, symmetric_adjacency
 from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
 from jbpool.data.download import Arrays, cached
 from jbpool.data.files.labels import class_codes
-from jbpool.errors import DataError
+from jbpool.errors import DataError, naming
 
 PARSER = 2
 READ = {"labels", *(f"{name}_{part}" for name in ("adj", "attr") for part in ("data", "indices", "indptr", "shape"))}
@@ -47,7 +47,8 @@ def npz_node_data(name: str, path: Path, arrays: Arrays, normalize: bool) -> Nod
     """The graph in the arrays of :func:`read_npz`."""
     check_flag(normalize, "dataset.normalize")
     num_nodes, weight = int(arrays["num_nodes"]), arrays.get("weight")
-    adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, num_nodes)
+    with naming(path):
+        adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, num_nodes)
     feat = label = None
     if "feat_shape" in arrays:
         matrix = csr_from_arrays(path, arrays, "feat_")

@@ -1,6 +1,7 @@
 """The user's own graph: edge lists in all formats, features, labels, DGL files, and errors."""
 
 import gzip
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from jbpool.data import DataError, load_nodes
+from jbpool.data import DataError, load_graphs, load_nodes
 
 PLAIN = "0,1\n1,2\n2,0\n2,3\n"
 
@@ -94,6 +95,30 @@ def test_weights(tmp_path):
         assert edges_of(load_nodes("file", edges=write(tmp_path / "e.csv", content)))["a", "b"] == 0.5
     data = load_nodes("file", edges=write(tmp_path / "e.csv", "source,target,year\na,b,1999\n"))
     assert data.edge_weight is None                             # a third column counts only if it is called weight
+
+
+@pytest.mark.parametrize(("weight", "words"), [(1e300, "beyond"), (1e-50, "below")])
+def test_weights_out_of_range_name_the_file(tmp_path, weight, words):
+    edges = write(tmp_path / "edges.csv", f"source,target,weight\na,b,{weight}\nb,c,1\n")
+    np.savez(tmp_path / "edges.npz", source=[0, 1], target=[1, 2], weight=[weight, 1])
+    matrix = scipy.sparse.csr_matrix(([weight, 1.0], ([0, 1], [1, 2])), (3, 3))
+    parts = {part: getattr(matrix, part) for part in ("data", "indices", "indptr", "shape")}
+    np.savez(tmp_path / "layout.npz", **{f"adj_{part}": value for part, value in parts.items()})
+    for path, read in (
+        (edges, lambda: load_nodes("file", edges=edges)),
+        (tmp_path / "edges.npz", lambda: load_nodes("file", edges=tmp_path / "edges.npz")),
+        (tmp_path / "layout.npz", lambda: load_nodes("npz", path=tmp_path / "layout.npz")),
+    ):
+        with pytest.raises(DataError, match=f"^{re.escape(str(path))}.*{words} the range of float32"):
+            read()
+
+
+def test_a_sum_of_weights_out_of_range_names_the_file(tmp_path):
+    write(tmp_path / "graphs.csv", "graph,label\ng,0\n")
+    write(tmp_path / "nodes.csv", "graph,node,x\ng,a,1\ng,b,1\n")
+    write(tmp_path / "edges.csv", "graph,source,target,weight\ng,a,b,3e38\ng,a,b,3e38\n")
+    with pytest.raises(DataError, match=f"^{re.escape(str(tmp_path / 'edges.csv'))}: .*beyond the range of float32"):
+        load_graphs("file", folder=tmp_path)
 
 
 @pytest.mark.parametrize(
