@@ -261,9 +261,12 @@ def hash_files(files: Iterable[Path]) -> str:
     whole = hashlib.sha256()
     for path in files:
         digest = hashlib.sha256(path.name.encode() + b"\0")
-        with open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+        try:
+            with open(path, "rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            raise DataError.at(path, f"cannot be read ({error.strerror})") from None
         whole.update(digest.digest())           # of fixed length, so that boundaries between files count
     return whole.hexdigest()
 

@@ -367,3 +367,8 @@ class TestCache:
         with pytest.raises(DataError):
             cached("set", [source], 1, fail)
         assert not (cache / "parsed").exists()
+
+
+def test_a_folder_in_place_of_a_file(tmp_path):
+    with pytest.raises(DataError, match=f"{tmp_path}: cannot be read"):
+        cached("x", [tmp_path], 1, dict)

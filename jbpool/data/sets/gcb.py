@@ -79,7 +79,8 @@ def read_gcb(path: Path) -> Arrays:
         if not (len(adjacency) == len(feat) == len(classes) and np.shape(classes)[1:] == (CLASSES,)):
             raise DataError.at(path, f"{part}_adj, {part}_feat and {part}_class do not fit together")
         for number, (matrix, rows) in enumerate(zip(adjacency, feat, strict=True)):
-            fits = scipy.sparse.issparse(matrix) and np.shape(rows) == (matrix.shape[0], KINDS)
+            is_table = isinstance(rows, np.ndarray) and rows.dtype.kind in "biuf"
+            fits = scipy.sparse.issparse(matrix) and is_table and rows.shape == (matrix.shape[0], KINDS)
             if not fits or matrix.shape[0] != matrix.shape[1]:
                 raise DataError.at(path, f"graph {number} of {part} has no matrix and one row of {KINDS} per node")
             left -= rows.nbytes + matrix.data.nbytes
