@@ -158,6 +158,9 @@ class Training:
         together = self._starts_at_once()
         if self.unfinished.get("seed") == seed:
             first, best = self.unfinished["first"], self.unfinished["best"]
+            with usable(self.out.path / "checkpoint.pt"):
+                if not 0 <= first < restarts or (best is None) != (first == 0):
+                    raise ValueError(f"start {first} of {restarts}")
         for start in range(first, restarts, together):
             result = self._train_together(seed, range(start, min(start + together, restarts)), best)
             if best is not None:

@@ -12,7 +12,7 @@ import torch
 
 from jbpool.atomic import atomic_file
 from jbpool.checks import convert
-from jbpool.errors import JBPoolError, RunFolderError
+from jbpool.errors import JBPoolError, RunFolderError, one_line
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ def usable(path: Path) -> Iterator[None]:
 
 
 def _damaged(path: Path, reason: str) -> RunFolderError:
-    reason = " ".join(reason.split())[:200] or "no reason given"
+    reason = one_line(" ".join(reason.split()))[:200] or "no reason given"
     cure = "run again with another --out"
     if path.name == "model.pt":
         cure = "train it again, with another --out"

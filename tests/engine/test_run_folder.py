@@ -97,9 +97,11 @@ def test_a_checkpoint_of_another_network_is_refused(stopped, tmp_path, capsys):
     folder = tmp_path / "run"
     shutil.copytree(original, folder)
     state = torch.load(original / "checkpoint.pt", weights_only=True)
-    state["training"]["model"] = {"weight": torch.zeros(3)}
-    torch.save(state, folder / "checkpoint.pt")
-    assert_refused(command, folder, "checkpoint.pt", capsys, "--resume")
+    other = {"first": 7} if "first" in state else {}               # the starts of a clustering are counted
+    for change in (other, {"training": {**state["training"], "model": {"weight": torch.zeros(3)}}}):
+        if change:
+            torch.save(state | change, folder / "checkpoint.pt")
+            assert_refused(command, folder, "checkpoint.pt", capsys, "--resume")
     (folder / "checkpoint.pt").unlink()                             # as the message says
     assert run(command, "--out", folder, "--resume") == 0
 
@@ -208,6 +210,16 @@ def test_a_good_file_is_not_called_damaged(error, monkeypatch):
     monkeypatch.setattr(torch, "load", Mock(side_effect=error))
     with pytest.raises(type(error)):
         load_state("checkpoint.pt", {})
+
+
+def test_a_damaged_state_is_named_in_plain_text(tmp_path):
+    save_state(tmp_path / "x.pt", {"a": 1})
+    content = (tmp_path / "x.pt").read_bytes()
+    assert b"little" in content
+    (tmp_path / "x.pt").write_bytes(content.replace(b"little", b"li\0\x1ble"))
+    with pytest.raises(RunFolderError, match=r"x\.pt is damaged") as caught:
+        load_state(tmp_path / "x.pt", {"a": int})
+    assert str(caught.value).isprintable()
 
 
 def test_errors_while_a_state_is_used(tmp_path):

@@ -101,6 +101,8 @@ def _read_npy(content: bytes, path: Path) -> Any:
         if version != (1, 0):
             raise ValueError(f"version {version}")
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        if not shape:
+            raise ValueError("a single number")
         if not dtype.hasobject:
             return read_stream(io.BytesIO(content), len(content), path)
     except DataError:

@@ -155,6 +155,7 @@ class Evil:
         ({"te_feat": npy(objects([np.eye(4)[:3], np.eye(4)[:2]]))}, "graph 0 of te has no matrix"),
         ({"te_feat": npy(objects([scipy.sparse.eye(3, 5, format="csr")] * 2))}, "graph 0 of te has no matrix"),
         ({"te_feat": npy(np.full((2, 3, 5), "a"))}, "graph 0 of te has no matrix"),
+        ({"te_feat": npy(np.array(0))}, "te_feat.npy: not an array"),
         ({"te_class": npy(np.eye(3))}, "te_adj, te_feat and te_class"),
         ({"tr_adj": npy(np.zeros(2))}, "graph 0 of tr has no matrix"),
     ],
