@@ -36,6 +36,7 @@ from jbpool.report.charts import heat_map, value_map
 from jbpool.report.page import class_names, number, render_page, score, section, table
 
 SHOWN = 200             # nodes or graphs in a table
+MOST = 4096             # clusters, unless there are more nodes: tables have a row and a column for each
 COUNTS = ("epochs", "best_epoch", "trial")
 
 
@@ -78,6 +79,8 @@ def _clusters(folder: Path, name: str, result: dict[str, Any]) -> Run:
     cluster = stored["cluster"][place]
     if cluster.dtype.kind not in "iu":
         raise ValueError(f"clusters of type {cluster.dtype}")
+    if cluster.size and not 0 <= cluster.min() <= cluster.max() < max(MOST, cluster.size):
+        raise ValueError(f"clusters {cluster.min()} to {cluster.max()}")
     names = [str(number) for number in range(int(cluster.max(initial=-1)) + 1)]
     ids = stored["ids"].astype(str)
     return Run(name, result, ids, cluster, stored["confidence"][place], names)

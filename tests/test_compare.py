@@ -54,6 +54,12 @@ def pair(runs, tmp_path):
     return tmp_path / "a", tmp_path / "b"
 
 
+@pytest.mark.parametrize("number", [-3, 2**31 - 1])
+def test_clusters_that_no_run_has(pair, number, monkeypatch, capsys):
+    clusters(pair[1], [0, 1, number])
+    assert f"{pair[1]} are damaged or of different runs" in refusal(monkeypatch, capsys, *pair)
+
+
 def test_two_clusterings_on_a_page(runs, tmp_path, monkeypatch, capsys):
     out = tmp_path / "page.html"
     assert compare(monkeypatch, capsys, runs / "a", runs / "b", "--out", out) == f"open {out}\n"
