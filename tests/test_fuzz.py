@@ -1,14 +1,20 @@
-"""Inputs that ``scripts/qa/fuzz.py`` once found to fail, and the fuzzer itself on a few mutants of every quick kind."""
+"""Damaged inputs: a few of every quick kind (``make fuzz`` reads many of all), and those that once failed."""
 
 import io
-import math
+import os
 import pickle
+import runpy
 import zipfile
+from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse
 from commands import CLASSIFY, CLUSTER, ROOT, call
+from damaged_inputs import KINDS, Kind, Mutant, read_mutant
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from jbpool.atomic import held
 from jbpool.classification.task import GRAPH_CLASSIFY
@@ -25,43 +31,65 @@ QUICK = ("configuration", "--set", "csv", "graph tables", "TU folder", "TU zip",
 
 
 @pytest.fixture
-def fuzz(monkeypatch, tmp_path):
-    """The script as a module, with a cache of its own."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "qa"))
+def read(monkeypatch, tmp_path):
+    """A function (kind, mutant) that reads a mutant, with a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JBPOOL_DATA", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    import fuzz
-
-    # Other tests of this process and their children use more memory: it is not measured.
-    monkeypatch.setattr(fuzz, "MEGABYTES", math.inf)
-    monkeypatch.setattr(fuzz, "_forget_peak", lambda: None)
-    return fuzz
+    places = (tmp_path / str(number) for number in count())
+    return lambda kind, mutant: read_mutant(kind, mutant, next(places))
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_few_mutants(fuzz, name, tmp_path):
-    (tmp_path / "valid").mkdir()
-    fuzz.KINDS[name].prepare(tmp_path / "valid")
-    outcomes = [fuzz.try_mutant(name, number, 99, tmp_path / "valid", tmp_path / "work") for number in range(12)]
-    assert not [outcome.message for outcome in outcomes if outcome.result == "failed"]
-    assert any(outcome.result == "refused" for outcome in outcomes)
+def test_damaged_inputs_are_read_or_refused_by_name(read, name):
+    refused = []
+
+    @settings(max_examples=30, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.randoms(use_true_random=False))
+    def check(rng):
+        refused.append(read(KINDS[name], KINDS[name].mutant(rng)) is not None)
+
+    check()
+    assert any(refused)
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
-    [(KeyError("x"), "KeyError"), (DataError("bad"), "does not name"), (DataError("\x00"), "not plain text")],
-)
-def test_the_fuzzer_finds_failures(fuzz, error, words, tmp_path, monkeypatch):
-    def read(folder, change):
-        raise error
+    [(KeyError("x"), "x"), (DataError("bad"), "does not name"), (DataError("\x00"), "not plain text"),
+     (DataError(""), "not plain text"), (DataError("{folder}: unable to allocate"), "without a check")],
+)  # fmt: skip
+def test_failures_are_found(read, error, words):
+    def fail(folder, mutant):
+        raise type(error)(str(error.args[0]).format(folder=folder))
 
-    monkeypatch.setitem(fuzz.KINDS, "csv", fuzz.KINDS["csv"]._replace(read=read))
-    (tmp_path / "valid").mkdir()
-    fuzz.KINDS["csv"].prepare(tmp_path / "valid")
-    outcome = fuzz.try_mutant("csv", 0, 0, tmp_path / "valid", tmp_path / "work")
-    assert outcome.result == "failed"
-    assert words in outcome.message
+    with pytest.raises((KeyError, AssertionError), match=words):
+        read(Kind(1, KINDS["csv"].mutant, fail), Mutant("plain"))
+
+
+def test_the_campaign_finds_failures(monkeypatch, tmp_path):
+    """Exceptions, crashes and endless loops, each with the folder of the mutant; others are counted."""
+    campaign = runpy.run_path(str(ROOT / "scripts" / "qa" / "fuzz.py"))
+    kinds, read = campaign["KINDS"], KINDS["csv"].read
+    monkeypatch.setitem(campaign["campaign"].__globals__, "SECONDS", 0.2)
+
+    def loop(folder, mutant):
+        while True:
+            pass
+
+    def fail(folder, mutant):
+        raise KeyError(folder)
+
+    for name, reader in (("csv", read), ("TU zip", loop), ("pickle", fail), ("bin", lambda *_: os._exit(3))):
+        monkeypatch.setitem(kinds, name, kinds["csv"]._replace(read=reader))
+    numbers = {"csv": range(5), "TU zip": range(1), "pickle": range(2), "bin": range(7, 9)}
+    outcomes = campaign["campaign"](numbers, 0, 2, tmp_path)
+    assert {name: len(found) for name, found in outcomes.items()} == {"csv": 5, "TU zip": 1, "pickle": 2, "bin": 1}
+    assert {result for result, *_ in outcomes["csv"]} <= {"accepted", "refused"}
+    for name, words in (("TU zip", "more than 0.2 s"), ("pickle", "KeyError"), ("bin", "ended with 3")):
+        for result, message, _ in outcomes[name]:
+            assert result == "failed"
+            assert words in message
+            assert any(Path(message.split()[0]).iterdir())                      # the files that failed
+    assert not any(path.name.startswith("csv") for path in tmp_path.iterdir())
 
 
 # ---------------------------------------------------------------- found: data

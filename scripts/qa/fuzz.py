@@ -1,243 +1,142 @@
-"""Mutate valid inputs of every kind, read them, and check every outcome.
+"""Damage valid inputs of every kind, read them, and check every outcome.
 
-    python scripts/qa/fuzz.py                                   # 10,000 mutants, about ten minutes on two cores
-    python scripts/qa/fuzz.py --mutants 1000 --seed 7           # fewer, others
-    python scripts/qa/fuzz.py --kind csv --only 123             # one mutant again, with its traceback
+    python scripts/qa/fuzz.py                                   # 10,000 mutants
+    python scripts/qa/fuzz.py --count 1000 --seed 7 --jobs 2    # fewer, others, in two processes
+    python scripts/qa/fuzz.py --kind csv --kind "npy, npz"      # some kinds of input
+    python scripts/qa/fuzz.py --kind csv --seed 7 --only 123    # one mutant again
 
-A mutant may be accepted, if what was read is consistent, or refused by a ``JBPoolError`` that names the file or
-setting. Anything else is a failure: another exception, a warning, a crash, more than 10 s of processor time or 1 GB.
-The mutants of a seed are the same on every machine with the same versions. Exits with 1 if there was a failure.
+``tests/damaged_inputs.py`` has the kinds of input and says what is a failure; here also a crash, a warning, more than
+10 s of processor time, or 1 GB more memory. A mutant that failed stays in its folder. The mutants of a seed are the
+same on every machine with the same versions. Exits with 1 if there was a failure.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import faulthandler
+import json
+import logging
 import multiprocessing
 import os
-import re
 import resource
 import shutil
+import signal
 import sys
-import tempfile
-import time
 import traceback
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterator
-from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, cast
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))         # scripts/compare.py
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-import fuzz_files
-import fuzz_pickles
-import fuzz_runs
-from fuzz_files import Kind
-from tqdm import tqdm
+import torch  # noqa: E402
+from damaged_inputs import KINDS, read_mutant  # noqa: E402
 
-from jbpool.errors import JBPoolError
-
-KINDS: dict[str, Kind] = {**fuzz_runs.KINDS, **fuzz_files.KINDS, **fuzz_pickles.KINDS}
-SECONDS = 10.0                  # of processor time per mutant
-PATIENCE = 120.0                # seconds until a process that has not answered is ended
-MEGABYTES = 1024                # of memory of the process, with all imports
-CHUNK = 100                     # mutants per process
-PLACE = re.compile(r"\bline \d+|--set |\b(?:dataset|model|method|train|search)\.\w+")
+SECONDS = 10                    # of processor time per mutant
+PATIENCE = 120                  # seconds until a process that does not even react to that is ended
+MEGABYTES = 1024                # of memory, beyond what was imported
+CHUNK = 500                     # mutants per process
 
 
-class Outcome(NamedTuple):
-    """What became of a mutant."""
-
-    kind: str
-    number: int
-    result: str                 # accepted, refused, or failed
-    message: str
-    seconds: float
-    megabytes: float
+class TooSlow(BaseException):   # no code may catch it as an error of a file
+    """A mutant that takes too long."""
 
 
-# ---------------------------------------------------------------- one mutant
-
-
-def try_mutant(name: str, number: int, seed: int, valid: Path, work: Path) -> Outcome:
-    """Damage a copy of a valid input and read it."""
-    kind, rng = KINDS[name], Random(f"{name} {seed} {number}")
-    example = rng.choice(sorted(path.name for path in valid.iterdir()))
-    folder = work / str(number) / example
-    shutil.copytree(valid / example, folder)
-    _forget_peak()
-    began = _used()
-    try:
-        change = kind.mutate(folder, rng)
-        began = _used()
-        kind.read(folder, change)
-        result, message = "accepted", ""
-    except JBPoolError as error:
-        result, message = "refused", str(error)
-        if not message.strip() or not all(line.isprintable() for line in message.split("\n")):
-            result, message = "failed", f"a message that is not plain text: {message!r}"
-        elif not kind.names(message, folder, change):
-            result, message = "failed", f"a message that does not name the input: {message}"
-        elif "llocate" in message:
-            result, message = "failed", f"memory was requested without a check: {message}"
-    except Exception:
-        result, message = "failed", traceback.format_exc()
-    seconds, megabytes = _used() - began, _peak()
-    if seconds > SECONDS or megabytes > MEGABYTES:
-        result, message = "failed", f"{seconds:.1f} s, {megabytes:.0f} MB. {message}"
-    shutil.rmtree(work / str(number), ignore_errors=True)
-    return Outcome(name, number, result, message, seconds, megabytes)
-
-
-def _used() -> float:
-    """Processor time of this process and its children."""
-    return sum(os.times()[:4])
-
-
-def _forget_peak() -> None:
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak() -> float:
-    """Peak memory of this process since :func:`_forget_peak`, and of its children, in MB."""
-    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return max(int(found[1]) if found else 0, children) / 1024
-
-
-def work_through(name: str, numbers: list[int], seed: int, valid: Path, work: Path, results: Connection) -> None:
-    """A worker process: mutants one after the other, with limited memory; sends an outcome for each."""
+def read_chunk(name: str, seed: int, numbers: range, folder: Path) -> None:
+    """Read some mutants, in a process of its own; one line of ``folder/outcomes`` for each."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + (MEGABYTES << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    be_strict()
-    gc.freeze()                                         # what was imported is not searched for garbage every time
-    for number in numbers:
-        results.send(try_mutant(name, number, seed, valid, work))
-
-
-def be_strict() -> None:
-    """Warnings of this package are errors, as in its tests; the cache of parsed files is a separate one."""
-    warnings.simplefilter("error")
+    torch.set_num_threads(1)                                    # others did not survive the fork
+    signal.signal(signal.SIGPROF, _too_slow)
+    os.environ.update(XDG_CACHE_HOME=str(folder / "cache"), JBPOOL_DATA=str(folder / "cache"))
+    logging.disable()
+    warnings.simplefilter("error")                              # of this package, as in its tests
     for category in (DeprecationWarning, FutureWarning, UserWarning):
         warnings.filterwarnings("ignore", category=category, module="dgl.*")
+    for number in numbers:
+        mutant, place = KINDS[name].mutant(Random(f"{name} {seed} {number}")), folder / str(number)
+        began = sum(os.times()[:4])                             # with child processes
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        try:
+            message = read_mutant(KINDS[name], mutant, place)
+            result = "accepted" if message is None else "refused"
+        except (Exception, TooSlow):
+            result, message = "failed", f"{place} {' '.join(mutant.changes)!a}\n{traceback.format_exc()}"
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        with open(folder / "outcomes", "a") as outcomes:
+            print(json.dumps([result, message, sum(os.times()[:4]) - began]), file=outcomes)
+        if result != "failed":
+            shutil.rmtree(place)
 
 
-# ---------------------------------------------------------------- all mutants
+def _too_slow(*_: Any) -> None:
+    raise TooSlow(f"more than {SECONDS} s of processor time")
 
 
-@dataclass
-class Worker:
-    process: Any
-    kind: str
-    left: deque[int]
-    deadline: float
-
-
-def campaign(kinds: dict[str, int], seed: int, jobs: int, folder: Path) -> Iterator[Outcome]:
-    """The outcomes of all mutants; ``kinds``: number of mutants by kind."""
+def campaign(kinds: dict[str, range], seed: int, jobs: int, folder: Path) -> dict[str, list[tuple[str, str, float]]]:
+    """Read the mutants with these numbers of each kind; returns result, message and seconds of each."""
     fork = multiprocessing.get_context("fork")                  # the imports are not paid again
-    chunks: deque[tuple[str, list[int]]] = deque()
-    for name, count in kinds.items():
-        (folder / name).mkdir()
-        KINDS[name].prepare(folder / name)
-        chunks += [(name, list(range(start, min(start + CHUNK, count)))) for start in range(0, count, CHUNK)]
-    workers: dict[Connection, Worker] = {}
-    while chunks or workers:
-        while chunks and len(workers) < jobs:
+    for name in kinds:
+        KINDS[name].mutant(Random(0))                           # writes the valid inputs
+    chunks = deque((name, all_[start : start + CHUNK]) for name, all_ in kinds.items()
+                   for start in range(0, len(all_), CHUNK))  # fmt: skip
+    outcomes: dict[str, list[tuple[str, str, float]]] = {name: [] for name in kinds}
+    running: dict[int, tuple[Any, str, Path]] = {}
+    while chunks or running:
+        while chunks and len(running) < jobs:
             name, numbers = chunks.popleft()
-            reading, send = fork.Pipe(duplex=False)
-            places = folder / name, folder / "work"
-            process = fork.Process(target=work_through, args=(name, numbers, seed, *places, send))
+            place = folder / f"{name.replace(', ', '-').replace(' ', '-')}-{numbers.start}"
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(parents=True)
+            (place / "outcomes").touch()
+            process = fork.Process(target=read_chunk, args=(name, seed, numbers, place))
             process.start()
-            send.close()
-            workers[reading] = Worker(process, name, deque(numbers), time.monotonic() + PATIENCE)
-        for ready in wait(list(workers), timeout=0.5):
-            receive = cast(Connection, ready)
-            worker = workers[receive]
-            try:
-                yield receive.recv()
-                worker.left.popleft()
-                worker.deadline = time.monotonic() + PATIENCE
-            except EOFError:                                    # the process has ended
-                worker.process.join()
-                if worker.left:
-                    problem = f"the process crashed (exit code {worker.process.exitcode})"
-                    yield Outcome(worker.kind, worker.left[0], "failed", problem, 0, 0)
-                _stop(workers, receive, chunks)
-        for receive, worker in list(workers.items()):
-            if time.monotonic() > worker.deadline and not receive.poll():
-                yield Outcome(worker.kind, worker.left[0], "failed", f"no end within {PATIENCE:.0f} s", PATIENCE, 0)
-                _stop(workers, receive, chunks)
-
-
-def _stop(workers: dict[Connection, Worker], receive: Connection, chunks: deque[tuple[str, list[int]]]) -> None:
-    """End a worker; a new one goes on behind its last mutant."""
-    worker = workers.pop(receive)
-    worker.process.kill()
-    worker.process.join()
-    receive.close()
-    if len(worker.left) > 1:
-        chunks.appendleft((worker.kind, list(worker.left)[1:]))
-
-
-def print_table(outcomes: list[Outcome]) -> None:
-    print("| input | mutants | accepted | refused | with line or key | failed | longest, s | most memory, MB |")
-    print("|---|---|---|---|---|---|---|---|")
-    names = list(dict.fromkeys(outcome.kind for outcome in outcomes))
-    for name in (*names, "all"):
-        own = [outcome for outcome in outcomes if name in ("all", outcome.kind)]
-        count = Counter(outcome.result for outcome in own)
-        placed = sum(outcome.result == "refused" and bool(PLACE.search(outcome.message)) for outcome in own)
-        seconds, memory = max(outcome.seconds for outcome in own), max(outcome.megabytes for outcome in own)
-        cells = (name, len(own), count["accepted"], count["refused"], placed, count["failed"])
-        print(f"| {' | '.join(map(str, cells))} | {seconds:.1f} | {memory:.0f} |")
+            running[process.sentinel] = process, name, place
+        for sentinel in wait(list(running)):
+            process, name, place = running.pop(sentinel)        # type: ignore[arg-type]
+            process.join()
+            found = [tuple(json.loads(line)) for line in (place / "outcomes").read_text().splitlines()]
+            if process.exitcode:
+                last = place / str(int(place.name.rpartition("-")[2]) + len(found))
+                found.append(("failed", f"{last}\nthe process ended with {process.exitcode}", PATIENCE))
+            for message in (message for result, message, _ in found if result == "failed"):
+                plain = "\n".join(line.encode("unicode_escape").decode() for line in message.splitlines())
+                print(f"FAILED, {name}: {plain}\n", flush=True)
+            if not any(result == "failed" for result, *_ in found):
+                shutil.rmtree(place)
+            outcomes[name] += found
+    return outcomes
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mutants", type=int, default=10_000, help="in all, shared between the kinds")
+    parser.add_argument("--count", type=int, default=10_000, help="mutants of all kinds together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--kind", action="append", choices=KINDS, help="only this kind of input (may be repeated)")
-    parser.add_argument("--only", type=int, metavar="NUMBER", help="one mutant of --kind, in this process")
-    parser.add_argument("--messages", action="store_true", help="print what every refusal says")
+    parser.add_argument("--out", type=Path, default=Path("runs/fuzz"), help="folder of the mutants that fail")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="one mutant of --kind")
     args = parser.parse_args()
-    shares = {name: kind.share for name, kind in KINDS.items() if args.kind is None or name in args.kind}
     total = sum(kind.share for kind in KINDS.values())
-    counts = {name: max(1, round(args.mutants * share / total)) for name, share in shares.items()}
-    failed = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        os.environ.update(XDG_CACHE_HOME=str(folder / "cache"), JBPOOL_DATA=str(folder / "cache"))
-        os.chdir(folder)
-        if args.only is not None:
-            (name,) = shares
-            (folder / "valid").mkdir()
-            KINDS[name].prepare(folder / "valid")
-            be_strict()
-            outcome = try_mutant(name, args.only, args.seed, folder / "valid", folder / "work")
-            print(outcome.result, outcome.message, sep="\n")
-            return int(outcome.result == "failed")
-        outcomes = []
-        for outcome in tqdm(campaign(counts, args.seed, args.jobs, folder), total=sum(counts.values()), leave=False):
-            outcomes.append(outcome)
-            if outcome.result == "failed":
-                failed += 1
-                again = f"python scripts/qa/fuzz.py --kind {outcome.kind!r} --seed {args.seed} --only {outcome.number}"
-                print(f"FAILED: {again}\n{outcome.message}\n", flush=True)
-            elif args.messages and outcome.result == "refused":
-                print(f"{outcome.kind} {outcome.number}: {outcome.message}", flush=True)
-    print_table(outcomes)
-    return int(failed > 0)
+    kinds = {name: range(max(1, round(args.count * KINDS[name].share / total))) for name in args.kind or KINDS}
+    if args.only is not None:
+        kinds = {name: range(args.only, args.only + 1) for name in kinds}
+    outcomes = campaign(kinds, args.seed, args.jobs, args.out.resolve())
+    print("| input | mutants | accepted | refused | failed | longest, s |\n|---|---|---|---|---|---|")
+    outcomes["all"] = [outcome for found in outcomes.values() for outcome in found]
+    for name, found in outcomes.items():
+        results = Counter(result for result, *_ in found)
+        cells = len(found), results["accepted"], results["refused"], results["failed"]
+        print(f"| {name} | {' | '.join(map(str, cells))} | {max(seconds for *_, seconds in found):.1f} |")
+    return int(any(result == "failed" for result, *_ in outcomes["all"]))
 
 
 if __name__ == "__main__":
