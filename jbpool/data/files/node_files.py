@@ -70,7 +70,8 @@ def read_features(path: Path) -> FeatureTable:
     suffix = path.suffix.lower()
     if suffix in (".npy", ".npz"):
         values = open_npy(path) if suffix == ".npy" else read_array(path, "feat")
-        if values.ndim != 2 or values.dtype.kind not in "fiub":
+        # Without columns a file of a few bytes may have any number of rows, each of which becomes a node.
+        if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "fiub":
             raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected a table of numbers")
     else:
         table = Table.open(path)

@@ -272,6 +272,7 @@ def saved(folder, array):
     [
         (np.ones((3, 2)), "node 3"),
         (np.ones(4), "expected a table of numbers"),
+        (np.ones((4, 0)), "expected a table of numbers"),
         (np.full((4, 1), np.nan), "NaN, infinity"),
         (np.full((4, 1), 1e300), "beyond float32"),
         (np.array([["a"]] * 4), "expected a table of numbers"),
