@@ -232,6 +232,28 @@ def test_the_layer_loads_only_the_layer():
     assert added & others == set()
 
 
+KARATE = "import networkx; JBClustering(2, random_state=0).fit_predict(networkx.karate_club_graph())"
+HEAVY = {"dgl", "ogb", "torchmetrics", "sympy", "torch._dynamo", "matplotlib"}
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("from jbpool import JBPool", HEAVY | {"pandas"}),
+        ("from jbpool import JBClustering", HEAVY),                     # scikit-learn itself imports pandas
+        (f"from jbpool import JBClustering; {KARATE}", HEAVY),
+    ],
+)
+def test_heavy_modules_are_not_loaded(code, absent):
+    """They take as long as torch: constructing an optimiser of torch loads torch._dynamo and sympy."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    code = f"import sys; {code}; print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    loaded = set(result.stdout.split())
+    assert "torch" in loaded
+    assert loaded & absent == set()
+
+
 # ---------------------------------------------------------------- this test itself
 
 

@@ -21,6 +21,7 @@ CANDIDATES = 20_000     # nodes that initial prototypes are chosen from
 TRAIN_NODES = 5000      # trained_heads: nodes that heads are trained on; they are applied to all
 COLD = 1 / 80           # below this temperature the largest logit is subtracted: its exponential might overflow
 EPOCHS = 60             # trained_heads: steps of the optimiser
+BETAS = 0.9, 0.999      # of Adam
 
 
 class Heads:
@@ -172,11 +173,18 @@ def lloyd(feat: Tensor, prototypes: Tensor, steps: int = 10) -> Tensor:
 
 
 def train_heads(heads: Heads, feat: Tensor, steps: int, lr: float = 1e-2) -> Tensor:
-    """Minimise the loss of every head; they do not influence each other. Returns: the final losses ``(R,)``."""
-    optimiser = torch.optim.Adam([heads.prototypes], lr=lr, fused=True)
-    for _ in range(steps):
-        _, heads.prototypes.grad = heads.gradient(feat)
-        optimiser.step()
+    """Minimise the loss of every head by Adam; they do not influence each other. Returns: the final losses ``(R,)``.
+
+    Adam is written out, because constructing the class of torch imports its compiler, which takes as long as torch.
+    """
+    mean = torch.zeros_like(heads.prototypes)
+    square = torch.zeros_like(mean)
+    for step in range(1, steps + 1):
+        _, grad = heads.gradient(feat)
+        mean.lerp_(grad, 1 - BETAS[0])
+        square.lerp_(grad.square(), 1 - BETAS[1])
+        root = (square / (1 - BETAS[1] ** step)).sqrt_().add_(1e-8)
+        heads.prototypes -= lr / (1 - BETAS[0] ** step) * mean / root
     return heads.losses(feat)
 
 

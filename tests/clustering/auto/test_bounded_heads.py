@@ -88,6 +88,19 @@ def test_heads_do_not_influence_each_other(groups):
     assert torch.allclose(together.prototypes[1], alone.prototypes[0], atol=1e-4)
 
 
+def test_training_follows_adam_of_torch(groups):
+    feat = groups[0].double()
+    start = torch.randn(2, 5, 16, dtype=torch.float64)
+    heads, expected = Heads(start), Heads(start)
+    optimiser = torch.optim.Adam([expected.prototypes], lr=0.05)
+    for _ in range(20):
+        expected.prototypes.grad = expected.gradient(feat)[1]
+        optimiser.step()
+    assert torch.equal(train_heads(heads, feat, 20, lr=0.05), heads.losses(feat))
+    assert torch.allclose(heads.prototypes, expected.prototypes, rtol=1e-9)
+    assert not torch.allclose(heads.prototypes, start, rtol=0.1)
+
+
 def test_the_lowest_loss_finds_well_separated_groups(groups):
     feat, member = groups
     heads = Heads(spread_nodes(feat, 5, 4, torch.Generator().manual_seed(0)))
