@@ -174,13 +174,6 @@ class RowShares:
         everything[self.start : self.stop] = mine
         return self.add_up(everything)
 
-    def picked(self, mine: Tensor, index: Tensor) -> Tensor:
-        """Some rows ``(M,)`` of the whole matrix, ``(n, D)`` to ``(M, D)``, in every process."""
-        rows = mine.new_zeros(len(index), *mine.shape[1:])
-        here = (index >= self.start) & (index < self.stop)
-        rows[here] = mine[index[here] - self.start]
-        return self.add_up(rows)
-
     def exchange(self, columns: Tensor, widths: Sequence[int]) -> list[Tensor]:
         """Columns become rows: every process has all rows of some columns, and gets its rows of all of them.
 

@@ -63,8 +63,8 @@ def prepare_node_cluster(folder, space):
     write_node_files(folder, "new.csv", "new_features.csv", num_nodes=40)
     files = ["--set", "dataset.edges=edges.csv", "--set", "dataset.features=features.csv"]
     for name, clusters in (("RUN_DIR", 2), ("OTHER_RUN_DIR", 3)):
-        change = ["--set", f"method.num_clusters={clusters}", *SHORT]
-        call(cli.cluster, "--cfg", "large.yaml", *files, *change, "--out", name, cwd=folder)
+        change = ["--set", f"method.num_clusters={clusters}", "--set", "train.restarts=1"]
+        call(cli.cluster, "--cfg", "file.yaml", *files, *change, "--out", name, cwd=folder)
 
 
 def write_graph_folder(folder, name, number):

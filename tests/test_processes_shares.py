@@ -34,7 +34,6 @@ def test_alone_nothing_is_sent():
     assert alone.from_first(value) is value
     assert alone.whole(value) is value
     assert alone.exchange(value, [2])[0] is value
-    assert alone.picked(value, torch.tensor([2, 0, 2])).tolist() == [[4, 5], [0, 1], [4, 5]]
 
 
 def test_three_processes_exchange_rows(tmp_path):
@@ -42,4 +41,4 @@ def test_three_processes_exchange_rows(tmp_path):
     for place in range(3):
         seen = json.loads((tmp_path / f"{place}.json").read_text())
         assert seen == dict.fromkeys(seen, True)
-        assert len(seen) == 6
+        assert len(seen) == 5

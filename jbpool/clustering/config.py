@@ -125,7 +125,7 @@ def num_starts(config: ClusterConfig) -> int:
 
 
 def trains_heads(config: ClusterConfig) -> bool:
-    """Whether a run trains bounded heads on fixed features by balance alone: in blocks, by any number of processes."""
+    """Whether a run trains bounded heads on fixed features by balance alone."""
     method, model = config.method, config.model
     own_loss = method.objective is None and method.sqrt == "matrix" and method.cluster_sizes is None
     fixed = model.backbone in FIXED and not model.mlp
@@ -134,12 +134,11 @@ def trains_heads(config: ClusterConfig) -> bool:
 
 def one_process_only(config: ClusterConfig) -> str | None:
     """Why a run cannot use several processes; ``None`` if it can."""
-    if trains_heads(config):
+    if config.method.name == "auto":
         return None
     return (
-        f"method.name={config.method.name} with these settings runs in a single process, without torchrun. Several "
-        "processes can share method.name=jb with method.head=cosine, model.backbone=whitened and model.mlp=[], as "
-        "large.yaml has them."
+        f"method.name={config.method.name} runs in a single process, without torchrun. Several processes can share "
+        "method.name=auto (auto.yaml)."
     )
 
 

@@ -24,7 +24,7 @@ from sklearn.utils.metaestimators import available_if
 from jbpool.atomic import write_text
 from jbpool.checks import check_count
 from jbpool.clustering.auto.choose_k import choose_num_clusters
-from jbpool.clustering.auto.recipe import find_clusters
+from jbpool.clustering.auto.recipe import find_clusters, skipped
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.explain import Explained, Merges, explain_nodes
@@ -167,6 +167,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
             raise JBPoolError(f"n_clusters={self.n_clusters}: the graph has only {num_nodes} nodes.")
         if warning := scale_warning(data.feat):
             warnings.warn(warning, stacklevel=3)
+        if note := skipped(num_nodes, data.feat):
+            log.info(note)
         seed = self._seed()
         savings, num_clusters, merged = None, low, None
         if low < high:

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from jbpool.clustering.auto.bounded_heads import Heads
+from jbpool.clustering.auto.bounded_heads import TRAIN_NODES, Heads, sampled
 from jbpool.clustering.network import ClusterNet
 from jbpool.engine.fit import Problem, weights_diagnosis
 from jbpool.graph import Graph
 from jbpool.ops.derivatives import first_order
 from jbpool.ops.sparse import stored_values
-from jbpool.processes import RowShares
 
 GAIN = 1e-4         # relative decrease that counts as an improvement: losses hardly ever stop falling
 
@@ -136,44 +135,40 @@ class ClusterProblem(StartsProblem):
 
 
 class HeadsProblem(StartsProblem):
-    """Bounded heads on fixed features: never more than a block of assignments in memory.
+    """Bounded heads on fixed features, trained on a sample of the nodes: a block of assignments in memory.
 
     Parameters
     ----------
     heads : Heads
-        R initial heads, with the shares of the processes.
+        R initial heads.
     feat : Tensor
-        ``(n, D)`` unit rows, those of this process.
+        ``(N, D)`` unit rows.
+    seed : int
+        Decides the sample.
     score : callable
         As for :class:`StartsProblem`.
     """
 
-    def __init__(self, heads: Heads, feat: Tensor, score: Callable[[Tensor], dict[str, float]]):
+    def __init__(self, heads: Heads, feat: Tensor, seed: int, score: Callable[[Tensor], dict[str, float]]):
         self.prototypes = nn.Parameter(heads.prototypes.clone())
         super().__init__(nn.ParameterDict({"prototypes": self.prototypes}), len(heads.prototypes), score)
         self.heads, self.feat = heads, feat
-        self.shares = heads.shares or RowShares.alone(len(feat))
+        self.sample = sampled(feat, TRAIN_NODES, torch.Generator().manual_seed(seed))
 
     def batches(self, epoch: int) -> list[Tensor]:
-        return [self.feat]
+        return [self.sample]
 
     def loss(self, batch: Tensor) -> Tensor:
         self.losses = {"balance": _HeadLosses.apply(self.prototypes, self.heads, batch)}
         return self.losses["balance"].sum()
 
-    def value(self, loss: Tensor) -> float:
-        # All processes must stop at the same epoch.
-        self.losses = {name: self.shares.from_first(value.detach()) for name, value in self.losses.items()}
-        return super().value(loss)
-
     def clusters(self, start: int) -> Tensor:
-        return self.shares.whole(self.heads.assigned(self.feat, start)[0])
+        return self.heads.assigned(self.feat, start)[0]
 
     def finish(self) -> Finished:
         self.heads.prototypes = self.prototypes.detach()
         losses = self.heads.losses(self.feat)
-        cluster, confidence = self.heads.assigned(self.feat, int(losses.argmin()))
-        return Finished(losses, self.shares.whole(cluster), self.shares.whole(confidence))
+        return Finished(losses, *self.heads.assigned(self.feat, int(losses.argmin())))
 
 
 class _HeadLosses(Function):

@@ -14,10 +14,10 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 from tqdm import tqdm
 
-from jbpool.clustering.auto.bounded_heads import Heads, candidate_rows, rows_together
+from jbpool.clustering.auto.bounded_heads import CANDIDATES, Heads, sampled
 from jbpool.clustering.auto.choose_k import choose_num_clusters, ranked
-from jbpool.clustering.auto.recipe import find_clusters
-from jbpool.clustering.auto.views import FixedFeatures, with_features
+from jbpool.clustering.auto.recipe import find_clusters, skipped
+from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
 from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance, num_starts, trains_heads
 from jbpool.clustering.embed import EMBEDDINGS
@@ -61,14 +61,19 @@ def search(
     """``auto``: views, partitions and the one that describes the graph best, chosen without labels."""
     began = time.perf_counter()
     graph, feat, weight = data.on(device)
-    with watched(f"seed {seed}") as watch:
-        found = find_clusters(graph, feat, num_clusters, weight, seed, starts, merged, watch)
+    with watched(f"seed {seed}", disable=rank() > 0) as watch:
+        found = find_clusters(graph, feat, num_clusters, weight, seed, starts, merged, watch, _shares(data))
     record = {
         "loss": found.loss, "score": found.saved, "seconds": time.perf_counter() - began, "seconds_per_step": None,
         "view": found.view, "trials": found.trials, "moved": found.moved,
     }  # fmt: skip
     model = None if found.model is None else {"state": found.model.cpu().state_dict()}
     return SeedResult(found.cluster.cpu(), found.confidence.cpu(), record, model)
+
+
+def _shares(data: NodeData) -> RowShares:
+    """The rows of each process of the run, in whole blocks, so that sums are the same for any number of processes."""
+    return RowShares.of_this_run(data.graph.num_nodes, ROWS)
 
 
 def embed(name: str, data: NodeData, num_clusters: int, seed: int) -> SeedResult:
@@ -142,10 +147,6 @@ class Training:
     ):
         self.config, self.data, self.num_clusters, self.out, self.device = config, data, num_clusters, out, device
         self.score = score
-        self.shares = RowShares.alone(data.graph.num_nodes)
-        if trains_heads(config):
-            together = rows_together(num_starts(config), num_clusters)
-            self.shares = RowShares.of_this_run(data.graph.num_nodes, together)
         self.fitted: tuple[FixedFeatures, Tensor] | None = None     # features that no seed changes, and their rows
         self.unfinished: dict[str, Any] = {}            # the checkpoint to continue from
         self.curve: list[dict[str, Any]] = []           # of the seed that is being trained
@@ -209,20 +210,16 @@ class Training:
             assert feat is not None
             net = make_model(self.config, feat.shape[1], self.num_clusters).to(self.device)
             features = cast(FixedFeatures, net.features)
-            self.fitted = features, features.fit(graph, feat, weight, shares=self.shares)
+            self.fitted = features, features.fit(graph, feat, weight)
         return self.fitted[1]
 
     def _problem(
-        self, nets: list[ClusterNet], graph: Graph, feat: Tensor, edge_weight: Tensor | None
+        self, nets: list[ClusterNet], graph: Graph, feat: Tensor, edge_weight: Tensor | None, seed: int
     ) -> StartsProblem:
         if not trains_heads(self.config):
-            return ClusterProblem(nets[0], graph, feat, edge_weight, self._score)
+            return ClusterProblem(nets[0], graph, feat, edge_weight, self.score)
         prototypes = torch.stack([_head(net).weight.detach() for net in nets])              # (R, K, D)
-        return HeadsProblem(Heads(prototypes, self.config.method.temperature, self.shares), feat, self._score)
-
-    def _score(self, cluster: Tensor) -> dict[str, float]:
-        """Of all clusters, in the process that writes the history."""
-        return self.score(cluster.cpu()) if self.shares.place == 0 else {"used_clusters": 0}
+        return HeadsProblem(Heads(prototypes, self.config.method.temperature), feat, seed, self.score)
 
     def _train_together(self, seed: int, starts: range, best: dict[str, Any] | None) -> dict[str, Any]:
         """A network, or the heads of all starts of a seed; the result of the one with the lowest loss."""
@@ -235,7 +232,7 @@ class Training:
             net = make_model(self.config, feat.shape[1], self.num_clusters).to(device)
             prepared = self._prepared(net, graph, feat, weight)
             if self.config.method.head == "cosine" and not net.convs:           # fixed features: start at nodes
-                net.pool.init_prototypes(candidate_rows(prepared, self.shares, seed))
+                net.pool.init_prototypes(sampled(prepared, CANDIDATES, torch.Generator().manual_seed(seed)))
             nets.append(net)
         resume = None
         if (self.unfinished.get("seed"), self.unfinished.get("first")) == (seed, starts[0]):
@@ -245,10 +242,7 @@ class Training:
         if num_starts(self.config) > 1:
             one = len(starts) == 1
             name += f" start {starts[0] + 1} of {num_starts(self.config)}" if one else f" {len(starts)} starts"
-        hidden = self.shares.place > 0
-        with tqdm(
-            total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5, unit=" epochs", disable=hidden
-        ) as bar:
+        with tqdm(total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5, unit=" epochs") as bar:
 
             def curve(progress: Progress) -> list[dict[str, Any]]:
                 return [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
@@ -263,11 +257,11 @@ class Training:
             def checkpoint(training: dict[str, Any]) -> None:
                 self.out.checkpoint(seed=seed, first=starts[0], best=best, training=training)
 
-            problem = self._problem(nets, graph, prepared, weight)
+            problem = self._problem(nets, graph, prepared, weight, seed)
             progress = fit(
                 problem, self.config.train, each_epoch=lambda progress: bar.update(progress.epoch - bar.n),
                 report=report, resume=resume, resume_path=self.out.path / "checkpoint.pt", forecast=self.forecast,
-                checkpoint=checkpoint if self.shares.place == 0 else None,
+                checkpoint=checkpoint,
             )  # fmt: skip
             found = problem.finish()
         lowest = int(found.losses.argmin())
@@ -490,8 +484,10 @@ def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFol
     print(f"{data.summary}\n{how}, into {out.path}")
     if config.method.name in EMBEDDINGS and job.device.type != "cpu":
         print(f"{config.method.name} runs on the CPU")
-    if config.method.name == "auto" and (warning := scale_warning(data.feat)):
-        _note(out, warning)
+    if config.method.name == "auto":
+        for note in (scale_warning(data.feat), skipped(data.graph.num_nodes, data.feat)):
+            if note is not None:
+                _note(out, note)
 
 
 def _note(out: RunFolder, note: str) -> None:
@@ -506,8 +502,10 @@ def _choose(
 ) -> tuple[int, tuple[str, Tensor] | None]:
     """Choose the number of clusters from a range; the curve is kept for the report. Returns also its partition."""
     graph, feat, weight = data.on(device)
-    with watched("number of clusters", total=len(candidates)) as watch:
-        choice = choose_num_clusters(graph, feat, candidates[0], candidates[-1], weight, seed, watch)
+    with watched("number of clusters", total=len(candidates), disable=rank() > 0) as watch:
+        choice = choose_num_clusters(graph, feat, candidates[0], candidates[-1], weight, seed, watch, _shares(data))
+    if rank() > 0:
+        return choice.num_clusters, choice.merged
     out.details["num_clusters"] = {"chosen": choice.num_clusters, "savings": choice.savings}
     others = [number for number in ranked(choice.savings) if number != choice.num_clusters][:3]
     print(f"number of clusters: {choice.num_clusters}, then {', '.join(map(str, others)) or 'none'}")

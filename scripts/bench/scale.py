@@ -1,11 +1,11 @@
-"""Time and memory of clustering by graph size, phase by phase, beside Leiden and mini-batch k-means.
+"""Time and memory of clustering by graph size, beside Leiden and mini-batch k-means.
 
     python scripts/bench/scale.py [--sizes 1e5 1e6 1e7] [--degree 10] [--others] [--speed-up]
 
 Planted partitions of 16 classes with 64 features, in files; every size runs in a new process with the configuration
-large.yaml (16 smoothing steps, 4 starts). ``--others`` adds Leiden (igraph) and mini-batch
-k-means (scikit-learn) on the same smoothed features; ``--speed-up`` compares a training step of one process and of two,
-one thread each.
+auto.yaml and 4 starts: with features, without them, and with half of the nodes in one class. ``--others`` adds Leiden
+(igraph) and mini-batch k-means (scikit-learn) on the view of jbpool; ``--speed-up`` runs the first one by two
+processes, too. Every process has one thread; jbpool by one process has as many as torch takes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,17 +33,19 @@ BLOCK = 1 << 20
 PHASES = {
     "load": ("load",),
     "smooth": ("smoothing", "finding axes"),
-    "reduce": ("reducing",),
-    "train": ("train",),
+    "reduce": ("reducing", "eigenvectors"),
+    "cluster": ("cluster",),
     "score": ("scoring",),
     "write": ("writing clusters",),
 }
 
 
-def make_graph(folder: Path, num_nodes: int, degree: int) -> None:
+def make_graph(folder: Path, num_nodes: int, degree: int, unequal: bool = False) -> None:
     """Write edges.npy (each edge once), features.npy and labels.npy, block by block."""
     random = np.random.default_rng(0)
     label = random.integers(0, CLASSES, num_nodes).astype(np.int32)
+    if unequal:
+        label[random.random(num_nodes) < 0.5] = 0                   # about half of the nodes in one class
     order = np.argsort(label, kind="stable").astype(np.int32)
     count = np.bincount(label, minlength=CLASSES)
     first = count.cumsum() - count
@@ -86,35 +88,43 @@ class Memory:
             time.sleep(0.02)
 
 
-def settings(folder: Path) -> list[str]:
-    files = [f"dataset.{name}={folder / file}.npy" for name, file in
-             (("edges", "edges"), ("features", "features"), ("labels", "labels"))]  # fmt: skip
-    return [*files, f"method.num_clusters={CLASSES}", f"train.restarts={STARTS}"]
+def load(folder: Path, with_features: bool = True) -> tuple[Any, Any]:
+    """The configuration and the data."""
+    from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.engine.config import load_config
+
+    names = ("edges", "features", "labels") if with_features else ("edges", "labels")
+    files = [f"dataset.{name}={folder / name}.npy" for name in names]
+    given = ["dataset.name=file", *files, f"method.num_clusters={CLASSES}", f"train.restarts={STARTS}"]
+    config = load_config(NODE_CLUSTER, "auto", given)
+    return config, NODE_CLUSTER.load_data(config)
 
 
-def run_jbpool(folder: Path) -> dict:
+def run_jbpool(folder: Path, with_features: bool = True) -> dict:
     """All phases of a run, as the command line goes through them."""
     import torch
 
     from jbpool import console as progress
     from jbpool.clustering.task import NODE_CLUSTER
-    from jbpool.engine.config import load_config
+    from jbpool.processes import process_group, rank
 
     memory = Memory()
-    before, began = memory.now()[1], time.perf_counter()
-    config = load_config(NODE_CLUSTER, "large", settings(folder))
-    data = NODE_CLUSTER.load_data(config)
-    _ = data.fingerprint
-    progress.seconds["load"] = time.perf_counter() - began
-    loaded = memory.now()[1]
-    memory.peak_anonymous = loaded                          # beyond the loaded graph; features are a mapped file
-    out = NODE_CLUSTER.run(config, data, folder / "run", torch.device("cpu"))
+    with process_group(torch.device("cpu")):
+        before, began = memory.now()[1], time.perf_counter()
+        config, data = load(folder, with_features)
+        _ = data.fingerprint
+        progress.seconds["load"] = time.perf_counter() - began
+        loaded = memory.now()[1]
+        memory.peak_anonymous = loaded                      # beyond the loaded graph; features are a mapped file
+        out = NODE_CLUSTER.run(config, data, folder / "run", torch.device("cpu"))
+    if rank() > 0 or not out.runs:
+        sys.exit()                                          # the first one reports
     NODE_CLUSTER.write_report(folder / "run", data)
-    progress.seconds["train"] = out.runs[0]["seconds"]
+    phases = {name: sum(progress.seconds.get(part, 0) for part in parts) for name, parts in PHASES.items()}
+    phases["cluster"] = out.runs[0]["seconds"] - phases["smooth"] - phases["reduce"]
+    shutil.rmtree(folder / "run")
     return {
-        "seconds": time.perf_counter() - began,
-        "phases": {name: sum(progress.seconds.get(part, 0) for part in parts) for name, parts in PHASES.items()},
-        "step": out.runs[0]["seconds_per_step"], "nmi": out.runs[0]["nmi"], "acc": out.runs[0]["acc"],
+        "seconds": time.perf_counter() - began, "phases": phases, "nmi": out.runs[0]["nmi"], "acc": out.runs[0]["acc"],
         "edges": data.graph.num_edges, "loaded": loaded - before, "beyond": memory.peak_anonymous - loaded,
         "peak": memory.peak,
     }  # fmt: skip
@@ -123,11 +133,8 @@ def run_jbpool(folder: Path) -> dict:
 def view_of(folder: Path) -> Any:
     """The rows that heads are trained on, ``(N, 2 K)``."""
     from jbpool.clustering.auto.views import FixedFeatures
-    from jbpool.clustering.task import NODE_CLUSTER
-    from jbpool.engine.config import load_config
 
-    data = NODE_CLUSTER.load_data(load_config(NODE_CLUSTER, "large", settings(folder)))
-    assert data.feat is not None
+    data = load(folder)[1]
     return FixedFeatures(data.feat.shape[1], num_clusters=CLASSES).fit(data.graph, data.feat)
 
 
@@ -162,30 +169,12 @@ def run_leiden(folder: Path) -> dict:
     return {"seconds": seconds, "load": loaded, "nmi": nmi, "peak": memory.peak, "clusters": clusters}
 
 
-def run_step(folder: Path) -> dict:
-    """Seconds of a training step, the median of some; with torchrun the rows are shared."""
-    import torch
-
-    from jbpool.clustering.auto.bounded_heads import Heads, rows_together
-    from jbpool.processes import RowShares, process_group, rank
-
-    torch.set_num_threads(1)
-    with process_group(torch.device("cpu")):
-        rows = view_of(folder)
-        shares = RowShares.of_this_run(len(rows), rows_together(STARTS, CLASSES))
-        mine = rows[shares.start : shares.stop].clone()
-        prototypes = torch.randn(STARTS, CLASSES, rows.shape[1], generator=torch.Generator().manual_seed(0))
-        heads, seconds = Heads(prototypes, 0.2, shares), []
-        for _ in range(6):
-            began = time.perf_counter()
-            heads.gradient(mine)
-            seconds.append(time.perf_counter() - began)
-        if rank() > 0:
-            sys.exit()                                      # the first one reports
-    return {"seconds": statistics.median(seconds[1:])}
-
-
-CONTESTANTS = {"jbpool": run_jbpool, "k-means": run_kmeans, "leiden": run_leiden, "step": run_step}
+CONTESTANTS = {
+    "jbpool": run_jbpool,
+    "jbpool, edges alone": lambda folder: run_jbpool(folder, with_features=False),
+    "k-means": run_kmeans,
+    "leiden": run_leiden,
+}
 
 
 def measure(name: str, folder: Path, processes: int = 1) -> dict | None:
@@ -223,50 +212,26 @@ def main() -> None:
     others = ["k-means", *([] if missing("igraph") else ["leiden"])] if args.others else []
     raw: list[dict[str, Any]] = []
     for size in map(int, args.sizes):
-        with tempfile.TemporaryDirectory(dir=args.folder) as name:
-            folder = Path(name)
-            make_graph(folder, size, args.degree)
-            found: dict[str, Any] = {"nodes": size, **{name: measure(name, folder) for name in ("jbpool", *others)}}
-            if args.speed_up:
-                found["one"] = measure("step", folder)
-                found["two"] = measure("step", folder, processes=2)
-        raw.append(found)
-        print(json.dumps(found), file=sys.stderr, flush=True)
-    _write_phases(raw)
-    if others:
-        _write_others(raw, others)
-    if args.speed_up:
-        rows = [
-            [f"{found['nodes']:,}", *(f"{found[name]['seconds']:.3f}" for name in ("one", "two")),
-             f"{found['one']['seconds'] / found['two']['seconds']:.2f}"]
-            for found in raw if found["one"] and found["two"]
-        ]  # fmt: skip
-        head = ["nodes", "one process, s", "two processes, s", "speed-up"]
-        write("scale_processes", "A training step, one thread per process", head, rows, raw)
-
-
-def _write_phases(raw: list[dict]) -> None:
+        for unequal in (False, True):
+            with tempfile.TemporaryDirectory(dir=args.folder) as name:
+                folder = Path(name)
+                make_graph(folder, size, args.degree, unequal)
+                names = ("jbpool", "jbpool, edges alone", *others)
+                runs = {name: measure(name, folder) for name in names}
+                if args.speed_up and not unequal:
+                    runs["jbpool, two processes"] = measure("jbpool", folder, processes=2)
+            raw.append({"nodes": size, "sizes": "unequal" if unequal else "equal", "runs": runs})
+            print(json.dumps(raw[-1]), file=sys.stderr, flush=True)
     rows = []
     for found in raw:
-        if run := found["jbpool"]:
-            cells = [f"{seconds:.1f} ({1e6 * seconds / found['nodes']:.2f})" for seconds in run["phases"].values()]
-            memory = [f"{run[name]:.2f}" for name in ("loaded", "beyond", "peak")]
-            whole = f"{run['seconds']:.0f} ({1e6 * run['seconds'] / found['nodes']:.1f})"
-            rows.append([f"{found['nodes']:,}", f"{run['edges']:,}", *cells, whole, *memory, f"{run['nmi']:.3f}"])
-    head = ["nodes", "directed edges", *PHASES, "all", "graph, GB", "beyond, GB", "peak, GB", "NMI"]
-    write("scale", "All phases: seconds (microseconds per node)", head, rows, raw)
-
-
-def _write_others(raw: list[dict], others: list[str]) -> None:
-    rows = []
-    for found in raw:
-        for name in ("jbpool", *others):
-            if run := found[name]:
-                rows.append(
-                    [f"{found['nodes']:,}", name, f"{run['seconds']:.1f}", f"{run['peak']:.2f}", f"{run['nmi']:.3f}"]
-                )
-    head = ["nodes", "method", "seconds", "peak, GB", "NMI"]
-    write("scale_others", "Beside other methods", head, rows, raw)
+        for name, run in found["runs"].items():
+            if run:
+                phases = run.get("phases", {})                      # of jbpool alone
+                cells = [f"{phases[phase]:.1f}" if phases else "" for phase in PHASES]
+                rows.append([f"{found['nodes']:,}", found["sizes"], name, *cells, f"{run['seconds']:.1f}",
+                             f"{run['peak']:.2f}", f"{run['nmi']:.3f}"])  # fmt: skip
+    head = ["nodes", "sizes", "method", *PHASES, "all, s", "peak, GB", "NMI"]
+    write("scale", "Seconds by phase, peak memory and NMI", head, rows, raw)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""Bounded heads on fixed features: two and three processes give what one gives, and continue each other's runs."""
+"""The recipe for any graph: two and three processes give what one gives."""
 
-import csv
-import shutil
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from commands import CPU, ROOT, SHARED, call, run_ranks
-from shared_runs import config_of
+from commands import ROOT, SHARED, call, run_ranks
+from shared_runs import run
 
 from jbpool import cli
-from jbpool.clustering.auto import bounded_heads as heads
+from jbpool.clustering import runner
+from jbpool.clustering.auto import views
 from jbpool.clustering.config import METHODS, one_process_only
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
@@ -22,10 +22,10 @@ REAL = pytest.mark.skipif(not (SHARED / "planetoid").is_dir(), reason="the data 
 
 @pytest.fixture(scope="module", autouse=True)
 def _restore_blocks():
-    """``config_of`` makes them smaller."""
-    before = heads.BLOCK
+    """``run`` makes them smaller."""
+    before = views.ROWS
     yield
-    heads.BLOCK = before
+    views.ROWS = runner.ROWS = before
 
 
 @pytest.fixture(scope="module")
@@ -36,25 +36,15 @@ def runs(tmp_path_factory):
 def run_by_several(names, tmp_path_factory):
     """Number of processes -> folder with the runs of these datasets."""
     folders = {count: tmp_path_factory.mktemp(f"{count}-processes") for count in (1, 2, 3)}
-    for count in (2, 3):                                    # two processes stop a run, which others continue
-        folder = folders[count]
-        run_ranks(SCRIPT, folder, ",".join(names), folder / "stopped", cwd=folder, processes=count)
-        if count == 2:
-            assert (folders[2] / "stopped" / "checkpoint.pt").exists()
-            assert not (folders[2] / "stopped" / "finished.pt").exists()
-            for other in (1, 3):
-                shutil.copytree(folders[2] / "stopped", folders[other] / "stopped")
-    config = config_of("sbm")
-    NODE_CLUSTER.run(config, NODE_CLUSTER.load_data(config), folders[1] / "stopped", CPU, resume=True)
+    for count in (2, 3):
+        run_ranks(SCRIPT, folders[count], ",".join(names), cwd=folders[count], processes=count)
     for name in names:
-        config = config_of(name)
-        NODE_CLUSTER.run(config, NODE_CLUSTER.load_data(config), folders[1] / name, CPU)
+        run(name, folders[1] / name)
     return folders
 
 
-def losses(folder: Path) -> list[float]:
-    with open(folder / "history.csv", newline="") as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
+def result(folder: Path) -> dict:
+    return json.loads((folder / "result.json").read_text())
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -73,32 +63,30 @@ def test_several_processes_give_what_one_gives_on_a_larger_graph(tmp_path_factor
 
 def assert_same_runs(runs, name, count):
     one, several = runs[1] / name, runs[count] / name
-    assert len(losses(one)) == 6
-    assert losses(several) == pytest.approx(losses(one), abs=1e-6)
-    assert losses(one)[-1] < losses(one)[0]
+    for expected, found in zip(result(one)["runs"], result(several)["runs"], strict=True):
+        assert found["loss"] == pytest.approx(expected["loss"], abs=1e-6)
+        assert found["score"] == pytest.approx(expected["score"], rel=1e-6)
+        tried = [[(trial["view"], trial["start"]) for trial in run["trials"]] for run in (expected, found)]
+        assert tried[0] == tried[1]
     clusters = [np.load(folder / "assign.npz")["cluster"] for folder in (one, several)]
     assert (clusters[0] == clusters[1]).all()
     models = [torch.load(folder / "model.pt", weights_only=True)["state"] for folder in (one, several)]
     assert all(torch.allclose(models[0][key], models[1][key], atol=1e-5) for key in models[0])
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_another_number_of_processes_continues_a_run(runs, count):
-    assert losses(runs[count] / "stopped") == pytest.approx(losses(runs[1] / "sbm"), abs=1e-6)
+def test_all_processes_have_the_same_number_of_clusters(runs):
+    assert [result(runs[count] / "sbm")["num_clusters"]["chosen"] for count in (1, 2, 3)] == [4, 4, 4]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"auto"}))
 def test_methods_that_cannot_be_shared_say_so(name):
     reason = one_process_only(load_config(NODE_CLUSTER, None, [f"method.name={name}"]))
     assert reason.startswith(f"method.name={name} ")
-    assert "large.yaml" in reason
+    assert "auto.yaml" in reason
 
 
 def test_what_can_be_shared():
-    assert one_process_only(load_config(NODE_CLUSTER, "large")) is None
-    for change in ("method.sqrt=diagonal", "model.mlp=[8]", "model.backbone=delta", "method.head=linear",
-                   "method.objective={balance: 1, cut: 1}", "method.name=mincut"):  # fmt: skip
-        assert one_process_only(load_config(NODE_CLUSTER, "large", [change])) is not None
+    assert one_process_only(load_config(NODE_CLUSTER, "auto")) is None
 
 
 def test_it_is_said_before_anything_is_loaded(tmp_path, monkeypatch):

@@ -2,8 +2,8 @@
 
 Head r assigns node i to cluster k by the cosine to its prototype, ``S = softmax(<x_i, w_k> / temperature)`` with unit
 vectors x and w. The loss and its gradient need the nodes only through sums over rows, so that S is never held for all
-nodes: one pass over the blocks gives the Gram matrices, a second one the gradient. Each process of a run
-passes over its share of the rows, and the sums are added up.
+nodes: one pass over the blocks gives the Gram matrices, a second one the gradient. A head has K x D numbers, for which
+a sample of the nodes is enough: heads are trained on it and applied to all nodes.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from torch import Tensor
 
 from jbpool.nn.heads import spread_rows, unit_rows
 from jbpool.ops.matrix_sqrt import matrix_inverse_sqrt
-from jbpool.processes import RowShares
 
 BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
 KEPT = 2**24            # entries of S kept between the two passes; beyond that they are computed twice
 CANDIDATES = 20_000     # nodes that initial prototypes are chosen from
-TRAIN_NODES = 5000      # trained_heads: nodes that heads are trained on; they are applied to all
+TRAIN_NODES = 2**16     # nodes that heads are trained on; they are applied to all
 COLD = 1 / 80           # below this temperature the largest logit is subtracted: its exponential might overflow
 EPOCHS = 60             # trained_heads: steps of the optimiser
 BETAS = 0.9, 0.999      # of Adam
@@ -33,12 +32,10 @@ class Heads:
         ``(R, K, D)``, the initial prototypes; see :func:`spread_nodes`.
     temperature : float, default 0.2
         Logits lie in ``[-1 / temperature, 1 / temperature]``.
-    shares : RowShares, optional
-        Rows of each process. Default: this process has all of them.
     """
 
-    def __init__(self, prototypes: Tensor, temperature: float = 0.2, shares: RowShares | None = None):
-        self.prototypes, self.temperature, self.shares = prototypes.clone(), temperature, shares
+    def __init__(self, prototypes: Tensor, temperature: float = 0.2):
+        self.prototypes, self.temperature = prototypes.clone(), temperature
 
     def losses(self, feat: Tensor) -> Tensor:
         """The balance loss of every head on unit rows: ``(N, D)`` to ``(R,)``."""
@@ -53,7 +50,6 @@ class Heads:
 
     def _pass(self, feat: Tensor, with_gradient: bool) -> tuple[Tensor, Tensor]:
         """``-Tr(sqrt(S^T S)) / sqrt(N K)``, and its gradient by ``dL/dS = -S (S^T S)^(-1/2) / sqrt(N K)``."""
-        shares = self.shares or RowShares.alone(feat.shape[0])
         weight = unit_rows(self.prototypes) / self.temperature                      # (R, K, D)
         num_heads, num_clusters, _ = weight.shape
         keep = with_gradient and feat.shape[0] * num_heads * num_clusters <= KEPT
@@ -65,9 +61,8 @@ class Heads:
             gram += wide @ wide.mT
             if keep:
                 kept.append(soft)
-        gram = shares.add_up(gram)
         root = matrix_inverse_sqrt(gram)                                            # (R, K, K)
-        best = (shares.num_rows * num_clusters) ** 0.5
+        best = (feat.shape[0] * num_clusters) ** 0.5
         grad = torch.zeros(weight.shape, dtype=torch.float64, device=feat.device)   # a sum over many blocks
         if with_gradient:
             slope = (-root / best).to(feat.dtype)
@@ -76,7 +71,6 @@ class Heads:
                 pull = slope @ soft                                                 # (R, K, n)  dL/dS
                 pull -= (soft * pull).sum(1, keepdim=True)
                 grad += (pull.mul_(soft).flatten(0, 1) @ block).view_as(grad)       # through the softmax
-            grad = shares.add_up(grad)
         losses = -((gram * root).sum((-2, -1)) / best).to(feat.dtype)
         return losses, grad.to(feat.dtype) / self.temperature
 
@@ -100,21 +94,15 @@ class Heads:
         return soft.mul_(soft.sum(1, keepdim=True).reciprocal_())
 
 
-def rows_together(num_heads: int, num_clusters: int) -> int:
-    """Rows of a block."""
-    return max(256, BLOCK // (num_heads * num_clusters))
-
-
 def _row_blocks(feat: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    return feat.split(rows_together(*weight.shape[:2]))
+    return feat.split(max(256, BLOCK // (weight.shape[0] * weight.shape[1])))
 
 
-def candidate_rows(feat: Tensor, shares: RowShares, seed: int) -> Tensor:
-    """The rows that initial prototypes are chosen from, the same in every process: all, or a sample of many."""
-    if shares.num_rows <= CANDIDATES:
-        return shares.whole(feat)
-    index = torch.randint(shares.num_rows, (CANDIDATES,), generator=torch.Generator().manual_seed(seed))
-    return shares.picked(feat, index.to(feat.device))
+def sampled(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """All rows, or ``count`` of them if there are more: ``(N, D)`` to ``(n, D)``."""
+    if len(rows) <= count:
+        return rows
+    return rows[torch.randperm(len(rows), generator=generator)[:count].to(rows.device)]
 
 
 def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: torch.Generator) -> Tensor:
@@ -137,9 +125,7 @@ def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: tor
         ``(R, K, D)``.
     """
     device = feat.device
-    if len(feat) > CANDIDATES:
-        feat = feat[torch.randint(len(feat), (CANDIDATES,), generator=generator).to(device)]
-    feat = feat.cpu()                                           # where the generator is
+    feat = sampled(feat, CANDIDATES, generator).cpu()           # where the generator is
     return torch.stack([spread_rows(feat, num_clusters, generator) for _ in range(num_heads)]).to(device)
 
 
@@ -194,7 +180,7 @@ def trained_heads(rows: Tensor, num_clusters: int, starts: int, generator: torch
     Parameters
     ----------
     rows : Tensor
-        ``(N, D)`` unit rows; rows of zeros take no part. Of many rows a sample is used.
+        ``(N, D)`` unit rows; rows of zeros take no part. Of many rows a sample is trained on.
     num_clusters : int
         K.
     starts : int
@@ -205,15 +191,15 @@ def trained_heads(rows: Tensor, num_clusters: int, starts: int, generator: torch
     Returns
     -------
     tuple
-        The heads, and their losses ``(R,)``.
+        The heads, and their losses over all rows, ``(R,)``.
     """
     present = (rows != 0).any(1)
     if bool(present.any()) and not bool(present.all()):
         rows = rows[present]
-    if len(rows) > TRAIN_NODES:
-        rows = rows[torch.randperm(len(rows), generator=generator)[:TRAIN_NODES].to(rows.device)]
-    heads = Heads(lloyd(rows, spread_nodes(rows, num_clusters, starts, generator)))
-    return heads, train_heads(heads, rows, EPOCHS)
+    some = sampled(rows, TRAIN_NODES, generator)
+    heads = Heads(lloyd(some, spread_nodes(some, num_clusters, starts, generator)))
+    losses = train_heads(heads, some, EPOCHS)
+    return heads, losses if some is rows else heads.losses(rows)
 
 
 def hard_clusters(heads: Heads, rows: Tensor) -> Tensor:

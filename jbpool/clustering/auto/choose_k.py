@@ -18,6 +18,7 @@ from torch.special import xlogy
 from jbpool.clustering.auto.recipe import EDGES, best_of, try_partitions
 from jbpool.clustering.auto.refinement import ClusterModel, Known
 from jbpool.graph import Graph
+from jbpool.processes import RowShares
 
 STARTS = 4              # of every view of the largest number
 
@@ -58,6 +59,7 @@ def choose_num_clusters(
     edge_weight: Tensor | None = None,
     seed: int = 0,
     watch: Callable[[int, int], None] = lambda done, total: None,
+    shares: RowShares | None = None,
 ) -> Choice:
     """Choose the number of clusters without labels.
 
@@ -79,12 +81,14 @@ def choose_num_clusters(
         Seed of all random choices.
     watch : callable, optional
         Called with the number of steps done so far and their total.
+    shares : RowShares, optional
+        Rows of each process of the run. Default: this process is alone.
     """
     known = Known(graph, feat, edge_weight)
     savings: dict[int, float] = {}
     merged = None
     if high > 1:
-        tried = try_partitions(known, feat, high, edge_weight, seed, STARTS)
+        tried = try_partitions(known, feat, high, edge_weight, seed, STARTS, shares=shares)
         by_edges = [one for one in tried if one[0].view == EDGES]
         # Features may hide what the edges show.
         for trial, refined in (best_of(tried), *([best_of(by_edges)] if by_edges else [])):

@@ -7,13 +7,17 @@
    their edges and features best. The partition that saves most in describing both is the result.
 4. **Confidence** of each node: the share of its cluster that the starts keep together with it, on average, times the
    probability of the cluster.
+
+Several processes share the columns that are smoothed and the partitions that are refined. Above ``LARGE`` nodes fewer
+views and partitions are tried; :func:`skipped` says which.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import torch
@@ -21,14 +25,17 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from jbpool.clustering.auto.bounded_heads import hard_clusters, trained_heads
+from jbpool.clustering.auto.bounded_heads import Heads, hard_clusters, trained_heads
 from jbpool.clustering.auto.refinement import ClusterModel, Known, Refined, refine
 from jbpool.clustering.auto.views import STEPS, FixedFeatures, edge_view
 from jbpool.errors import DataError
 from jbpool.graph import Graph
 from jbpool.ops.contingency import contingency
+from jbpool.processes import RowShares, gather
 
 STARTS = 8                          # of every view
+LARGE = 2**18                       # nodes above which less is tried
+REFINED = 2                         # partitions of such a graph that are refined: those with the lowest loss
 CLOSE = 0.05                        # relative difference to the lowest loss of the starts that count
 SMOOTHED, FEATURES, EDGES = "smoothed features", "features", "edges"
 # The view that has both sources is the rule. Edges alone may save a little less: where they come from the features, as
@@ -69,6 +76,14 @@ class Found(NamedTuple):
     model: ClusterModel | None      # None without features: then it applies to no other graph
 
 
+def skipped(num_nodes: int, feat: Tensor | None) -> str | None:
+    """What is not tried on a graph of this size; ``None`` if everything is."""
+    if num_nodes <= LARGE:
+        return None
+    views = "" if feat is None else f" and the views {EDGES} and {FEATURES}"
+    return f"more than {LARGE:,} nodes: all starts but the {REFINED} with the lowest loss{views} are skipped."
+
+
 def find_clusters(
     graph: Graph,
     feat: Tensor | None,
@@ -78,6 +93,7 @@ def find_clusters(
     starts: int = STARTS,
     merged: tuple[str, Tensor] | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
+    shares: RowShares | None = None,
 ) -> Found:
     """Cluster the nodes of a graph.
 
@@ -100,12 +116,14 @@ def find_clusters(
         :func:`~jbpool.clustering.auto.choose_k.choose_num_clusters` returns them: one more partition to refine.
     watch : callable, optional
         Called with the number of views clustered so far and their total.
+    shares : RowShares, optional
+        Rows of each process of the run; all of them get the same result. Default: this process is alone.
     """
     if num_clusters == 1:
         one = torch.zeros(graph.num_nodes, dtype=torch.long, device=graph.device)
         return Found(one, torch.ones(len(one), device=graph.device), -1.0, 0.0, None, [], 0, None)
     known = Known(graph, feat, edge_weight)
-    tried = try_partitions(known, feat, num_clusters, edge_weight, seed, starts, merged, watch)
+    tried = try_partitions(known, feat, num_clusters, edge_weight, seed, starts, merged, watch, shares)
     trial, (cluster, _, model) = best_of(tried)
     trial.kept = True
     trust = torch.zeros(len(cluster), device=graph.device)                              # (N,)
@@ -134,31 +152,46 @@ def try_partitions(
     starts: int,
     merged: tuple[str, Tensor] | None = None,
     watch: Callable[[int, int], None] = lambda done, total: None,
+    shares: RowShares | None = None,
 ) -> list[tuple[Trial, Refined]]:
     """Cluster every view from several starts, and refine the partitions; parameters as for :func:`find_clusters`."""
-    graph, generator, tried = known.graph, torch.Generator().manual_seed(seed), []
+    graph, generator = known.graph, torch.Generator().manual_seed(seed)
+    large, shares = graph.num_nodes > LARGE, shares or RowShares.alone(graph.num_nodes)
+    tried: list[tuple[Trial, Refined]] = []
 
-    def keep(view: str, start: int | None, loss: float, cluster: Tensor) -> None:
-        refined = refine(known, cluster, num_clusters)
-        moved = int((refined.cluster != cluster).sum())
-        tried.append((Trial(view, start, loss, refined.saved / math.log(2) / len(cluster), moved), refined))
+    def keep(view: str, losses: dict[int | None, float], clusters: Iterable[Tensor]) -> None:
+        """Refine partitions, each in one of the processes."""
+        mine = []
+        for number, ((start, loss), cluster) in enumerate(zip(losses.items(), clusters, strict=True)):
+            if number % shares.processes == shares.place:
+                refined = refine(known, cluster, num_clusters)
+                moved = int((refined.cluster != cluster).sum())
+                mine.append((Trial(view, start, loss, refined.saved / math.log(2) / len(cluster), moved), refined))
+        if shares.processes > 1:                                    # those of each process, in the order of the starts
+            parts = gather([(trial, refined.to(torch.device("cpu"))) for trial, refined in mine])
+            turns = zip_longest(*parts)
+            mine = [(one[0], one[1].to(graph.device)) for turn in turns for one in turn if one is not None]
+        tried.extend(mine)
 
-    views = [EDGES] if feat is None else [SMOOTHED, EDGES, FEATURES]
+    views = [EDGES] if feat is None else [SMOOTHED] if large else [SMOOTHED, EDGES, FEATURES]
     for done, view in enumerate(views, 1):
         if view == EDGES or feat is None:
-            rows = edge_view(graph, num_clusters, edge_weight, seed)
+            rows = shares.from_first(edge_view(graph, num_clusters, edge_weight, seed))
         else:
             steps = STEPS if view == SMOOTHED else 0
             fixed = FixedFeatures(feat.shape[1], steps, num_clusters=num_clusters).to(feat.device)
-            rows = fixed.fit(graph, feat, edge_weight, seed)                            # (N, C)
+            rows = shares.whole(fixed.fit(graph, feat, edge_weight, seed, shares))      # (N, C)
         if bool(rows.any()):                                                            # else it has no information
             heads, losses = trained_heads(rows, num_clusters, starts, generator)
-            for start, cluster in enumerate(hard_clusters(heads, rows)):
-                keep(view, start, float(losses[start]), cluster)
+            best = losses.argsort()[:REFINED].sort().values if large else torch.arange(starts)
+            heads, losses = Heads(shares.from_first(heads.prototypes[best])), shares.from_first(losses[best])
+            clusters = hard_clusters(heads, rows)
+            del rows
+            keep(view, dict(zip(best.tolist(), losses.tolist(), strict=True)), clusters)
         watch(done, len(views))
     if merged is not None:
         sizes = merged[1].bincount(minlength=num_clusters).double()
-        keep(merged[0], None, -float(sizes.sqrt().sum() / (num_clusters * sizes.sum()) ** 0.5), merged[1])
+        keep(merged[0], {None: -float(sizes.sqrt().sum() / (num_clusters * sizes.sum()) ** 0.5)}, [merged[1]])
     if not tried:
         raise DataError("the features and edges of the graph do not distinguish its nodes.")
     return tried

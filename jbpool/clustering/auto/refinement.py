@@ -106,6 +106,10 @@ class Refined(NamedTuple):
     saved: float                    # nats, against one cluster
     model: ClusterModel
 
+    def to(self, device: torch.device) -> Refined:
+        """The same on another device."""
+        return Refined(self.cluster.to(device), self.saved, self.model.to(device))
+
 
 class ClusterModel(nn.Module):
     """What K clusters have in common: their block model, their features and their sizes. Applies to other graphs.

@@ -71,6 +71,17 @@ def test_trained_heads_leave_out_rows_of_zeros(groups):
         assert (cluster[300:] == cluster[:300].bincount().argmax()).all()           # they join the largest
 
 
+def test_a_sample_is_trained_on_and_the_loss_is_that_of_all_rows(groups, monkeypatch):
+    feat = groups[0].repeat(4, 1)
+    whole = trained_heads(feat, 5, 3, torch.Generator().manual_seed(0))[1]
+    monkeypatch.setattr(heads_module, "TRAIN_NODES", 200)
+    (heads, losses), (again, _) = (trained_heads(feat, 5, 3, torch.Generator().manual_seed(0)) for _ in range(2))
+    assert torch.equal(heads.prototypes, again.prototypes)
+    assert torch.equal(losses, heads.losses(feat))
+    assert losses.min().item() == pytest.approx(whole.min().item(), abs=0.02)
+    assert not torch.equal(losses, whole)
+
+
 def test_clusters_are_the_nearest_prototypes(groups):
     feat, _ = groups
     heads = Heads(torch.randn(3, 5, 16))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from zoo import degrees, simple
 
+from jbpool.clustering.auto import bounded_heads, recipe
 from jbpool.clustering.auto.recipe import EDGES, FEATURES, SMOOTHED, Trial, best_of, find_clusters
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.report import search_sections
@@ -256,3 +257,18 @@ def test_agreement_needs_a_matching(data):
     """A start that puts all nodes into one cluster does not agree with every other one."""
     found = find_clusters(data.graph, None, 4, starts=1, merged=(EDGES, torch.zeros(400, dtype=torch.long)))
     assert found.trials[-1]["agreement"] < 0.5
+
+
+@pytest.mark.parametrize("with_features", [True, False])
+def test_large_graphs_try_less_and_say_so(monkeypatch, with_features):
+    data = load_nodes("sbm", num_nodes=400, num_clusters=4)
+    feat = data.feat if with_features else None
+    assert recipe.skipped(400, feat) is None
+    monkeypatch.setattr(recipe, "LARGE", 399)
+    monkeypatch.setattr(bounded_heads, "TRAIN_NODES", 100)
+    found = find_clusters(data.graph, feat, 4, seed=0, starts=5)
+    assert [trial["view"] for trial in found.trials] == [SMOOTHED if with_features else EDGES] * recipe.REFINED
+    assert label_scores(found.cluster, data.label)["nmi"] > 0.9
+    said = recipe.skipped(400, feat)
+    assert f"the {recipe.REFINED} with the lowest loss" in said
+    assert (FEATURES in said) == with_features
