@@ -4,8 +4,8 @@
 
 Planted partitions of 16 classes with 64 features, in files; every size runs in a new process with the configuration
 auto.yaml and 4 starts: with features, without them, and with half of the nodes in one class. ``--others`` adds Leiden
-(igraph) and mini-batch k-means (scikit-learn) on the view of jbpool; ``--speed-up`` runs the first one by two
-processes, too. Every process has one thread; jbpool by one process has as many as torch takes.
+(igraph) and mini-batch k-means (scikit-learn) on the view of jbpool; ``--speed-up`` runs the first one by one process
+and by two, with one thread each.
 """
 
 from __future__ import annotations
@@ -177,9 +177,11 @@ CONTESTANTS = {
 }
 
 
-def measure(name: str, folder: Path, processes: int = 1) -> dict | None:
+def measure(name: str, folder: Path, processes: int = 1, threads: int | None = None) -> dict | None:
     """One contestant in a new process, or in several of one run; ``None`` if it failed, as for lack of memory."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
+    if threads is not None:
+        environment["OMP_NUM_THREADS"] = str(threads)
     if processes > 1:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -219,7 +221,8 @@ def main() -> None:
                 names = ("jbpool", "jbpool, edges alone", *others)
                 runs = {name: measure(name, folder) for name in names}
                 if args.speed_up and not unequal:
-                    runs["jbpool, two processes"] = measure("jbpool", folder, processes=2)
+                    for processes in (1, 2):
+                        runs[f"jbpool, threads: 1, processes: {processes}"] = measure("jbpool", folder, processes, 1)
             raw.append({"nodes": size, "sizes": "unequal" if unequal else "equal", "runs": runs})
             print(json.dumps(raw[-1]), file=sys.stderr, flush=True)
     rows = []
