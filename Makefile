@@ -67,7 +67,7 @@ matrix: $(READY)
 
 # These are not in requirements.lock: torch_scatter is compiled, which takes minutes.
 bench-env: $(READY)
-	$(BIN)/python -m pip install --disable-pip-version-check torch-geometric==2.8.1 igraph
+	$(BIN)/python -m pip install --disable-pip-version-check igraph
 	$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation torch_scatter
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps torch-geometric-pool==1.0.2
 
