@@ -70,6 +70,20 @@ def test_attention_against_a_dense_oracle(weighted, out_feats, heads, device):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
+def test_attention_equals_that_of_dgl(weighted, dgl):
+    from dgl.nn import GATConv
+
+    graph = random_graph(20, 30)
+    weight = symmetric_weights(graph).double() if weighted else None
+    feat = torch.randn(20, 3, dtype=torch.float64)
+    ours = BACKBONES["gat"](3, 8, 0.85).double()
+    theirs = GATConv(3, 2, 4, activation=torch.relu, allow_zero_in_degree=True).double()
+    theirs.load_state_dict(ours.conv.state_dict())
+    expected = theirs(graph.to_dgl(), feat, edge_weight=weight)
+    assert torch.allclose(ours(graph, feat, edge_weight=weight), expected.flatten(1), atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
 def test_edge_messages_against_a_dense_oracle(weighted, device):
     graph = random_graph(20, 30).to(device)                                # some nodes without edges
     weight = symmetric_weights(graph).double() if weighted else None
