@@ -558,7 +558,7 @@ def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
     if not may_read(graph.sizes):
         return
     if not graph.known_symmetric:
-        if not _is_symmetric(graph):
+        if not is_symmetric(graph):
             raise InputError(_one_way(graph))
         graph.known_symmetric = True
     pooled = edge_weight is not None and (edge_weight.requires_grad or graph.complete_size is not None)
@@ -569,7 +569,8 @@ def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
         raise InputError(_unequal_weights(graph, weight))
 
 
-def _is_symmetric(graph: Graph) -> bool:
+def is_symmetric(graph: Graph) -> bool:
+    """Whether both directions of every edge are there, equally often."""
     source, target = graph.edge_index.long()
     draw = torch.empty(2, graph.num_nodes, dtype=torch.int64).random_(generator=torch.Generator().manual_seed(0))
     x, y = draw.to(graph.device)

@@ -18,7 +18,7 @@ from torch.nn import functional
 from jbpool.checks import check_index
 from jbpool.console import progress_bar
 from jbpool.errors import DataError
-from jbpool.graph import Graph
+from jbpool.graph import Graph, is_symmetric
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr, is_sparse
 
@@ -181,6 +181,12 @@ class GraphData:
     def _first_edge(self) -> Tensor:
         return self.num_edges.cumsum(0) - self.num_edges
 
+    @cached_property
+    def _is_symmetric(self) -> bool:
+        """Whether all graphs have both directions of every edge: checked once, not for every batch."""
+        shift = self._first_node.repeat_interleave(self.num_edges)
+        return is_symmetric(Graph(torch.stack([self.source, self.target]).long() + shift, len(self.feat), self.sizes))
+
     def mean_size(self, index: Tensor) -> float:
         """The mean number of nodes of the graphs with these indices."""
         return self.sizes[index].float().mean().item()
@@ -193,6 +199,7 @@ class GraphData:
         edges = _ranges(self._first_edge[index], num_edges)             # (E,)
         shift = (sizes.cumsum(0) - sizes).repeat_interleave(num_edges)
         graph = Graph(torch.stack([self.source[edges], self.target[edges]]).long() + shift, len(nodes), sizes)
+        graph.known_symmetric = self._is_symmetric
         return GraphBatch(
             graph,
             self.feat[nodes],
