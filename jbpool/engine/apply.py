@@ -63,6 +63,8 @@ def check_request(run_dir: Path, changes: Sequence[str], path: Path) -> None:
 def config_for(task: Task, run_dir: Path, changes: Sequence[str], files: Callable[[str], Iterable[str]]) -> Any:
     """The configuration of a run with the dataset that ``changes`` specify, without the files of the training set.
 
+    After training on a published dataset, an option such as ``dataset.folder`` means the user's own files.
+
     Parameters
     ----------
     task : Task
@@ -77,6 +79,11 @@ def config_for(task: Task, run_dir: Path, changes: Sequence[str], files: Callabl
     path = str(run_dir / "config.yaml")
     trained = load_config(task, path).dataset
     given = dict(change.split("=", 1) for change in changes if "=" in change)
+    if "dataset.name" not in given:
+        of_files = {f"dataset.{option}" for option in {*files("file")} - {*files(trained.name)}}
+        if of_files & given.keys():
+            given["dataset.name"] = "file"
+            changes = ["dataset.name=file", *changes]
     forgotten = []
     if given.get("dataset.name", trained.name) == trained.name:         # another name already removes all options
         options = [option for option in files(trained.name) if option in trained.options]

@@ -12,8 +12,9 @@ from jbpool import load_run
 from jbpool.classification.predict import _print_score, fitted, load_trained
 from jbpool.classification.runner import Inputs
 from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.data import DataError, load_graphs
+from jbpool.data import DataError, load_graphs, own_graph_options
 from jbpool.data.assemble import degree_names
+from jbpool.engine.apply import config_for
 from jbpool.errors import JBPoolError
 
 
@@ -152,6 +153,15 @@ def test_what_predict_refuses(trained, tmp_path, args, words):
     assert refused.code == 2
     assert words in refused.err
     assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("name", ["motifs", "MUTAG"])
+def test_own_files_after_training_on_a_published_set(tmp_path, name):
+    (tmp_path / "config.yaml").write_text(f"task: graph_classify\ndataset: {{name: {name}}}\n")
+    config = config_for(GRAPH_CLASSIFY, tmp_path, ["dataset.folder=new"], own_graph_options)
+    assert (config.dataset.name, config.dataset.options) == ("file", {"folder": "new"})
+    config = config_for(GRAPH_CLASSIFY, tmp_path, [f"dataset.root={tmp_path}"], own_graph_options)
+    assert config.dataset.name == name                          # an option of every dataset
 
 
 def test_weights_unknown_to_the_model_are_refused(trained, tmp_path):

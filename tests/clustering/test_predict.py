@@ -9,7 +9,8 @@ from commands import CLUSTER, CPU, call, result_of, settings
 from jbpool import load_run
 from jbpool.clustering.predict import predict
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.data import load_nodes
+from jbpool.data import load_nodes, node_files
+from jbpool.engine.apply import config_for
 from jbpool.errors import DataError, JBPoolError
 
 
@@ -109,6 +110,13 @@ def test_what_predict_refuses(trained, args, words):
     assert refused.code == 2
     assert words in refused.err
     assert not (trained / "new").exists()
+
+
+def test_own_files_after_training_on_a_published_set(tmp_path):
+    write_graph(tmp_path, "new")
+    (tmp_path / "config.yaml").write_text("task: node_cluster\ndataset: {name: cora}\nmethod: {num_clusters: 7}\n")
+    config = config_for(NODE_CLUSTER, tmp_path, ["dataset.edges=new-edges.csv"], node_files)
+    assert (config.dataset.name, config.dataset.options) == ("file", {"edges": "new-edges.csv"})
 
 
 def test_a_prediction_uses_nothing_of_the_training_graph(tmp_path):
