@@ -46,7 +46,7 @@ def atomic_file(target: Path) -> Iterator[BinaryIO]:
     """A file for writing that appears at ``target`` when the block ends without an error, and never otherwise.
 
     Missing folders are created. If the file cannot be written (disk full, read-only, no permission), a
-    :class:`~jbpool.errors.WriteError` names the target, and neither a partial file nor a new folder is left behind.
+    ``WriteError`` names the target, and neither a partial file nor a new folder is left behind.
     Other errors in the block are raised unchanged.
     """
     missing = [folder for folder in target.parents if not os.path.exists(folder)]       # False without permission
@@ -85,7 +85,7 @@ def _write_error(target: Path, error: OSError) -> WriteError:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold a folder inside the block; a :class:`~jbpool.errors.RunFolderError` if another process holds it.
+    """Hold a folder inside the block; a ``RunFolderError`` if another process holds it.
 
     The folder is created, and removed again if it is still empty at the end. It is also released when the process dies.
     Where the system has no such locks (Windows, some network file systems), every process may enter.
@@ -118,7 +118,7 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 
 def check_writable(target: Path) -> None:
-    """Raise a :class:`~jbpool.errors.WriteError` if ``target`` cannot be written; leaves nothing behind."""
+    """Raise a ``WriteError`` if ``target`` cannot be written; leaves nothing behind."""
     with suppress(_Enough), atomic_file(target) as file:
         file.write(bytes(4096))
         file.flush()

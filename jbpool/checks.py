@@ -2,7 +2,7 @@
 
 Checks of shapes and types read nothing from the device and always run. Checks of values (finite, non-negative, sizes
 that add up) run on CPU tensors; on other devices each would be a synchronisation, so there they run only inside
-:func:`value_checks`.
+``value_checks``.
 """
 
 from __future__ import annotations

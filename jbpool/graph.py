@@ -1,6 +1,6 @@
 """Graphs as plain tensors, and the door through which the graphs of DGL, PyG, scipy and networkx come in and go out.
 
-All arithmetic of the package works on :class:`Graph`. Neither DGL nor PyG is imported unless one of their graphs comes
+All arithmetic of the package works on ``Graph``. Neither DGL nor PyG is imported unless one of their graphs comes
 in: an object can only be a ``DGLGraph`` if its user has imported dgl.
 """
 
@@ -470,7 +470,7 @@ def is_pyg(graph: Any) -> bool:
 
 
 def as_graph(graph: Any) -> Graph:
-    """Return a graph of any kind as a :class:`Graph`.
+    """Return a graph of any kind as a ``Graph``.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ def launch_ranks(script: str | Path, *args, cwd: Path | list[Path], processes: i
 
 
 def run_ranks(script: str | Path, *args, cwd: Path, processes: int) -> None:
-    """:func:`launch_ranks`, until all processes have succeeded."""
+    """``launch_ranks``, until all processes have succeeded."""
     started = launch_ranks(script, *args, cwd=cwd, processes=processes)
     told = [process.communicate(timeout=300) for process in started]
     assert [process.returncode for process in started] == [0] * processes, told

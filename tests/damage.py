@@ -1,6 +1,6 @@
 """Damage valid files: bytes, text, arrays, archives, pickles and nested values.
 
-:func:`damaged_folder` changes one file of a folder, in the way that its name suggests. All choices come from a
+``damaged_folder`` changes one file of a folder, in the way that its name suggests. All choices come from a
 ``Random``: in the tests one of Hypothesis (``st.randoms``), which simplifies what fails; in ``make fuzz`` a seeded one,
 since Hypothesis varies and repeats its examples: of 500 damaged arrays 265 were different.
 """

@@ -1,4 +1,4 @@
-"""Docstrings list every parameter on a line of its own, with its type and default (read with ``ast``)."""
+"""Docstrings list every parameter on a line of its own, with its type and default, and have no Sphinx roles."""
 
 import ast
 import re
@@ -68,6 +68,12 @@ def problems(source: str) -> list[str]:
 def test_every_parameter_has_its_line():
     found = {path.relative_to(PACKAGE): problems(path.read_text()) for path in PACKAGE.rglob("*.py")}
     assert {path: wrong for path, wrong in found.items() if wrong} == {}
+
+
+def test_no_sphinx_roles():
+    """The site shows ``:func:`` and its kin as they are written."""
+    roles = re.compile(r":(?:py:)?(?:attr|class|data|exc|func|meth|mod|obj|ref):`")
+    assert [str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if roles.search(path.read_text())] == []
 
 
 WRONG = '''

@@ -27,7 +27,7 @@ def centre_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class FeatureEncoder(nn.Module):
-    """A linear layer on features standardised over the training graphs (:func:`centre_and_scale`).
+    """A linear layer on features standardised over the training graphs (``centre_and_scale``).
 
     Parameters
     ----------

@@ -249,7 +249,7 @@ class Ensemble(nn.Module):
     ) -> tuple[Tensor, list[Pooled]]:
         """Scores of every member, ``(M, B, out_feats)``, and the output of all their pools.
 
-        The parameters are those of :class:`GraphClassifier`.
+        The parameters are those of ``GraphClassifier``.
         """
         found = [member(graph, feat, edge_weight, edge_feat) for member in self.members]
         return torch.stack([scores for scores, _ in found]), [pooled for _, made in found for pooled in made]

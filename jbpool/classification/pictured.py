@@ -48,7 +48,7 @@ def verdict(data: GraphData, scores: Tensor, label: Tensor) -> Verdict | None:
 
 
 def names_of_classes(data: GraphData) -> list[str]:
-    """Names of the classes of :func:`verdict`."""
+    """Names of the classes of ``verdict``."""
     if data.metric != "acc":
         return ["negative", "positive"]
     return class_names(data.class_names, data.num_classes)

@@ -1,6 +1,6 @@
 """``report.html`` of a graph-classification run, made from its folder and the data: scores, paired differences, graphs.
 
-A new chart is a function in :mod:`jbpool.report.charts` and a line in ``SECTIONS``.
+A new chart is a function in ``jbpool.report.charts`` and a line in ``SECTIONS``.
 """
 
 from __future__ import annotations

@@ -531,7 +531,7 @@ def run(
     config : ClassifyConfig
         What to run.
     data : GraphData
-        As returned by :func:`load_data`.
+        As returned by ``load_data``.
     folder : Path
         The run folder.
     device : torch.device

@@ -84,7 +84,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
     n_features_in_ : int
         Columns of ``features``, 0 without them; not the size of the matrix, which may differ from graph to graph.
     feature_names_in_ : ndarray of str
-        Columns of ``features``, where :meth:`fit` was given a DataFrame with names.
+        Columns of ``features``, where ``fit`` was given a DataFrame with names.
     n_clusters_ : int
         Number of clusters that was asked for, or chosen from the range; some may be empty. 1, with a warning, if no
         number in the range shortens the description of the edges.
@@ -209,9 +209,9 @@ class JBClustering(ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : matrix, graph or edge list
-            As for :meth:`fit`.
+            As for ``fit``.
         features : array, sparse matrix or DataFrame, optional
-            ``(N, D)``, with the columns given to :meth:`fit`; a DGLGraph may contain them.
+            ``(N, D)``, with the columns given to ``fit``; a DGLGraph may contain them.
         """
         self._check_fitted()
         shape = getattr(X, "shape", (0, 0))
@@ -305,7 +305,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         return path
 
     def _repr_html_(self) -> str:
-        """Sizes and summary in a notebook; before :meth:`fit`, scikit-learn's picture."""
+        """Sizes and summary in a notebook; before ``fit``, scikit-learn's picture."""
         if not hasattr(self, "labels_"):
             return estimator_html_repr(self)
         from jbpool.clustering.report import cluster_table

@@ -141,7 +141,7 @@ def explain(
 
 
 def explain_nodes(data: NodeData, cluster: Tensor, confidence: Tensor | None) -> Explained:
-    """Say what clusters ``(N,)`` of a loaded graph are; see :func:`explain`."""
+    """Say what clusters ``(N,)`` of a loaded graph are; see ``explain``."""
     return explain(data.graph, data.feat, data.edge_weight, cluster, confidence, data.ids, data.feat_names)
 
 

@@ -20,7 +20,7 @@ NETWORKS = {**BACKBONES, **dict.fromkeys(FIXED)}
 class ClusterNet(nn.Module):
     """Node clustering: ``layers`` message-passing layers, then the assignments and losses of a pool.
 
-    The backbones ``sgc`` and ``whitened`` have no layers to train: :meth:`prepare` computes :class:`FixedFeatures`
+    The backbones ``sgc`` and ``whitened`` have no layers to train: ``prepare`` computes ``FixedFeatures``
     once, with ``layers`` smoothing steps, and the pool works on the result: all columns, or the view for K clusters.
 
     Parameters
@@ -38,7 +38,7 @@ class ClusterNet(nn.Module):
     delta : float, default 0.85
         Step size of the smoothing.
     weighting : str, default "none"
-        Fixed features: weights of the columns, as in :class:`FixedFeatures`.
+        Fixed features: weights of the columns, as in ``FixedFeatures``.
     num_clusters : int, optional
         K of the view of ``whitened``.
     """
@@ -82,7 +82,7 @@ class ClusterNet(nn.Module):
     def forward(
         self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """``assign`` ``(N, K)`` and the losses; ``feat`` as returned by :meth:`prepare`."""
+        """``assign`` ``(N, K)`` and the losses; ``feat`` as returned by ``prepare``."""
         for conv in self.convs:
             feat = conv(graph, feat, edge_weight=edge_weight)
         return self.pool.cluster(graph, feat, edge_weight)

@@ -96,7 +96,7 @@ class ClusterProblem(StartsProblem):
     edge_weight : Tensor or None
         ``(E,)``.
     score : callable
-        As for :class:`StartsProblem`.
+        As for ``StartsProblem``.
     """
 
     model: ClusterNet
@@ -146,7 +146,7 @@ class HeadsProblem(StartsProblem):
     seed : int
         Decides the sample.
     score : callable
-        As for :class:`StartsProblem`.
+        As for ``StartsProblem``.
     """
 
     def __init__(self, heads: Heads, feat: Tensor, seed: int, score: Callable[[Tensor], dict[str, float]]):

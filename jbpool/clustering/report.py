@@ -1,6 +1,6 @@
 """``report.html``: one self-contained page about the clusters of a graph, made from results and the data.
 
-A new chart is a function in :mod:`jbpool.report.charts` and a line in ``SECTIONS``.
+A new chart is a function in ``jbpool.report.charts`` and a line in ``SECTIONS``.
 """
 
 from __future__ import annotations

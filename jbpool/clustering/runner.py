@@ -446,7 +446,7 @@ def run(
     config : ClusterConfig
         What to run.
     data : NodeData
-        As returned by :func:`load_data`.
+        As returned by ``load_data``.
     folder : Path
         The run folder.
     device : torch.device

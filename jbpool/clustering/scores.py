@@ -33,14 +33,14 @@ def accuracy(table: Tensor) -> float:
     Parameters
     ----------
     table : Tensor
-        The counts of :func:`confusion`, of at least one node.
+        The counts of ``confusion``, of at least one node.
     """
     rows, columns = linear_sum_assignment(table.numpy(), maximize=True)
     return int(table[rows, columns].sum()) / int(table.sum())
 
 
 def matched_classes(table: Tensor, num_clusters: int) -> list[int]:
-    """The class of each cluster by the matching of :func:`accuracy`; -1 for a cluster without one."""
+    """The class of each cluster by the matching of ``accuracy``; -1 for a cluster without one."""
     matched = [-1] * num_clusters
     for row, column in zip(*linear_sum_assignment(table.numpy(), maximize=True), strict=True):
         matched[column] = int(row)
@@ -53,7 +53,7 @@ def normalized_mutual_information(table: Tensor) -> float:
     Parameters
     ----------
     table : Tensor
-        The counts of :func:`confusion`, of at least one node.
+        The counts of ``confusion``, of at least one node.
     """
     joint = table.double() / table.sum()
     classes, clusters = joint.sum(1), joint.sum(0)
@@ -72,7 +72,7 @@ def adjusted_rand_index(table: Tensor) -> float:
     Parameters
     ----------
     table : Tensor
-        The counts of :func:`confusion`, of at least one node.
+        The counts of ``confusion``, of at least one node.
     """
     num_nodes = int(table.sum())
     # Ordered pairs of two nodes in the same cell, class, cluster. Products of them need Python's integers: n^4.
@@ -85,7 +85,7 @@ def adjusted_rand_index(table: Tensor) -> float:
     return above / below if below else 1.0                      # 0 / 0: both put all nodes together, or none
 
 
-# Scores against labels: name in result.json -> function of the counts of :func:`confusion`.
+# Scores against labels: name in result.json -> function of the counts of ``confusion``.
 LABEL_SCORES: dict[str, Callable[[Tensor], float]] = {
     "acc": accuracy,
     "nmi": normalized_mutual_information,

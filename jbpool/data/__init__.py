@@ -81,7 +81,7 @@ def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
 
 
 def node_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of a name or options that :func:`load_nodes` would reject."""
+    """Key and problem of a name or options that ``load_nodes`` would reject."""
     try:
         yield from _wrong_options(loader(NODE_SETS, name), name, options)
     except JBPoolError as error:
@@ -89,7 +89,7 @@ def node_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str
 
 
 def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of a name or options that :func:`load_graphs` would reject."""
+    """Key and problem of a name or options that ``load_graphs`` would reject."""
     try:
         yield from _wrong_options(_graph_loader(name, root), name, options)
     except JBPoolError as error:
@@ -97,14 +97,14 @@ def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) 
 
 
 def node_files(name: str) -> list[str]:
-    """The options of a dataset of :func:`load_nodes` that are files."""
+    """The options of a dataset of ``load_nodes`` that are files."""
     load = loader(NODE_SETS, name)
     hints = get_type_hints(getattr(load, "func", load))                 # of the function inside a partial
     return [option for option in inspect.signature(load).parameters if Path in get_args(hints[option])]
 
 
 def own_graph_options(name: str) -> list[str]:
-    """The options of a dataset of :func:`load_graphs` that describe the user's files."""
+    """The options of a dataset of ``load_graphs`` that describe the user's files."""
     return list(inspect.signature(loader(GRAPH_SETS, name)).parameters) if name == "file" else []
 
 

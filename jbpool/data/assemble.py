@@ -79,7 +79,7 @@ def node_data(
     name : str
         Name of the dataset.
     adjacency : csr_matrix
-        ``(N, N)``, as :func:`symmetric_adjacency` returns it.
+        ``(N, N)``, as ``symmetric_adjacency`` returns it.
     weight_name : str, optional
         Origin of the edge weights, for messages. Default: the edges have no weights.
     feat : Tensor, optional
@@ -209,12 +209,12 @@ def degree_features(sizes: Tensor, num_edges: Tensor, source: Tensor) -> Tensor:
 
 
 def degree_names(feat: Tensor) -> list[str]:
-    """Names of the columns of :func:`degree_features`."""
+    """Names of the columns of ``degree_features``."""
     return [f"degree from {2**bucket - 1}" for bucket in range(feat.shape[1])]
 
 
 def is_degree(name: str) -> bool:
-    """Whether a column is one of :func:`degree_features`."""
+    """Whether a column is one of ``degree_features``."""
     return re.fullmatch(r"degree from \d+", name) is not None
 
 

@@ -130,7 +130,7 @@ class Problem(ABC):
 
     @abstractmethod
     def load_state(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state` returned."""
+        """Restore what ``state`` returned."""
 
 
 @dataclass
@@ -249,7 +249,7 @@ def _state(problem: Problem, optimiser: torch.optim.Optimizer, progress: Progres
 
 
 def _restore(state: dict[str, Any], problem: Problem, optimiser: torch.optim.Optimizer) -> Progress:
-    """Continue from what :func:`_state` returned."""
+    """Continue from what ``_state`` returned."""
     problem.model.load_state_dict(state["model"])
     optimiser.load_state_dict(state["optimiser"])
     torch.set_rng_state(state["rng"])

@@ -191,7 +191,7 @@ class RunFolder:
     # ------------------------------------------------------------ state for --resume
 
     def finished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """Restore runs, history and notes from what :meth:`keep` last saved.
+        """Restore runs, history and notes from what ``keep`` last saved.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class RunFolder:
         return self._state("finished.pt", {"details": dict}).get("details", {})
 
     def unfinished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """What :meth:`checkpoint` last saved; empty if there is none. ``expected``: as for ``load_state``."""
+        """What ``checkpoint`` last saved; empty if there is none. ``expected``: as for ``load_state``."""
         return self._state("checkpoint.pt", expected)
 
     def _state(self, name: str, expected: Mapping[str, Any]) -> dict[str, Any]:

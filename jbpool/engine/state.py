@@ -22,7 +22,7 @@ def save_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def load_state(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
-    """Load and check what :func:`save_state` wrote.
+    """Load and check what ``save_state`` wrote.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def _damaged(path: Path, reason: str) -> RunFolderError:
 
 
 def mismatch(value: Any, expected: Any, name: str = "") -> str | None:
-    """How a value differs from what :func:`load_state` calls ``expected``; ``None`` if it does not."""
+    """How a value differs from what ``load_state`` calls ``expected``; ``None`` if it does not."""
     if isinstance(expected, tuple):
         found = [mismatch(value, option, name) for option in expected]
         return None if None in found else found[-1]

@@ -236,7 +236,7 @@ def _softmax_over_edges(score: Tensor, target: Tensor, num_nodes: int) -> Tensor
 
 
 class GATConv(nn.Module):
-    """:class:`Attention` with concatenated heads, ``out_feats`` wide in total, and ReLU."""
+    """``Attention`` with concatenated heads, ``out_feats`` wide in total, and ReLU."""
 
     def __init__(self, in_feats: int, out_feats: int, heads: int = 4, bias: bool = True):
         super().__init__()

@@ -311,7 +311,7 @@ def pool_by(
 
 
 class ClusterPool(nn.Module):
-    """The path shared by all pools; a subclass has its own :meth:`objective`.
+    """The path shared by all pools; a subclass has its own ``objective``.
 
     Parameters
     ----------
@@ -561,7 +561,7 @@ class JBPool(ClusterPool):
 class MinCutPool(ClusterPool):
     """MinCut pooling (Bianchi, Grattarola, Alippi, ICML 2020): a normalised cut and an orthogonality term.
 
-    The parameters are those of :class:`ClusterPool`.
+    The parameters are those of ``ClusterPool``.
     """
 
     needs_gram = True
@@ -573,7 +573,7 @@ class MinCutPool(ClusterPool):
 class DMoNPool(ClusterPool):
     """DMoN pooling (Tsitsulin, Palowitch, Perozzi, Mueller, JMLR 2023): modularity and a collapse term.
 
-    The parameters are those of :class:`ClusterPool`.
+    The parameters are those of ``ClusterPool``.
     """
 
     def objective(self, part: Partition) -> dict[str, Tensor]:
@@ -583,7 +583,7 @@ class DMoNPool(ClusterPool):
 class DiffPool(ClusterPool):
     """DiffPool (Ying et al., NeurIPS 2018): link prediction and entropy; assignments from a message-passing layer.
 
-    The parameters are those of :class:`ClusterPool`.
+    The parameters are those of ``ClusterPool``.
     """
 
     smooth_scores = True            # a DeltaConv in place of the last dense layer: the same weights, then one step
@@ -599,7 +599,7 @@ class CombinedPool(JBPool):
     Parameters
     ----------
     *args, **kwargs
-        As for :class:`JBPool`; its own options apply to the balance term.
+        As for ``JBPool``; its own options apply to the balance term.
     objective : dict of str to float
         Name of the term -> weight; terms are balance, cut, ortho, modularity, collapse, link and entropy.
     smooth_scores : bool, optional

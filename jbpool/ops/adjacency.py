@@ -222,7 +222,7 @@ def smooth(graph: Graph, feat: Tensor, delta: float = 0.85, edge_weight: Tensor 
 
 
 def propagate_normalized(graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-    """``D^-1/2 A D^-1/2 X``: ``(N, D)`` to ``(N, D)``, float32 or wider. Parameters as for :func:`propagate`."""
+    """``D^-1/2 A D^-1/2 X``: ``(N, D)`` to ``(N, D)``, float32 or wider. Parameters as for ``propagate``."""
     return smooth(graph, feat, 1.0, edge_weight)
 
 

@@ -273,7 +273,7 @@ def segment_lift(left: Tensor, values: Tensor, segments: Segments) -> Tensor:
 def segment_gram_and_products(
     left: Tensor, right: Sequence[Tensor], segments: Segments
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """:func:`segment_gram` of ``left`` and :func:`segment_products`; the rows are laid out only once."""
+    """``segment_gram`` of ``left`` and ``segment_products``; the rows are laid out only once."""
     gram, *products = _products(segments, True, *_same_type(left, right))
     return gram, tuple(products)
 

@@ -29,7 +29,7 @@ class Heads:
     Parameters
     ----------
     prototypes : Tensor
-        ``(R, K, D)``, the initial prototypes; see :func:`spread_nodes`.
+        ``(R, K, D)``, the initial prototypes; see ``spread_nodes``.
     temperature : float, default 0.2
         Logits lie in ``[-1 / temperature, 1 / temperature]``.
     """

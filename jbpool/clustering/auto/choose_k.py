@@ -188,7 +188,7 @@ def _log_choose(n: Tensor, k: Tensor) -> Tensor:
 
 
 def cheapest_union(weight: Tensor, size: Tensor) -> tuple[int, int]:
-    """The two clusters whose union has the largest :func:`saved_nats`; parameters as there."""
+    """The two clusters whose union has the largest ``saved_nats``; parameters as there."""
     edges = weight.sum() / 2
     share = weight / weight.sum().clamp_min(1e-300)                                     # (K, K)
     volume, inside = share.sum(0), share.diagonal()

@@ -1,15 +1,15 @@
 """Clusters of any graph, without labels and without settings to tune.
 
-1. **Views** of the graph (:mod:`~jbpool.clustering.auto.views`): features smoothed over the edges, edges alone,
+1. **Views** of the graph (``views``): features smoothed over the edges, edges alone,
    features alone; of a graph without features, the edges.
 2. **Partitions** of each view: bounded heads, trained by the balance loss from several starts.
-3. **Refinement** of each partition (:mod:`~jbpool.clustering.auto.refinement`): nodes move to the cluster that explains
+3. **Refinement** of each partition (``refinement``): nodes move to the cluster that explains
    their edges and features best. The partition that saves most in describing both is the result.
 4. **Confidence** of each node: the share of its cluster that the starts keep together with it, on average, times the
    probability of the cluster.
 
 Several processes share the columns that are smoothed and the partitions that are refined. Above ``LARGE`` nodes fewer
-views and partitions are tried; :func:`skipped` says which.
+views and partitions are tried; ``skipped`` says which.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def find_clusters(
         Starts of every view.
     merged : tuple, optional
         A view and clusters ``(N,)`` that were found in it, as
-        :func:`~jbpool.clustering.auto.choose_k.choose_num_clusters` returns them: one more partition to refine.
+        ``choose_num_clusters`` returns them: one more partition to refine.
     watch : callable, optional
         Called with the number of views clustered so far and their total.
     shares : RowShares, optional
@@ -154,7 +154,7 @@ def try_partitions(
     watch: Callable[[int, int], None] = lambda done, total: None,
     shares: RowShares | None = None,
 ) -> list[tuple[Trial, Refined]]:
-    """Cluster every view from several starts, and refine the partitions; parameters as for :func:`find_clusters`."""
+    """Cluster every view from several starts, and refine the partitions; parameters as for ``find_clusters``."""
     graph, generator = known.graph, torch.Generator().manual_seed(seed)
     large, shares = graph.num_nodes > LARGE, shares or RowShares.alone(graph.num_nodes)
     tried: list[tuple[Trial, Refined]] = []

@@ -44,7 +44,7 @@ def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> Nod
 
 
 def npz_node_data(name: str, path: Path, arrays: Arrays, normalize: bool) -> NodeData:
-    """The graph in the arrays of :func:`read_npz`."""
+    """The graph in the arrays of ``read_npz``."""
     check_flag(normalize, "dataset.normalize")
     num_nodes, weight = int(arrays["num_nodes"]), arrays.get("weight")
     with naming(path):
