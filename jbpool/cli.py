@@ -14,9 +14,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from jbpool.atomic import check_writable, held
 from jbpool.console import end_with_reader
 from jbpool.errors import ConfigError, InputError, JBPoolError, TrainingError, WriteError
+from jbpool.files import check_writable, held
 
 CLUSTER = """Cluster the nodes of a graph.
 

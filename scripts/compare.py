@@ -24,13 +24,13 @@ import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 
-from jbpool.atomic import write_text
 from jbpool.clustering.report import score_name
 from jbpool.clustering.scores import best_run, normalized_mutual_information
 from jbpool.data.arrays import read_arrays
 from jbpool.engine.run_folder import fitting, read_results
 from jbpool.engine.state import load_state
 from jbpool.errors import JBPoolError, RunFolderError
+from jbpool.files import write_text
 from jbpool.ops.contingency import contingency
 from jbpool.report.charts import heat_map, value_map
 from jbpool.report.page import class_names, number, render_page, score, section, table

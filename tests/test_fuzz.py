@@ -16,7 +16,6 @@ from damaged_inputs import KINDS, Kind, Mutant, read_mutant
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jbpool.atomic import held
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import DataError, load_nodes
@@ -26,6 +25,7 @@ from jbpool.data.sets.gcb import read_gcb
 from jbpool.data.sets.unpickle import load_pickle
 from jbpool.engine.config import load_config
 from jbpool.errors import ConfigError, RunFolderError
+from jbpool.files import held
 
 QUICK = ("configuration", "--set", "csv", "graph tables", "TU folder", "TU zip", "npy, npz", "npz layout", "pickle")
 

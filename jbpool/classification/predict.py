@@ -12,7 +12,6 @@ from typing import Any, get_type_hints
 import torch
 from torch import Tensor, nn
 
-from jbpool.atomic import write_text
 from jbpool.checks import check_count, check_edge_weight, lookup
 from jbpool.classification.class_scores import LOWER_IS_BETTER, averaged, score
 from jbpool.classification.network import NORMS, Ensemble
@@ -25,6 +24,7 @@ from jbpool.engine.schema import build, out_of_range
 from jbpool.engine.state import usable
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
+from jbpool.files import write_text
 from jbpool.graph import as_graph, check_symmetric
 from jbpool.ops.segment import READOUTS
 

@@ -16,7 +16,6 @@ from scipy import stats
 from torch import Tensor
 from torchmetrics.functional.classification import binary_roc
 
-from jbpool.atomic import write_text
 from jbpool.classification.class_scores import CLASS_SCORES, LOWER_IS_BETTER
 from jbpool.classification.pictured import PICTURED_NODES, names_of_classes, verdict
 from jbpool.data import GraphData
@@ -25,6 +24,7 @@ from jbpool.data.containers import UNLABELLED
 from jbpool.engine.run_folder import by_method, fitting, read_results
 from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
+from jbpool.files import write_text
 from jbpool.ops.contingency import contingency
 from jbpool.report import charts
 from jbpool.report.charts import circle_graph, heat_map, network

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
 
-from jbpool.atomic import atomic_file
 from jbpool.classification.class_scores import CLASS_SCORES, LOWER_IS_BETTER, averaged, score
 from jbpool.classification.config import ClassifyConfig, fixed_clusters
 from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, centre_and_scale
@@ -28,6 +27,7 @@ from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import save_state, usable
 from jbpool.errors import ConfigError
+from jbpool.files import atomic_file
 from jbpool.nn.pools import ClusterPool, Pooled, make_pool
 from jbpool.processes import barrier, gather, mean_over_processes, rank, world_size
 

@@ -21,7 +21,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.metaestimators import available_if
 
-from jbpool.atomic import write_text
 from jbpool.checks import check_count
 from jbpool.clustering.auto.choose_k import choose_num_clusters
 from jbpool.clustering.auto.recipe import find_clusters, skipped
@@ -33,6 +32,7 @@ from jbpool.console import watched
 from jbpool.data.containers import NodeData
 from jbpool.data.files.objects import as_node_data
 from jbpool.errors import DataError, JBPoolError
+from jbpool.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd

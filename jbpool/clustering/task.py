@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 
-from jbpool.atomic import write_text
 from jbpool.clustering.config import METHODS, ClusterConfig, one_process_only, problems, unused
 from jbpool.clustering.explain import explain_nodes
 from jbpool.clustering.predict import predict
@@ -18,6 +17,7 @@ from jbpool.data.arrays import read_arrays
 from jbpool.engine.run_folder import fitting, read_results
 from jbpool.engine.task import Task
 from jbpool.errors import RunFolderError
+from jbpool.files import write_text
 
 
 def write_report(folder: Path, data: NodeData) -> Path:

@@ -29,9 +29,9 @@ import numpy as np
 from filelock import FileLock
 from tqdm import tqdm
 
-from jbpool.atomic import atomic_file
 from jbpool.data.arrays import read_members
 from jbpool.errors import DataError
+from jbpool.files import atomic_file
 
 ATTEMPTS = 4
 BACK_OFF = 0.5              # seconds before the second attempt, doubled each time

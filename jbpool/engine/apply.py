@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
-from jbpool.atomic import check_writable
 from jbpool.engine.config import load_config
 from jbpool.engine.state import load_state
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError
+from jbpool.files import check_writable
 from jbpool.ops.sparse import stored_values
 
 

@@ -28,10 +28,10 @@ import torch
 import yaml
 from torch import Tensor
 
-from jbpool.atomic import atomic_file, write_text
 from jbpool.console import progress_bar
 from jbpool.engine.state import load_state, mismatch, save_state
 from jbpool.errors import JBPoolError, RunFolderError, one_line
+from jbpool.files import atomic_file, write_text
 
 # What a run of either task may write.
 WRITTEN = (

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jbpool import atomic
+from jbpool import files
 from jbpool.classification import report as classification_report
 from jbpool.clustering import task as clustering_task
 from jbpool.engine import fit
@@ -35,7 +35,7 @@ class Phases:
                 change("training")
             step(parameters)
 
-        class File(atomic._File):
+        class File(files._File):
             def __init__(this, *args: Any) -> None:  # noqa: N805
                 self.enter("writing")
                 super().__init__(*args)
@@ -52,7 +52,7 @@ class Phases:
             self.leave()
 
         fit.CHECKPOINT_SECONDS, fit.mean_gradients = -1, first_step
-        atomic._File, os.replace = File, replaced       # type: ignore[misc, assignment]
+        files._File, os.replace = File, replaced       # type: ignore[misc, assignment]
         for module in (clustering_task, classification_report):       # that write the page
             setattr(module, "page", self.reporting(getattr(module, "page")))  # noqa: B009, B010 - of either module
 
@@ -111,15 +111,15 @@ def die_after(phase: str, seconds: float) -> None:
 
 def spoil_at(number: int, disk: Path, how: str) -> None:
     """Fill the disk, or make it read-only, before the file of this number is written."""
-    files, plain = iter(range(10**6)), atomic._File
+    numbers, plain = iter(range(10**6)), files._File
 
     class File(plain):                                  # type: ignore[misc, valid-type]
         def __init__(self, *args: Any) -> None:
-            if next(files) == number:
+            if next(numbers) == number:
                 spoil(disk, how)
             super().__init__(*args)
 
-    fit.CHECKPOINT_SECONDS, atomic._File = -1, File     # type: ignore[misc, assignment]
+    fit.CHECKPOINT_SECONDS, files._File = -1, File     # type: ignore[misc, assignment]
 
 
 def spoil(disk: Path, how: str) -> None:

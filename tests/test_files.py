@@ -6,8 +6,8 @@ import resource
 
 import pytest
 
-from jbpool import atomic
-from jbpool.atomic import atomic_file, write_text
+from jbpool import files
+from jbpool.files import atomic_file, write_text
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path):
@@ -75,8 +75,8 @@ def test_a_library_s_own_error_does_not_hide_the_disk_s(tmp_path, monkeypatch):
             except OSError:
                 raise RuntimeError("unexpected pos 64 vs 0") from None          # as torch.save does
 
-    monkeypatch.setattr(atomic._File, "write", full)
-    with pytest.raises(atomic.WriteError, match=r"new.a\.pt cannot be written \(No space left"):
+    monkeypatch.setattr(files._File, "write", full)
+    with pytest.raises(files.WriteError, match=r"new.a\.pt cannot be written \(No space left"):
         save()
     assert not list(tmp_path.iterdir())
 
@@ -98,14 +98,14 @@ def test_a_failed_write_keeps_the_old_file_and_other_folders(tmp_path, monkeypat
     (tmp_path / "old").mkdir()
     write_text(tmp_path / "old" / "a", "before")
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.EDQUOT, "quota")))
-    with pytest.raises(atomic.WriteError, match="free some space"):
+    with pytest.raises(files.WriteError, match="free some space"):
         write_text(tmp_path / "old" / "a", "after")
     assert (tmp_path / "old" / "a").read_text() == "before"
     assert len(list((tmp_path / "old").iterdir())) == 1
 
 
 def test_the_check_leaves_nothing_behind(tmp_path):
-    atomic.check_writable(tmp_path / "new" / "deep" / "a")
+    files.check_writable(tmp_path / "new" / "deep" / "a")
     assert not list(tmp_path.iterdir())
 
 
@@ -125,7 +125,7 @@ def test_an_error_on_closing_names_the_target(tmp_path):
         with atomic_file(tmp_path / "a") as file:
             os.close(file.fileno())
 
-    with pytest.raises(atomic.WriteError, match="a cannot be written"):
+    with pytest.raises(files.WriteError, match="a cannot be written"):
         save()
     assert not list(tmp_path.iterdir())
 
@@ -151,7 +151,7 @@ def tiny_disk():
 
 def test_buffered_bytes_that_do_not_fit(tmp_path, tiny_disk):
     """The error comes when the buffer is flushed, and the target must not be there by then."""
-    for write in (lambda target: write_text(target, "x" * 1000), atomic.check_writable):
-        with pytest.raises(atomic.WriteError, match="free some space"):
+    for write in (lambda target: write_text(target, "x" * 1000), files.check_writable):
+        with pytest.raises(files.WriteError, match="free some space"):
             write(tmp_path / "a")
         assert not list(tmp_path.iterdir())
