@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from jbpool.console import end_with_reader
+from jbpool.console import exit_on_broken_pipe
 from jbpool.errors import ConfigError, InputError, JBPoolError, TrainingError, WriteError
 from jbpool.files import check_writable, held
 
@@ -35,7 +35,7 @@ CLASSIFY = """Classify graphs with pooling.
 """
 
 PACKAGE = Path(__file__).parent
-MEMORY_CURE = {
+MEMORY_FIX = {
     "node_cluster": "fewer clusters (method.num_clusters), a smaller model.hidden, or a smaller graph",
     "graph_classify": "a smaller train.batch_size, model.hidden, or fewer clusters (model.num_clusters, model.ratio)",
 }
@@ -45,7 +45,7 @@ def cluster(argv: Sequence[str] | None = None) -> int:
     """``jbpool-cluster``: returns the exit code."""
     options = _parser("node_cluster", CLUSTER)
     options.add_argument("--predict", metavar="RUN_DIR", help="apply a trained model to the graph of --set dataset...")
-    return end_with_reader(lambda: _main("node_cluster", options.parse_args(argv)))
+    return exit_on_broken_pipe(lambda: _main("node_cluster", options.parse_args(argv)))
 
 
 def classify(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +53,7 @@ def classify(argv: Sequence[str] | None = None) -> int:
     options = _parser("graph_classify", CLASSIFY)
     options.add_argument("--folds", metavar="0,1", help="the folds to run (default: all)")
     options.add_argument("--predict", metavar="RUN_DIR", help="apply a trained model to the graphs of --set dataset...")
-    return end_with_reader(lambda: _main("graph_classify", options.parse_args(argv)))
+    return exit_on_broken_pipe(lambda: _main("graph_classify", options.parse_args(argv)))
 
 
 def _parser(task: str, description: str) -> argparse.ArgumentParser:
@@ -104,7 +104,7 @@ def _main(name: str, args: argparse.Namespace) -> int:
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        print(f"not enough memory: {MEMORY_CURE[name]}.", file=sys.stderr)
+        print(f"not enough memory: {MEMORY_FIX[name]}.", file=sys.stderr)
         return 1
     finally:
         if "WORLD_SIZE" in os.environ:                          # this process ends by itself, with its own message

@@ -16,7 +16,7 @@ from tqdm import tqdm
 _WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}         # why a stream cannot be written
 
 
-def end_with_reader(main: Callable[[], int]) -> int:
+def exit_on_broken_pipe(main: Callable[[], int]) -> int:
     """Call ``main``; exit quietly if its output is closed early (``| head -1``), as commands do on SIGPIPE.
 
     Parameters

@@ -79,8 +79,8 @@ def _file_system(target: Path) -> Iterator[None]:
 
 
 def _write_error(target: Path, error: OSError) -> WriteError:
-    cure = "free some space" if error.errno in _NO_SPACE else "make that folder writable"
-    return WriteError(f"{target} cannot be written ({error.strerror}): {cure}, or choose another folder")
+    fix = "free some space" if error.errno in _NO_SPACE else "make that folder writable"
+    return WriteError(f"{target} cannot be written ({error.strerror}): {fix}, or choose another folder")
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from scipy.optimize import linear_sum_assignment
 from jbpool.clustering.report import score_name
 from jbpool.clustering.scores import best_run, normalized_mutual_information
 from jbpool.data.arrays import read_arrays
-from jbpool.engine.run_folder import fitting, read_results
+from jbpool.engine.run_folder import read_results, reporting_mismatch
 from jbpool.engine.state import load_state
 from jbpool.errors import JBPoolError, RunFolderError
 from jbpool.files import write_text
@@ -66,7 +66,7 @@ def load_run(folder: Path, name: str) -> Run:
     result, _ = read_results(folder)
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished run yet.")
-    with fitting(folder):
+    with reporting_mismatch(folder):
         run = (_clusters if result["task"] == "node_cluster" else _predictions)(folder, name, result)
         if not run.ids.shape == run.found.shape == run.certainty.shape:
             raise ValueError(f"{len(run.ids)} ids, but {run.found.shape} results and {run.certainty.shape} confidences")

@@ -119,8 +119,8 @@ def launch_ranks(script: str | Path, *args, cwd: Path | list[Path], processes: i
 def run_ranks(script: str | Path, *args, cwd: Path, processes: int) -> None:
     """``launch_ranks``, until all processes have succeeded."""
     started = launch_ranks(script, *args, cwd=cwd, processes=processes)
-    told = [process.communicate(timeout=300) for process in started]
-    assert [process.returncode for process in started] == [0] * processes, told
+    printed = [process.communicate(timeout=300) for process in started]
+    assert [process.returncode for process in started] == [0] * processes, printed
 
 
 def wait_for(path: Path, process: Forked, seconds: float = 90) -> None:

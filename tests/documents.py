@@ -132,9 +132,9 @@ def _run_command(words: list[str], cwd: Path) -> str:
         options = get_args_parser().parse_args(words[1:])
         count = int(options.nproc_per_node)
         started = launch_ranks(ROOT / words[place], *words[place + 1 :], cwd=cwd, processes=count)
-        told = [process.communicate(timeout=300) for process in started]
-        assert [process.returncode for process in started] == [0] * count, told
-        return told[0][0]
+        printed = [process.communicate(timeout=300) for process in started]
+        assert [process.returncode for process in started] == [0] * count, printed
+        return printed[0][0]
     name, arguments = _program(words)
     if name in COMMANDS:
         return call(COMMANDS[name][0], *arguments, cwd=cwd).out

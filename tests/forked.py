@@ -59,10 +59,10 @@ class Forked:
             self.process.kill()
             self.process.join()
             raise subprocess.TimeoutExpired(self.output[1].read_text(), timeout)
-        told = tuple(path.read_text() for path in self.output)
+        printed = tuple(path.read_text() for path in self.output)
         for path in self.output:
             path.unlink()
-        return told
+        return printed
 
 
 def _run(words, cwd, env, out, err):

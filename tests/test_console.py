@@ -11,7 +11,7 @@ import pytest
 
 import jbpool
 from jbpool import cli
-from jbpool.console import end_with_reader
+from jbpool.console import exit_on_broken_pipe
 
 ROOT = Path(jbpool.__file__).parent.parent
 
@@ -40,7 +40,7 @@ def test_a_reader_that_stops_reading(command, output, capsys):
 
 def test_a_process_whose_reader_stops_reading():
     """Nothing is printed at exit either, when Python flushes its streams."""
-    code = "import sys; from jbpool.console import end_with_reader; sys.exit(end_with_reader(lambda: print('x') or 0))"
+    code = "import sys, jbpool.console; sys.exit(jbpool.console.exit_on_broken_pipe(lambda: print('x') or 0))"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **pipes)
     child.stdout.close()
@@ -53,8 +53,8 @@ def test_a_process_whose_reader_stops_reading():
 def test_output_that_cannot_be_written(command, output, capsys):
     output(os.open("/dev/full", os.O_WRONLY))
     assert command(["--list"]) == 1
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told.endswith("No space left on device")
+    (printed,) = capsys.readouterr().err.splitlines()
+    assert printed.endswith("No space left on device")
 
 
 def test_other_errors_of_the_system_are_not_blamed_on_the_output(capsys):
@@ -63,5 +63,5 @@ def test_other_errors_of_the_system_are_not_blamed_on_the_output(capsys):
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     with pytest.raises(OSError, match="Cannot allocate memory"):
-        end_with_reader(main)
+        exit_on_broken_pipe(main)
     assert capsys.readouterr() == ("x\n", "")

@@ -51,15 +51,15 @@ def problems(source: str) -> list[str]:
         found += [f"{node.name}: {name} is not a parameter" for name in unknown]
         for name in names:
             kind, text = entries.get(name, ("", ""))
-            told = re.search(r", default (.+)$", kind)
+            printed = re.search(r", default (.+)$", kind)
             words = re.search(r"Default: ([\w`\".-]+)", text)
             described = value(words[1].strip("`.")) if words else None
             if not kind or kind.endswith("."):
                 found.append(f"{node.name}: {name} has no line with its type")
-            elif (name in defaults) != bool(told or kind.endswith(", optional")):
+            elif (name in defaults) != bool(printed or kind.endswith(", optional")):
                 found.append(f"{node.name}: whether {name} has a default")
-            elif told and value(ast.unparse(defaults[name])) not in (None, value(told[1])):
-                found.append(f"{node.name}: {name} is {ast.unparse(defaults[name])} by default, not {told[1]}")
+            elif printed and value(ast.unparse(defaults[name])) not in (None, value(printed[1])):
+                found.append(f"{node.name}: {name} is {ast.unparse(defaults[name])} by default, not {printed[1]}")
             elif described is not None and name in defaults and described != value(ast.unparse(defaults[name])):
                 found.append(f"{node.name}: {name} is {ast.unparse(defaults[name])} by default, not {described}")
     return found

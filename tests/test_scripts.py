@@ -131,7 +131,7 @@ def test_the_table_of_graph_classification(tmp_path, script):
     assert "| NCI1 | dmon | +0.0 ± 0.0 (p = 1.00) | 3 |" in paired
 
 
-def test_errors_are_not_percentages_and_names_are_told_apart(tmp_path, script):
+def test_errors_are_not_percentages_and_names_are_distinguished(tmp_path, script):
     write_folds(tmp_path / "r" / "a", "ogbg-molesol", "jb-diagonal", (1.1, 1.3), metric="rmse", compared=["none"])
     table, paired = script("reproduce/table.py", "r").out.split("\n\n")
     assert "| ogbg-molesol | - | 1.200 ± 0.141 (2) | 1.200 ± 0.141 (2) |" in table
@@ -223,11 +223,11 @@ def test_load_benchmark(monkeypatch, capsys):
         assert bench._measure("a.npy", "features") == [[1, 2.5], [3]]
 
     def measure_here(path, features=""):
-        told = io.StringIO()
-        with monkeypatch.context() as patch, contextlib.redirect_stdout(told):
+        printed = io.StringIO()
+        with monkeypatch.context() as patch, contextlib.redirect_stdout(printed):
             patch.setattr(sys, "argv", ["-c", str(path), features])
             exec(bench.LOAD, {})
-        return [[float(number) for number in line.split()] for line in told.getvalue().splitlines()]
+        return [[float(number) for number in line.split()] for line in printed.getvalue().splitlines()]
 
     monkeypatch.setattr(bench, "_measure", measure_here)
     monkeypatch.setattr(sys, "argv", ["load.py", "--edges", "2000", "--nodes", "300"])

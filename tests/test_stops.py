@@ -86,16 +86,16 @@ def test_stopped_at_any_file_a_run_can_be_continued(command, stop, unbroken, tmp
         with pytest.MonkeyPatch.context() as patch:
             stop_at(patch, number, error)
             code = command(arguments(command, "--out", folder))
-        told = messages(capsys)
-        place = (number, replaced[number], told)
-        assert len(told) == 1, place
+        printed = messages(capsys)
+        place = (number, replaced[number], printed)
+        assert len(printed) == 1, place
         if stop == "ctrl-c":
             assert code == 130, place
-            assert told[0].startswith("interrupted"), place
+            assert printed[0].startswith("interrupted"), place
         else:
             assert code == 1, place
-            assert f"{folder / replaced[number]} cannot be written (No space left on device)" in told[0], place
-        assert (f"--resume --out {folder}" in told[0]) == (number > 0), place
+            assert f"{folder / replaced[number]} cannot be written (No space left on device)" in printed[0], place
+        assert (f"--resume --out {folder}" in printed[0]) == (number > 0), place
         assert not parts(tmp_path), place
         assert folder.exists() == (number > 0), place
         assert command(arguments(command, "--out", folder, *(["--resume"] if number else []))) == 0, place
@@ -122,12 +122,12 @@ def test_ctrl_c_in_every_phase(command, phase, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(phase.format(task=task), interrupt)
     folder = tmp_path / "run"
     assert command(arguments(command, "--out", folder)) == 130
-    told = messages(capsys)
-    assert len(told) == 1
-    assert told[0].startswith("interrupted")
+    printed = messages(capsys)
+    assert len(printed) == 1
+    assert printed[0].startswith("interrupted")
     assert not parts(tmp_path)
-    assert folder.exists() == ("--resume" in told[0]) == (phase != "jbpool.data._call")
-    assert (folder / "finished.pt").exists() == ("finished work" in told[0])
+    assert folder.exists() == ("--resume" in printed[0]) == (phase != "jbpool.data._call")
+    assert (folder / "finished.pt").exists() == ("finished work" in printed[0])
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_ctrl_c_in_every_phase_of_a_large_graph(phase, tmp_path, monkeypatch, ca
     with pytest.MonkeyPatch.context() as patch:
         _interrupt_second_call(patch, f"jbpool.{phase}")
         assert cli.cluster([*run, str(folder)]) == 130
-    told = messages(capsys)
-    assert len(told) == 1
-    assert told[0].startswith("interrupted")
+    printed = messages(capsys)
+    assert len(printed) == 1
+    assert printed[0].startswith("interrupted")
     assert not parts(tmp_path)
     assert cli.cluster([*run, str(folder), "--resume"]) == 0
     assert scores(folder) == scores(tmp_path / "whole")
@@ -221,11 +221,11 @@ def test_a_read_only_folder_is_found_before_data_are_loaded(command, where, read
     monkeypatch.setattr("jbpool.data._call", lambda *_: pytest.fail("data were loaded"))
     monkeypatch.chdir(read_only)
     assert command(arguments(command, *(["--out", read_only / "run"] if where == "--out" else []))) == 1
-    told = messages(capsys)
-    assert len(told) == 1
-    assert "config.yaml cannot be written (" in told[0]
-    assert told[0].endswith("choose another folder with --out.")
-    assert str(read_only / "run") in told[0] or "runs/" in told[0]
+    printed = messages(capsys)
+    assert len(printed) == 1
+    assert "config.yaml cannot be written (" in printed[0]
+    assert printed[0].endswith("choose another folder with --out.")
+    assert str(read_only / "run") in printed[0] or "runs/" in printed[0]
 
 
 @pytest.mark.parametrize(("command", "name"), [(cli.cluster, "assign.csv"), (cli.classify, "predictions.csv")])
@@ -247,9 +247,9 @@ def small_disk():
 @both
 def test_a_disk_that_fills_up_in_training(command, small_disk, tmp_path, capsys):
     assert command(arguments(command, "--out", tmp_path / "run")) == 1
-    (told,) = messages(capsys)
-    assert "cannot be written (File too large): free some space" in told
-    assert f"continue with --resume --out {tmp_path / 'run'}" in told
+    (printed,) = messages(capsys)
+    assert "cannot be written (File too large): free some space" in printed
+    assert f"continue with --resume --out {tmp_path / 'run'}" in printed
     assert not parts(tmp_path)
 
 

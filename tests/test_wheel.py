@@ -124,18 +124,18 @@ def test_both_defaults_and_the_list(installed):
     smaller = (["--seeds", "0", "--set", "dataset.num_nodes=300"], ["--set", "dataset.num_graphs=60", "--folds", "0"])
     tasks = [config.split("/")[0] for config in CHANGED]
     calls = [[command, *more, "--out", task] for command, more, task in zip(COMMANDS, smaller, tasks, strict=True)]
-    told = run("python", "-c", ONE_AFTER_ANOTHER, json.dumps([*calls, ["jbpool-cluster", "--list"]]))
+    printed = run("python", "-c", ONE_AFTER_ANOTHER, json.dumps([*calls, ["jbpool-cluster", "--list"]]))
     for task, changed in zip(tasks, CHANGED.values(), strict=True):
-        assert f"{task}/report.html" in told
+        assert f"{task}/report.html" in printed
         ran = yaml.safe_load((cwd / task / "config.yaml").read_text())
         assert ran["task"] == task
         assert f"epochs: {ran['train']['epochs']}" == changed
-    assert "paper/cora.yaml" in told
+    assert "paper/cora.yaml" in printed
 
 
 def test_help(installed):
     run, _ = installed
     for command in COMMANDS:
-        told = run(command, "--cfg", "paper/cora", "--help")
-        assert f"  {command} --cfg " in told
-        assert "--resume" in told
+        printed = run(command, "--cfg", "paper/cora", "--help")
+        assert f"  {command} --cfg " in printed
+        assert "--resume" in printed

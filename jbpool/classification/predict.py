@@ -21,7 +21,7 @@ from jbpool.data.assemble import is_degree, is_node_label
 from jbpool.data.containers import UNLABELLED, as_numbers, sum_per_node
 from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.schema import build, out_of_range
-from jbpool.engine.state import usable
+from jbpool.engine.state import reporting_damage
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
 from jbpool.files import write_text
@@ -143,8 +143,8 @@ def _labels(data: GraphData, inputs: Inputs) -> Tensor:
         place = [_class_named(str(name), inputs.class_names) for name in data.class_names]
         if None in place:
             unknown, known = data.class_names[place.index(None)], _shown(inputs.class_names)
-            cure = "name the classes as in training (dataset.class_names), or leave out the labels"
-            raise DataError(f"{data.name}: class {unknown!r} is none of the model's classes {known}: {cure}.")
+            fix = "name the classes as in training (dataset.class_names), or leave out the labels"
+            raise DataError(f"{data.name}: class {unknown!r} is none of the model's classes {known}: {fix}.")
         return torch.tensor([*place, UNLABELLED])[data.label]               # -1 is the last entry
     if int(data.label.max()) >= inputs.num_classes:
         raise DataError(f"{data.name} has class {int(data.label.max())}, the model only {inputs.num_classes} classes.")
@@ -285,7 +285,7 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
         The run folder; one training at least must be finished.
     """
     stored = load_model(run_dir, MODEL, "of graph classification")
-    with usable(run_dir / "model.pt"):
+    with reporting_damage(run_dir / "model.pt"):
         problems: list[str] = []
         config = build(task.schema, stored["config"], "", lambda key: "model.pt", problems)
         if problems:
@@ -301,7 +301,7 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
         pool = [] if config.model.pool == "none" else [*clusters, *config.model.mlp]
         check_fits_weights([*sizes, config.model.hidden, *pool], stored["state"])
     net = build_model(config, inputs, clusters)                 # outside: a bug in it is not damage to the file
-    with usable(run_dir / "model.pt"):
+    with reporting_damage(run_dir / "model.pt"):
         net.load_state_dict(stored["state"])
     return TrainedClassifier(net, inputs, stored)
 

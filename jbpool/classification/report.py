@@ -21,7 +21,7 @@ from jbpool.classification.pictured import PICTURED_NODES, names_of_classes, ver
 from jbpool.data import GraphData
 from jbpool.data.arrays import read_arrays
 from jbpool.data.containers import UNLABELLED
-from jbpool.engine.run_folder import by_method, fitting, read_results
+from jbpool.engine.run_folder import by_method, read_results, reporting_mismatch
 from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
 from jbpool.files import write_text
@@ -144,17 +144,17 @@ def _card(data: GraphData, picture: dict[str, Tensor]) -> dict[str, Any]:
     adj = picture["adj"].numpy()[np.ix_(used, used)]
     drawn = network(small_positions(graph.num_nodes, edges), edges, cluster, f"graph {index}")
     pooled = circle_graph(adj, np.bincount(cluster), f"graph {index}, pooled").svg
-    told = f"{graph.num_nodes} nodes, {len(used)} of {len(picture['adj'])} clusters used."
+    caption = f"{graph.num_nodes} nodes, {len(used)} of {len(picture['adj'])} clusters used."
     name = str(data.own_ids[index])
-    return {"graph": index, "name": name, "told": told, "svg": f'<div class="pair">{drawn}{pooled}</div>'}
+    return {"graph": index, "name": name, "caption": caption, "svg": f'<div class="pair">{drawn}{pooled}</div>'}
 
 
 def _static(card: dict[str, Any], classes: list[str]) -> str:
-    told = card["told"]
+    caption = card["caption"]
     if classes:
         names = [classes[card[key]] for key in ("label", "predicted")]
-        told += f" Class: {names[0]}; predicted: {names[1]} (margin {card['margin']:.2f})."
-    return f'<article><h3>Graph {escape(card["name"])}</h3>{card["svg"]}<p>{escape(told)}</p></article>'
+        caption += f" Class: {names[0]}; predicted: {names[1]} (margin {card['margin']:.2f})."
+    return f'<article><h3>Graph {escape(card["name"])}</h3>{card["svg"]}<p>{escape(caption)}</p></article>'
 
 
 METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
@@ -185,7 +185,7 @@ def write_report(folder: Path, data: GraphData) -> Path:
     result, history = read_results(folder)
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished fold yet.")
-    with fitting(folder):
+    with reporting_mismatch(folder):
         stored = read_arrays(folder / "predictions.npz")
         predictions = {key: torch.from_numpy(array) for key, array in stored.items() if key != "id"}
         known = torch.arange(UNLABELLED, data.num_classes)

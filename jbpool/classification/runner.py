@@ -25,7 +25,7 @@ from jbpool.data.containers import UNLABELLED
 from jbpool.engine.fit import TRAINING, Forecast, Problem, Progress, count, fit, weights_diagnosis
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
-from jbpool.engine.state import save_state, usable
+from jbpool.engine.state import reporting_damage, save_state
 from jbpool.errors import ConfigError
 from jbpool.files import atomic_file
 from jbpool.nn.pools import ClusterPool, Pooled, make_pool
@@ -571,7 +571,7 @@ def run(
     if rank() == 0:
         out.start()
         if resume:
-            with usable(folder / "finished.pt"):
+            with reporting_damage(folder / "finished.pt"):
                 job.save_predictions()
         processes = f", {world_size()} processes" if world_size() > 1 else ""
         print(f"{data!r}\n{', '.join(job.methods)}; seeds {config.train.seeds}{processes}, into {folder}")

@@ -139,13 +139,13 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     if "search.grid" in wrong:
         return                                              # too many combinations to look at
     valid = {key: values for key, values in _grid(config).items() if f"search.grid.{key}" not in wrong}
-    told: list[str] = []
+    found: list[str] = []
     for key, values in valid.items():
         for value in values:
-            before = len(told)
-            with_settings(config, {key: value}, told)
-            if len(told) > before:
-                wrong[f"search.grid.{key}"] = problem = told[-1].removeprefix("search.grid: ")
+            before = len(found)
+            with_settings(config, {key: value}, found)
+            if len(found) > before:
+                wrong[f"search.grid.{key}"] = problem = found[-1].removeprefix("search.grid: ")
                 yield f"search.grid.{key}", problem
     grid: dict[str, dict] = {}
     for key, values in valid.items():

@@ -18,7 +18,7 @@ from jbpool.data import NodeData, node_files
 from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import write_assign_csv
-from jbpool.engine.state import usable
+from jbpool.engine.state import reporting_damage
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
 from jbpool.graph import as_graph, check_symmetric
@@ -188,10 +188,10 @@ def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> Tr
     in_feats, num_clusters = stored["in_feats"], stored["num_clusters"]
     net: ClusterNet | ClusterModel
     model, auto = run_dir / "model.pt", config.method.name == "auto"
-    with usable(model):
+    with reporting_damage(model):
         check_fits_weights((in_feats, num_clusters, *([] if auto else config.model.mlp)), stored["state"])
-    # Not under usable: a bug in these is not damage to the file.
+    # Not under reporting_damage: a bug in these is not damage to the file.
     net = ClusterModel(num_clusters, in_feats) if auto else make_model(config, in_feats, num_clusters)
-    with usable(model):
+    with reporting_damage(model):
         net.load_state_dict(stored["state"])
     return TrainedClusters(net, in_feats, num_clusters, stored.get("feat_names"))

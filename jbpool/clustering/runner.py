@@ -30,7 +30,7 @@ from jbpool.data import NodeData, load_nodes
 from jbpool.engine.fit import TRAINING, Forecast, Progress, count, fit
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.schema import as_dict
-from jbpool.engine.state import save_state, usable
+from jbpool.engine.state import reporting_damage, save_state
 from jbpool.errors import ConfigError
 from jbpool.graph import Graph
 from jbpool.nn.heads import CosineHead
@@ -159,7 +159,7 @@ class Training:
         together = self._starts_at_once()
         if self.unfinished.get("seed") == seed:
             first, best = self.unfinished["first"], self.unfinished["best"]
-            with usable(self.out.path / "checkpoint.pt"):
+            with reporting_damage(self.out.path / "checkpoint.pt"):
                 if not 0 <= first < restarts or (best is None) != (first == 0):
                     raise ValueError(f"start {first} of {restarts}")
         for start in range(first, restarts, together):
@@ -476,7 +476,7 @@ def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFol
     """Write what is known before the first seed, and say what will be done."""
     out.start()
     if job.clusters:
-        with usable(out.path / "finished.pt"):
+        with reporting_damage(out.path / "finished.pt"):
             job.save_clusters()
         out.save()
     processes = f", {world_size()} processes" if world_size() > 1 else ""

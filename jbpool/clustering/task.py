@@ -14,7 +14,7 @@ from jbpool.clustering.runner import load_data, run
 from jbpool.clustering.scores import best_run
 from jbpool.data import NodeData
 from jbpool.data.arrays import read_arrays
-from jbpool.engine.run_folder import fitting, read_results
+from jbpool.engine.run_folder import read_results, reporting_mismatch
 from jbpool.engine.task import Task
 from jbpool.errors import RunFolderError
 from jbpool.files import write_text
@@ -33,7 +33,7 @@ def write_report(folder: Path, data: NodeData) -> Path:
     result, history = read_results(folder)
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished seed yet.")
-    with fitting(folder):
+    with reporting_mismatch(folder):
         stored = read_arrays(folder / "assign.npz")
         clusters, seeds, shares = stored["cluster"], stored["seeds"].tolist(), stored.get("confidence")
         best = best_run(result["runs"])

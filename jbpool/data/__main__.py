@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlparse
 
-from jbpool.console import end_with_reader
+from jbpool.console import exit_on_broken_pipe
 from jbpool.data.catalogue import (
     CITATION,
     GCB,
@@ -96,4 +96,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(end_with_reader(main))
+    sys.exit(exit_on_broken_pipe(main))

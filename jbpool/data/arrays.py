@@ -185,7 +185,7 @@ def _read_npy(path: Path) -> np.ndarray:
 def read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:
     """An array that fits into the ``size`` bytes that its file or archive member has."""
     _read_header(file, size)
-    require_memory(path, 2 * size, "the array")         # once as it is, once as float32
+    check_memory(path, 2 * size, "the array")         # once as it is, once as float32
     file.seek(0)
     return npy.read_array(file, allow_pickle=False)
 
@@ -239,7 +239,7 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
         shape = tuple(int(size) for size in arrays[f"{prefix}shape"])
         if len(shape) != 2 or min(shape) < 0:
             raise ValueError(f"shape {shape}")
-        require_memory(path, 8 * sum(shape), f"a matrix of {shape[0]:,} rows and {shape[1]:,} columns")
+        check_memory(path, 8 * sum(shape), f"a matrix of {shape[0]:,} rows and {shape[1]:,} columns")
         data = arrays[f"{prefix}data"]
         if data.dtype.kind not in "biuf":
             raise ValueError(f"values of type {data.dtype}")
@@ -285,7 +285,7 @@ def _file_cache() -> int:
     return 0
 
 
-def require_memory(path: Path, needed: int, what: str) -> None:
+def check_memory(path: Path, needed: int, what: str) -> None:
     """Raise a ``DataError`` if what a file declares, of ``needed`` bytes, does not fit into the memory."""
     available = available_memory()
     if needed > available:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from jbpool.engine.state import usable
+from jbpool.engine.state import reporting_damage
 from jbpool.engine.task import TrainConfig
 from jbpool.errors import TrainingError
 from jbpool.processes import mean_gradients
@@ -39,7 +39,7 @@ class Forecast:
         Prints the message. Default: ``tqdm.write``.
     clock : callable, optional
         Returns the time in seconds. Default: ``time.monotonic``.
-    told : bool, default False
+    reported : bool, default False
         Whether the estimate has been printed.
     """
 
@@ -48,7 +48,7 @@ class Forecast:
     shorter: str
     say: Callable[[str], object] = tqdm.write
     clock: Callable[[], float] = time.monotonic
-    told: bool = False
+    reported: bool = False
 
     def begin(self, epoch: int) -> None:
         """A training starts, or resumes after ``epoch`` epochs."""
@@ -58,9 +58,9 @@ class Forecast:
     def after(self, epoch: int, epochs: int, stops_early: bool) -> None:
         """``epoch`` of ``epochs`` epochs are done."""
         seconds = self.clock() - self.began
-        if self.told or seconds < MEASURED:
+        if self.reported or seconds < MEASURED:
             return
-        self.told = True
+        self.reported = True
         left = seconds / (epoch - self.first) * (epochs - epoch + self.trainings * epochs)
         total = seconds + left
         if total > WORTH_SAYING:
@@ -190,7 +190,7 @@ def fit(
     optimiser = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=weight_decay, fused=True)
     progress = Progress()
     if resume is not None:
-        with usable(resume_path):
+        with reporting_damage(resume_path):
             progress = _restore(resume, problem, optimiser)
     kept_at = time.monotonic()
     model.train()

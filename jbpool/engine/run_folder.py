@@ -225,11 +225,11 @@ class RunFolder:
         before, now = _settings(state["config"]), _settings(self.config)
         other = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         if other:
-            cure = "resume with its config.yaml"
+            fix = "resume with its config.yaml"
             unknown = before.keys() ^ now.keys()
             if any(not key.startswith("dataset.") for key in unknown):      # datasets have options of their own
-                cure = "some of these settings do not exist in both versions of jbpool, so choose another --out"
-            raise RunFolderError(f"{self.path} was run with another configuration ({', '.join(other)}): {cure}.")
+                fix = "some of these settings do not exist in both versions of jbpool, so choose another --out"
+            raise RunFolderError(f"{self.path} was run with another configuration ({', '.join(other)}): {fix}.")
         if state["fingerprint"] != self.fingerprint:
             raise RunFolderError(f"the data have changed since {self.path} was started: choose another --out.")
         return state
@@ -304,7 +304,7 @@ def _without_nan(value: Any) -> Any:
 
 
 @contextmanager
-def fitting(folder: Path) -> Iterator[None]:
+def reporting_mismatch(folder: Path) -> Iterator[None]:
     """Turn errors caused by the content of the readable files of a run folder into one that names the folder."""
     try:
         yield

@@ -79,25 +79,25 @@ def build(schema: type, values: dict, prefix: str, where: Callable[[str], str], 
         Receives what does not fit.
     """
     hints, known = typing.get_type_hints(schema), {item.name for item in dataclasses.fields(schema)}
-    fitting: dict[str, Any] = {}
+    accepted: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
         if REST in known and key not in known - {REST}:
-            fitting.setdefault(REST, {})[str(key)] = value
+            accepted.setdefault(REST, {})[str(key)] = value
         elif key not in known:
             choices = f"{hint(key, known, prefix)} Choose one of: {', '.join(sorted(known))}."
             problems.append(f"{where(name)}: {name!r} is unknown.{choices}")
         elif dataclasses.is_dataclass(hints[key]):
             if isinstance(value, dict):
-                fitting[key] = build(hints[key], value, f"{name}.", where, problems)
+                accepted[key] = build(hints[key], value, f"{name}.", where, problems)
             else:
                 problems.append(f"{where(name)}: {name!r} is a section, not {value!r}")
         else:
             try:
-                fitting[key] = convert(value, hints[key])
+                accepted[key] = convert(value, hints[key])
             except TypeError:
                 problems.append(f"{where(name)}: {name}={value!r} should be {readable(hints[key])}")
-    return schema(**fitting)
+    return schema(**accepted)
 
 
 def out_of_range(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -45,7 +45,7 @@ def load_state(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def usable(path: Path) -> Iterator[None]:
+def reporting_damage(path: Path) -> Iterator[None]:
     """Turn errors caused by the content of a state file into one that names the file."""
     try:
         yield
@@ -57,12 +57,12 @@ def usable(path: Path) -> Iterator[None]:
 
 def _damaged(path: Path, reason: str) -> RunFolderError:
     reason = one_line(" ".join(reason.split()))[:200] or "no reason given"
-    cure = "run again with another --out"
+    fix = "run again with another --out"
     if path.name == "model.pt":
-        cure = "train it again, with another --out"
+        fix = "train it again, with another --out"
     if path.name == "checkpoint.pt":
-        cure = "delete it; --resume then repeats only the training that was interrupted"
-    return RunFolderError(f"{path} is damaged or not of this run or version ({reason}): {cure}.")
+        fix = "delete it; --resume then repeats only the training that was interrupted"
+    return RunFolderError(f"{path} is damaged or not of this run or version ({reason}): {fix}.")
 
 
 def mismatch(value: Any, expected: Any, name: str = "") -> str | None:

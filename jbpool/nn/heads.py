@@ -108,16 +108,16 @@ def spread_rows(feat: Tensor, count: int, generator: Generator | None = None) ->
     if not bool(feat.isfinite().all()):
         raise JBPoolError("feat contains NaN or infinity: prototypes are rows of it; use torch.nan_to_num(feat).")
     rows = unit_rows(feat)
-    usable = (rows != 0).any(dim=1)                                                 # (N,)
-    if not bool(usable.any()):
+    nonzero = (rows != 0).any(dim=1)                                                 # (N,)
+    if not bool(nonzero.any()):
         raise JBPoolError(f"feat has {len(rows)} rows, all zero: prototypes need at least one row that is not.")
-    chance = usable.to(rows.dtype)
+    chance = nonzero.to(rows.dtype)
     cosine = torch.full_like(chance, -1)                                            # (N,)  to the closest row drawn
     chosen: list[Tensor] = []
     for _ in range(count):
         chosen.append(rows[torch.multinomial(chance, 1, generator=generator)])      # (1, D)
         cosine = torch.maximum(cosine, (rows @ chosen[-1].mT).squeeze(1))
-        chance = torch.where(usable, (1 - cosine).clamp_min(1e-7), 0)
+        chance = torch.where(nonzero, (1 - cosine).clamp_min(1e-7), 0)
     return torch.cat(chosen)
 
 

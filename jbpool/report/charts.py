@@ -139,7 +139,7 @@ class Axes:
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 SHOWN_VALUES = 120          # places of a curve with values under the pointer, and rows of a table
 MANY_BARS = 40              # more need the whole width
-NAMED_BAR = 8               # width of a bar with room for its name
+NAMED_BAR = 8               # width of a bar with space for its name
 
 
 def lines(series: Series, x_label: str, label: str) -> Chart:
@@ -180,10 +180,10 @@ def _columns(axes: Axes, xs: list[float], rows: list[list[str]], names: list[str
     body = []
     for (low, high), row in zip(pairwise(edges), rows, strict=True):
         values = [f"{name}: {value}" for name, value in zip(names, row[1:], strict=True) if value != "-"]
-        told, height = "\n".join([f"{x_label} {row[0]}", *values]), axes.height - axes.top - axes.bottom
+        tooltip, height = "\n".join([f"{x_label} {row[0]}", *values]), axes.height - axes.top - axes.bottom
         body.append(
             f'<rect x="{low:.1f}" y="{axes.top}" width="{max(high - low, 0):.1f}" height="{height}" '
-            f'class="column" fill="none" pointer-events="all">{tip(told)}</rect>'
+            f'class="column" fill="none" pointer-events="all">{tip(tooltip)}</rect>'
         )
     return body
 
@@ -201,8 +201,8 @@ def scatter(series: Series, x_label: str, label: str) -> Chart:
     for number, (name, (x_values, y_values)) in enumerate(series.items()):
         for x, y in zip(x_values, y_values, strict=True):
             place = f'cx="{axes.x(x):.1f}" cy="{axes.y(y):.1f}" r="3.6"'
-            told = tip(f"{name}: {x:.4g}, {y:.4g}")
-            body.append(f'<circle {place} fill="{colour(number)}" fill-opacity=".65">{told}</circle>')
+            tooltip = tip(f"{name}: {x:.4g}, {y:.4g}")
+            body.append(f'<circle {place} fill="{colour(number)}" fill-opacity=".65">{tooltip}</circle>')
             rows.append([name, _value(x), _value(y)])
     return Chart(draw(NARROW, height, body + above, label), ("", "x", "y"), rows[:SHOWN_VALUES])
 
@@ -217,7 +217,7 @@ def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, 
     label : str
         Text alternative, for screen readers.
     names : mapping of str to sequence of str, optional
-        Group -> names of its bars, below them if there is room, and under the pointer. By default their ranks.
+        Group -> names of its bars, below them if there is space, and under the pointer. By default their ranks.
     """
     names = names or {}
     count = max((len(values) for values in groups.values()), default=1)
@@ -228,9 +228,9 @@ def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, 
     shown = {group: list(map(shortened, names.get(group, ()))) for group in groups} if wide >= NAMED_BAR else {}
     longest = max((len(name) for some in shown.values() for name in some), default=0)
     upright = 6.2 * longest > (slot if len(groups) == 1 else wide)
-    room = (8 + 5.8 * longest if upright else 14) if longest else 0
+    space = (8 + 5.8 * longest if upright else 14) if longest else 0
     above, top = legend(list(groups), left, width)
-    bottom, height = 30 + room, 214 + top + room
+    bottom, height = 30 + space, 214 + top + space
     y_ticks = ticks(0, max((max(values, default=0) for values in groups.values()), default=1))
     body, rows = [], []
     for tick in y_ticks:
@@ -263,7 +263,7 @@ def _below(name: str, x: float, y: float, upright: bool, font: float) -> str:
     return words(x + 0.35 * font, y + 6, name, "end", turned)
 
 
-FEW_CELLS = 16                # columns or rows whose cells have room for numbers
+FEW_CELLS = 16                # columns or rows whose cells have space for numbers
 TABLE_ROWS = 300
 
 
@@ -320,7 +320,7 @@ def _cells(
     wide = ((WIDE if many else NARROW) - left - 10) / max(count_columns, 1)
     wide = max(4.0, wide) if many else max(26.0, min(72.0, wide))
     tall = 36.0 if count_rows <= FEW_CELLS // 2 else 30.0 if count_rows <= FEW_CELLS else max(4.0, 560 / count_rows)
-    named = wide >= 13                                                      # room for a name of every column
+    named = wide >= 13                                                      # space for a name of every column
     upright = many or any(len(name) * 6.2 > wide for name in columns)
     top = (14 + 5.6 * min(LONGEST, max((len(name) for name in columns), default=0)) if upright else 28) if named else 12
     top += 22 if groups else 0
@@ -364,10 +364,10 @@ def _brackets(groups: Sequence[tuple[str, int]], left: float, wide: float, botto
     """Names of groups of columns at the top, and lines between the groups down to the bottom."""
     body, first = [], 0
     for name, count in groups:
-        x, room = left + wide * first, wide * count
+        x, space = left + wide * first, wide * count
         if first:
             body.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{bottom:.1f}" class="rule"/>')
-        letters = int(room / 6.4)
+        letters = int(space / 6.4)
         if letters >= 3:
             body.append(words(x + 3, 14, name if len(name) <= letters else name[: letters - 1] + "…", "start"))
         first += count
@@ -375,8 +375,8 @@ def _brackets(groups: Sequence[tuple[str, int]], left: float, wide: float, botto
 
 
 FEW_CLUSTERS = 12                # clusters whose circle keeps their order
-NUMBERED = 24           # clusters with room for a number in their disc
-DENSE = 80              # clusters from which only the strongest lines can be told apart
+NUMBERED = 24           # clusters with space for a number in their disc
+DENSE = 80              # clusters from which only the strongest lines can be distinguished
 NEGLIGIBLE = 0.02       # weight of an edge relative to the strongest
 PAIR_ROWS = 200
 
@@ -438,15 +438,15 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
         bend = 1.0 if count <= FEW_CLUSTERS else 0.92 - 0.47 * long          # many lines are bent towards the centre
         a, b = (side / 2 + bend * ((end[i] + end[j]) / 2 - side / 2) for end in (x, y))
         path = f"M{x[i]:.1f} {y[i]:.1f}Q{a:.1f} {b:.1f} {x[j]:.1f} {y[j]:.1f}"
-        told = tip(f"{names[i]} - {names[j]}: {weight[i, j]:.3f}")
-        body.append(f'<path d="{path}" class="link" stroke-width="{thick:.2f}">{told}</path>')
+        tooltip = tip(f"{names[i]} - {names[j]}: {weight[i, j]:.3f}")
+        body.append(f'<path d="{path}" class="link" stroke-width="{thick:.2f}">{tooltip}</path>')
     for i in range(count):
         r = largest * (0.15 + 0.85 * math.sqrt(size[i] / max(size.max(), 1)))
-        told = tip(f"cluster {names[i]}: {int(size[i]):,} nodes")
-        body.append(f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="{r:.1f}" fill="{colour(i)}">{told}</circle>')
+        tooltip = tip(f"cluster {names[i]}: {int(size[i]):,} nodes")
+        body.append(f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="{r:.1f}" fill="{colour(i)}">{tooltip}</circle>')
         if count > NUMBERED:
             body.append(_radial(str(names[i]), x[i], y[i], side / 2, largest + 4, 11 if count <= DENSE else 8))
-        elif r > 7:                                                 # room for a number
+        elif r > 7:                                                 # space for a number
             font = min(20.0, 0.9 * r)
             style = f'class="on-disc" style="font-size:{font:.0f}px"'
             body.append(words(x[i], y[i] + 0.36 * font, str(names[i]), extra=style))
@@ -509,8 +509,8 @@ def tree(children: np.ndarray, cost: Sequence[float], names: Sequence[str], labe
             continue
         (x1, y1), (x2, y2) = place[one], place[other]
         x, y = left + step * (number - first + 1), (y1 + y2) / 2
-        told = tip(f"{titles[one]} and {titles[other]}: {cost[number]:.4f} {unit}")
-        body.append(f'<path d="M{x1:.1f} {y1:.1f}H{x:.1f}V{y2:.1f}H{x2:.1f}" class="branch">{told}</path>')
+        tooltip = tip(f"{titles[one]} and {titles[other]}: {cost[number]:.4f} {unit}")
+        body.append(f'<path d="M{x1:.1f} {y1:.1f}H{x:.1f}V{y2:.1f}H{x2:.1f}" class="branch">{tooltip}</path>')
         body.append(words(x + 4, y - 4, f"{cost[number]:.2g}", "start") if shown <= FEW_CELLS else "")
         place[count + number] = x, y
     svg = draw(width, height, body, label)
@@ -569,6 +569,6 @@ def network(xy: np.ndarray, edges: np.ndarray, group: np.ndarray, label: str) ->
     )
     body = [f'<path d="{paths}" fill="none" class="link" stroke-width="1.5"/>']
     for (x, y), number in zip(place, group, strict=True):
-        told = tip(f"cluster {number}")
-        body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour(int(number))}">{told}</circle>')
+        tooltip = tip(f"cluster {number}")
+        body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour(int(number))}">{tooltip}</circle>')
     return draw(side, side, body, label)

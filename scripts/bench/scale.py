@@ -192,11 +192,11 @@ def measure(name: str, folder: Path, processes: int = 1, threads: int | None = N
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**environment, "RANK": str(rank)})
         for rank in range(processes)
     ]
-    told = [process.communicate()[0] for process in started]
+    output = [process.communicate()[0] for process in started]
     if any(process.returncode for process in started):
         print(f"{name} failed (exit code {[process.returncode for process in started]})", file=sys.stderr)
         return None
-    return json.loads(told[0].splitlines()[-1])
+    return json.loads(output[0].splitlines()[-1])
 
 
 def main() -> None:

@@ -54,14 +54,14 @@ class Run:
     def __init__(
         self, case: Case, folder: Path, *more: str, changes: tuple[str, ...] = (), prepare: Any = None
     ) -> None:
-        self.told = Path(tempfile.mkstemp(suffix=".txt", dir=Path.cwd())[1])
+        self.errors = Path(tempfile.mkstemp(suffix=".txt", dir=Path.cwd())[1])
         settings = case.arguments(*SETTINGS[case.task.name], *changes)
         arguments = [*settings, "--device", "cpu", "--out", str(folder), *more]
         self.process = FORK.Process(target=self._main, args=(case, arguments, prepare))
         self.process.start()
 
     def _main(self, case: Case, arguments: list[str], prepare: Any) -> None:
-        with open(self.told, "w") as file, contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(file):
+        with open(self.errors, "w") as out, contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(out):
             if prepare is not None:
                 prepare()
             code = case.command(arguments)
@@ -70,13 +70,13 @@ class Run:
     def wait(self) -> tuple[int, list[str]]:
         """The exit code, and what was printed to standard error without progress bars."""
         self.process.join()
-        lines = self.told.read_text().replace("\x1b[A", "\n").replace("\r", "\n").splitlines()
+        lines = self.errors.read_text().replace("\x1b[A", "\n").replace("\r", "\n").splitlines()
         return self.process.exitcode or 0, [line for line in lines if line.strip() and "|" not in line]
 
 
 def finished(run: Run) -> None:
-    code, told = run.wait()
-    assert code == 0, f"exit code {code}: {told}"
+    code, messages = run.wait()
+    assert code == 0, f"exit code {code}: {messages}"
 
 
 def assert_same(case: Case, one: Path, other: Path) -> None:
@@ -122,14 +122,14 @@ def kills(case: Case, whole: Path, folder: Path, count: int, rng: Random, used: 
         broken = folder / f"killed-{number}"
 
         def check(broken: Path = broken, phase: str = phase, seconds: float = seconds) -> None:
-            code, told = 0, [""]
+            code, messages = 0, [""]
             for _ in range(5):                          # a run that is quicker than the unbroken one escapes
-                code, told = Run(case, broken, prepare=partial(die_after, phase, seconds)).wait()
+                code, messages = Run(case, broken, prepare=partial(die_after, phase, seconds)).wait()
                 if code:
                     break
                 shutil.rmtree(broken)
                 seconds /= 2
-            assert code in (-signal.SIGPROF, -signal.SIGKILL), f"exit code {code}: {told}"
+            assert code in (-signal.SIGPROF, -signal.SIGKILL), f"exit code {code}: {messages}"
             finished(Run(case, broken, "--resume"))
             assert_same(case, whole, broken)
 
@@ -150,12 +150,12 @@ def spoiled(case: Case, whole: Path, folder: Path, names: list[str], rng: Random
 
             def check(number: int = number, how: str = how) -> None:
                 with small_disk(folder) as disk:
-                    code, told = Run(case, disk / "run", prepare=lambda: spoil_at(number, disk, how)).wait()
+                    code, messages = Run(case, disk / "run", prepare=lambda: spoil_at(number, disk, how)).wait()
                     subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
                     (disk / "filler").unlink(missing_ok=True)
-                    assert code == 1, f"exit code {code}: {told}"
-                    assert len(told) == 1, told
-                    assert "cannot be written" in told[0], told
+                    assert code == 1, f"exit code {code}: {messages}"
+                    assert len(messages) == 1, messages
+                    assert "cannot be written" in messages[0], messages
                     assert not list(disk.rglob("*.part")), "a partial file is left"
                     finished(Run(case, disk / "run", *(["--resume"] if (disk / "run").exists() else [])))
                     assert_same(case, whole, disk / "run")
@@ -177,7 +177,7 @@ def twice(case: Case, whole: Path, folder: Path) -> Iterator[tuple[str, str]]:
             codes = sorted(code for code, _ in ends)
             assert codes[0] == 0, f"exit codes {ends}"
             assert codes[1] == 2, f"both ended with {codes}"
-            assert all(len(told) == 1 for code, told in ends if code), ends
+            assert all(len(messages) == 1 for code, messages in ends if code), ends
             if ends[0][0] == 0:
                 assert_same(case, whole, shared)
 

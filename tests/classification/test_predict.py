@@ -39,19 +39,19 @@ def read_rows(path):
 
 
 def test_new_graphs_with_and_without_labels(trained, tmp_path):
-    told = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=new"), "--out", tmp_path, cwd=trained).out
-    assert "the model of seed 0, fold 0, validation" in told
-    assert "acc" not in told
+    text = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=new"), "--out", tmp_path, cwd=trained).out
+    assert "the model of seed 0, fold 0, validation" in text
+    assert "acc" not in text
     rows = read_rows(tmp_path / "predictions.csv")
     assert [row[0] for row in rows] == [f"g{number}" for number in range(24)]
     for row in rows:
         assert float(row[2]) + float(row[3]) == pytest.approx(1, abs=1e-5)
         assert row[1] == ("path" if float(row[2]) > float(row[3]) else "ring")
-    told = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=labelled"), cwd=trained).out
+    printed = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=labelled"), cwd=trained).out
     again = read_rows(trained / "r" / "predicted" / "predictions.csv")
     right = np.mean([row[1] == ("ring", "path")[place % 2] for place, row in enumerate(again)])
-    assert f"acc: {right:.3f}" in told
-    assert "training set" not in told
+    assert f"acc: {right:.3f}" in printed
+    assert "training set" not in printed
     # The same graphs, but for the order of the columns.
     assert [row[:2] for row in again] == [row[:2] for row in rows]
 
@@ -182,8 +182,8 @@ def test_an_existing_file_is_kept(trained, tmp_path):
 def test_the_training_set_itself_is_mentioned(trained, tmp_path):
     write_graphs(tmp_path / "old")
     changes = settings(f"dataset.folder={tmp_path / 'old'}")
-    told = call(CLASSIFY.command, "--predict", "r", *changes, "--out", tmp_path / "p", cwd=trained).out
-    assert "old has the name of the training set: if it is the same, the score includes training graphs" in told
+    printed = call(CLASSIFY.command, "--predict", "r", *changes, "--out", tmp_path / "p", cwd=trained).out
+    assert "old has the name of the training set: if it is the same, the score includes training graphs" in printed
 
 
 def test_unlabelled_graphs_cannot_train(trained, tmp_path):

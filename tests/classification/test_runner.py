@@ -19,14 +19,14 @@ run = partial(run_task, CLASSIFY)
 
 
 def test_the_task_leaves_a_whole_run_folder(tmp_path):
-    told = call(CLASSIFY.command, *settings(*SMALL), "--folds", "0,1", "--out", "r", cwd=tmp_path).out
+    printed = call(CLASSIFY.command, *settings(*SMALL), "--folds", "0,1", "--out", "r", cwd=tmp_path).out
     folder = tmp_path / "r"
     result = result_of(folder)
     assert (result["task"], result["dataset"], result["method"]) == ("graph_classify", "motifs", "jb")
     assert [(run["seed"], run["fold"], run["metric"]) for run in result["runs"]] == [(0, 0, "acc"), (0, 1, "acc")]
     assert list(result["compared"]) == ["none"]
     assert result["mean"]["test"] == pytest.approx(np.mean([run["test"] for run in result["runs"]]))
-    assert "jb seed 0 fold 0: valid" in told
+    assert "jb seed 0 fold 0: valid" in printed
     with np.load(folder / "predictions.npz") as stored:
         for fold in (0, 1):
             here = stored["fold"] == fold

@@ -129,9 +129,9 @@ def test_trials_that_are_repeated_are_listed_once(tmp_path, monkeypatch):
 
 def test_the_command_prints_the_budget_and_lists_the_trials(tmp_path):
     changes = [*CLASSIFY.changes, *GRID, "train.epochs=1", "model.compare=[]"]
-    told = call(CLASSIFY.command, *settings(*changes), "--folds", "0", "--out", "r", cwd=tmp_path).out
-    assert "4 of jb; 4 training runs in all" in told
-    assert "jb seed 0 fold 0 trial 3: valid" in told
+    printed = call(CLASSIFY.command, *settings(*changes), "--folds", "0", "--out", "r", cwd=tmp_path).out
+    assert "4 of jb; 4 training runs in all" in printed
+    assert "jb seed 0 fold 0 trial 3: valid" in printed
     page = (tmp_path / "r" / "report.html").read_text()
     assert "model.dropout 0.5, model.aux_weight 0.1" in page
 

@@ -38,10 +38,10 @@ def read_rows(path):
 def test_a_csv_of_one_s_own(tmp_path):
     write_graph(tmp_path, "one")
     changes = ["dataset.edges=one-edges.csv", "dataset.header=true", "method.num_clusters=2"]
-    told = call(CLUSTER.command, "--cfg", "file", *settings(*changes), "--out", "r", cwd=tmp_path).out
-    assert "60 nodes" in told
-    assert "no features, no labels" in told
-    assert f"the cluster of every node: {Path('r', 'assign.csv')}" in told
+    printed = call(CLUSTER.command, "--cfg", "file", *settings(*changes), "--out", "r", cwd=tmp_path).out
+    assert "60 nodes" in printed
+    assert "no features, no labels" in printed
+    assert f"the cluster of every node: {Path('r', 'assign.csv')}" in printed
     with np.load(tmp_path / "r" / "assign.npz", allow_pickle=False) as stored:
         ids, cluster = stored["ids"], stored["cluster"][0]
     group = np.array([name[0] for name in ids])
@@ -84,8 +84,8 @@ TWO = ["dataset.edges=two-edges.csv", "dataset.features=two-features.csv"]
 
 def test_a_second_graph_by_the_same_model(trained, tmp_path):
     out = tmp_path / "new"
-    told = call(CLUSTER.command, "--predict", "r", *settings(*TWO), "--out", out, cwd=trained).out
-    assert str(out / "assign.csv") in told
+    printed = call(CLUSTER.command, "--predict", "r", *settings(*TWO), "--out", out, cwd=trained).out
+    assert str(out / "assign.csv") in printed
     rows = read_rows(out / "assign.csv")
     assert len(rows) == 40
     assert len({(row[0][0], row[1]) for row in rows}) == 2                      # each group is one cluster

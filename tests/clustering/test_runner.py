@@ -123,7 +123,7 @@ def test_patience_stops_early(tmp_path):
         (-0.9, 2, True, "only 2 of 4 clusters"),
     ],
 )
-def test_collapse_is_told(balance, used, trained, words):
+def test_collapse_is_reported(balance, used, trained, words):
     warning = collapse_warning(used, 4, trained=trained, balance=balance)
     assert warning is None if words is None else words in warning
 

@@ -103,7 +103,7 @@ def test_every_cluster_is_in_the_sample():
     assert len(np.unique(nodes)) == len(nodes)
 
 
-def test_more_clusters_than_room():
+def test_more_clusters_than_fit():
     sizes = np.full(300, 10)
     nodes = sample(np.repeat(np.arange(300), 10), sizes, 100, np.random.default_rng(0))
     assert len(nodes) <= 100

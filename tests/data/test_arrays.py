@@ -116,7 +116,7 @@ def test_plain_archives_are_unpacked(tmp_path):
     assert (tmp_path / "in" / "a" / "b.txt").read_text() == "x"
 
 
-def test_what_is_no_archive_is_told(tmp_path):
+def test_what_is_no_archive_is_reported(tmp_path):
     (tmp_path / "a.zip").write_text("<html>not found</html>")
     with pytest.raises(DataError, match="not a zip archive"):
         read_members(tmp_path / "a.zip", ["x"])

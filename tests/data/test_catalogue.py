@@ -50,15 +50,15 @@ def test_the_list_of_datasets(tmp_path, monkeypatch, capsys):
     (tmp_path / "data" / "TU").mkdir(parents=True)
     (tmp_path / "data" / "TU" / "NCI1.zip").touch()
     assert main() == 0                                          # in a new process: test_stops.py
-    told = capsys.readouterr().out
-    lines = {line.split()[0]: line for line in told.splitlines() if line}
+    printed = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in printed.splitlines() if line}
     for name in ("cora", "dblp", "dblp-sim", "sbm", "file", "motifs", "MUTAG", "ogbg-molhiv"):
         assert name in lines
     assert "2,708 nodes, 10,556 edges" in lines["cora"]
     assert " no " in lines["cora"]
     assert "data/TU/NCI1.zip" in lines["NCI1"]
     assert "41,127 graphs" in lines["ogbg-molhiv"]
-    assert "data roots, in order" in told
+    assert "data roots, in order" in printed
 
 
 def test_the_list_has_every_dataset(monkeypatch):

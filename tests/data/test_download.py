@@ -93,7 +93,7 @@ def test_redirects_are_followed(server):
         ("to-plain-http", "not an HTTPS address", 1),
     ],
 )
-def test_what_goes_wrong_is_told_and_leaves_nothing(server, cache, page, words, requests):
+def test_what_goes_wrong_is_reported_and_leaves_nothing(server, cache, page, words, requests):
     with pytest.raises(DataError, match=words) as caught:
         fetch(Source("set/file.bin", (f"{server.url}/{page}",), SHA256), offline="python tasks/run.py --cfg sim.yaml")
     message = str(caught.value)
@@ -337,7 +337,7 @@ class TestCache:
         np.savez(path, **arrays)
         assert cached("set", [source], 1, self.parser(calls))["a"].tolist() == list(range(1000))
 
-    def test_files_are_told_apart_by_name_and_by_where_one_ends(self, tmp_path):
+    def test_files_are_distinguished_by_name_and_by_where_one_ends(self, tmp_path):
         calls = []
         for files in ({"a": "12", "b": "3"}, {"a": "1", "b": "23"}, {"a": "12", "c": "3"}):
             paths = []

@@ -85,7 +85,7 @@ def test_seeds_repeat_to_the_bit(case, finished, tmp_path):
     assert {**first, "seed": 1} != second                               # another seed is another run
 
 
-def test_settings_without_effect_are_told(case, finished, tmp_path):
+def test_settings_without_effect_are_reported(case, finished, tmp_path):
     outcome = call(case.command, *case.arguments("train.epochs=1", "method.temperature=0.5"), cwd=tmp_path)
     assert "settings without effect here: method.temperature\n" in outcome.out
     assert "without effect" not in finished[1].out
@@ -251,12 +251,12 @@ def test_ctrl_c_in_the_first_seed(case, tmp_path, monkeypatch):
     interrupt(monkeypatch, checkpoints=2)
     outcome = call(case.command, *case.arguments(), "--out", "r", cwd=tmp_path, check=False)
     assert outcome.code == 130
-    told = re.search(r"interrupted; continue with (--resume --out r.*)\.", outcome.err)
+    printed = re.search(r"interrupted; continue with (--resume --out r.*)\.", outcome.err)
     assert result_of(tmp_path / "r")["runs"] == []
     assert len((tmp_path / "r" / "history.csv").read_text().splitlines()) == 3      # header, two evaluations
     assert not (tmp_path / "r" / "report.html").exists()
     monkeypatch.undo()
-    call(case.command, *told[1].split(), cwd=tmp_path)                              # as told, without the settings
+    call(case.command, *printed[1].split(), cwd=tmp_path)                          # as printed, without the settings
     assert len(result_of(tmp_path / "r")["runs"]) == 1
     assert load_config(case.task, str(tmp_path / "r" / "config.yaml")) == case.config()
 

@@ -110,7 +110,7 @@ def test_values_out_of_range(changes, words):
         load_config(NODE_CLUSTER, None, changes)
 
 
-def test_problems_of_every_kind_are_told_together_with_the_place_of_each(tmp_path):
+def test_problems_of_every_kind_are_reported_together_with_the_place_of_each(tmp_path):
     changes = {
         "method.name=mincutt": "Did you mean 'mincut'",
         "method.objective={cutt: 1}": "Did you mean 'cut'",

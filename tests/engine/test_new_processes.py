@@ -89,11 +89,11 @@ def test_two_processes_do_what_one_does_even_if_one_dies(tmp_path):
     assert "another process of this run has died; --resume continues from the checkpoint." in errors[0]
     assert (tmp_path / "of2" / "checkpoint.pt").exists()
     both = launch_ranks(CLASSIFY.script, *TWO, "--out", "of2", "--resume", cwd=tmp_path)
-    told, errors = zip(*(process.communicate(timeout=120) for process in both), strict=True)
+    printed, errors = zip(*(process.communicate(timeout=120) for process in both), strict=True)
     assert [process.returncode for process in both] == [0, 0], errors
-    told = told[0]
-    assert "2 processes" in told
-    assert "4 epochs" in told
+    printed = printed[0]
+    assert "2 processes" in printed
+    assert "4 epochs" in printed
     assert "processes" not in alone
     one, two = (weights(tmp_path / f"of{n}") for n in (1, 2))
     for key in one:
@@ -132,9 +132,9 @@ time.sleep(30)
 print("not stopped")
 """)
     process = launch(script, cwd=tmp_path)
-    told, error = process.communicate(timeout=60)
+    printed, error = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert told == "dropped\n"
+    assert printed == "dropped\n"
     assert error.splitlines() == [
         "another process of this run has died, so this one stops; --resume continues from the checkpoint."
     ]
@@ -147,8 +147,8 @@ def test_only_the_first_process_needs_the_folder_that_is_resumed(tmp_path):
         folder.mkdir()
     for more in (["0"], ["0,1", "--resume"]):
         started = launch_ranks(CLASSIFY.script, *TWO[:-1], *more, "--out", "r", cwd=folders)
-        told = [process.communicate(timeout=120) for process in started]
-        assert [process.returncode for process in started] == [0, 0], told
+        printed = [process.communicate(timeout=120) for process in started]
+        assert [process.returncode for process in started] == [0, 0], printed
     call(CLASSIFY.command, *TWO[:-1], "0,1", "--out", "alone", cwd=tmp_path)
     assert numbers(folders[0] / "r") == numbers(tmp_path / "alone")
     assert not (folders[1] / "r").exists()
@@ -161,9 +161,9 @@ def test_torchrun(tmp_path):
     assert process.returncode != 0
     assert "another process of this run has died" in error
     process = launch(AGENT, CLASSIFY.script, *TWO, "--out", "r", "--resume", cwd=tmp_path)
-    told, error = process.communicate(timeout=120)
+    printed, error = process.communicate(timeout=120)
     assert process.returncode == 0, error
-    assert "2 processes" in told
+    assert "2 processes" in printed
 
 
 def test_two_processes_follow_one_on_a_real_set(tmp_path):

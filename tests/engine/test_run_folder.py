@@ -14,7 +14,7 @@ import yaml
 from jbpool import cli
 from jbpool.engine import fit
 from jbpool.engine.run_folder import RunFolder, read_results, summary, write_assign_csv
-from jbpool.engine.state import load_state, save_state, usable
+from jbpool.engine.state import load_state, reporting_damage, save_state
 from jbpool.errors import DataError, RunFolderError
 
 SMALL = {
@@ -66,9 +66,9 @@ def stopped(request, tmp_path_factory):
 def assert_refused(command, folder, name, capsys, *more) -> None:
     capsys.readouterr()
     assert run(command, "--out", folder, *more) == 2
-    told = [line for line in capsys.readouterr().err.splitlines() if line.strip() and "|" not in line]
-    assert len(told) == 1
-    assert f"{folder / name} is damaged or not of this run or version (" in told[0]
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.strip() and "|" not in line]
+    assert len(printed) == 1
+    assert f"{folder / name} is damaged or not of this run or version (" in printed[0]
 
 
 @pytest.mark.parametrize("name", ["finished.pt", "checkpoint.pt"])
@@ -152,9 +152,9 @@ def test_predict_refuses_files_of_other_content(name, tmp_path, capsys):
         (folder / name).write_bytes(content)
         capsys.readouterr()
         assert cli.cluster(["--predict", str(folder), "--set", "dataset.seed=1", "--device", "cpu"]) == 2
-        told = capsys.readouterr().err.splitlines()
-        assert len(told) == 1
-        assert str(folder / name) in told[0]
+        printed = capsys.readouterr().err.splitlines()
+        assert len(printed) == 1
+        assert str(folder / name) in printed[0]
         assert not (folder / "predicted").exists()
 
 
@@ -225,9 +225,9 @@ def test_a_damaged_state_is_named_in_plain_text(tmp_path):
 def test_errors_while_a_state_is_used(tmp_path):
     """Those of its content name the file on one line; those of the package pass unchanged."""
     words = r"checkpoint\.pt is damaged .*\(x{200}\): delete it"
-    with pytest.raises(RunFolderError, match=words), usable(tmp_path / "checkpoint.pt"):
+    with pytest.raises(RunFolderError, match=words), reporting_damage(tmp_path / "checkpoint.pt"):
         raise ValueError("x" * 300 + "\nsecond line")
-    with pytest.raises(DataError, match=r"^mine$"), usable(tmp_path / "checkpoint.pt"):
+    with pytest.raises(DataError, match=r"^mine$"), reporting_damage(tmp_path / "checkpoint.pt"):
         raise DataError("mine")
 
 

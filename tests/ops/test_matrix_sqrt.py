@@ -131,7 +131,7 @@ assert code == 0
 
 def test_eigh_works_in_a_forked_process():
     """Forked from a new process: that of the tests has further threads, which may hold a lock of MKL at that moment."""
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", FORK], cwd=ROOT, capture_output=True, text=True, timeout=90, check=False
     )
-    assert told.returncode == 0, told.stderr
+    assert printed.returncode == 0, printed.stderr

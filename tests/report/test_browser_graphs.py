@@ -50,12 +50,12 @@ def test_browse_test_graphs(graphs):
 
 
 def test_a_cell_of_the_confusion_matrix_filters(graphs):
-    cell, told = graphs.js(
+    cell, printed = graphs.js(
         "(c => [c.dataset.cell, c.dataset.tip])([...document.querySelectorAll('[data-cell]')]"
         ".find((cell) => !cell.dataset.tip.endsWith(': 0')))"
     )
     graphs.click(f"[data-cell='{cell}']")
-    assert pictured(graphs)[1] == int(told.rsplit(": ")[-1])                    # one fold, all graphs are pictured
+    assert pictured(graphs)[1] == int(printed.rsplit(": ")[-1])                    # one fold, all graphs are pictured
     assert graphs.js("document.querySelectorAll('.cell.chosen').length") == 1
     label, predicted = cell.split(",")
     assert graphs.js("document.querySelector('.browser [name=label]').value") == label

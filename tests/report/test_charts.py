@@ -206,8 +206,8 @@ def test_many_curves_do_not_run_into_their_legend():
 
 def test_values_under_the_pointer_are_those_of_all_curves():
     chart = charts.lines({"loss": ([1, 2], [0.5, 0.25]), "NMI": ([2], [0.75])}, "epoch", "")
-    told = [text for text in texts(parse(chart)) if "\n" in text]
-    assert told == ["epoch 1\nloss: 0.5", "epoch 2\nloss: 0.25\nNMI: 0.75"]
+    printed = [text for text in texts(parse(chart)) if "\n" in text]
+    assert printed == ["epoch 1\nloss: 0.5", "epoch 2\nloss: 0.25\nNMI: 0.75"]
     assert (chart.head, chart.rows) == (("epoch", "loss", "NMI"), [["1", "0.5", "-"], ["2", "0.25", "0.75"]])
 
 
@@ -228,7 +228,7 @@ def test_tables_of_values():
 
 @pytest.mark.parametrize("count", [1, 3, 7, 20, 40, 200])
 @pytest.mark.parametrize("classes", [True, False])
-def test_bars_have_names_where_there_is_room(count, classes):
+def test_bars_have_names_where_there_is_space(count, classes):
     """Inside the picture, below the axis, without overlap."""
     names = {"clusters": [f"cluster {i}" for i in range(count)], "classes": ["Neural Networks and Evolution"] * count}
     groups = {name: [1] * count for name in (names if classes else ["clusters"])}

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jbpool.data.arrays import read_arrays, require_memory
+from jbpool.data.arrays import check_memory, read_arrays
 from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
 from jbpool.data.containers import UNLABELLED, GraphData, NodeData
 from jbpool.data.download import Arrays
@@ -62,7 +62,7 @@ def read_bin(path: Path) -> Arrays:
     if any(len(end) != len(limit) or ((end < 0) | (end >= limit)).any() for end in ends):
         raise DataError.at(path, "an edge leads to a node that its graph does not have; the file is damaged")
     nodes = sum(arrays["sizes"].tolist())               # a number in the file, without data for each of them
-    require_memory(path, 8 * nodes, f"a graph of {nodes:,} nodes")
+    check_memory(path, 8 * nodes, f"a graph of {nodes:,} nodes")
     return arrays
 
 

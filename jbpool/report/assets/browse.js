@@ -25,7 +25,7 @@
       const made = document.createElement("article"), title = document.createElement("h3"), words = document.createElement("p");
       made.innerHTML = card.svg;                                    // drawn and escaped by Python
       title.textContent = `Graph ${card.name}`;
-      words.textContent = card.told;
+      words.textContent = card.caption;
       if (classes.length) {
         const right = card.label === card.predicted, sign = document.createElement("strong");
         sign.className = right ? "right" : "wrong";

@@ -164,7 +164,7 @@ def weighted_ring(dgl, *, both: bool):
     )
 
 
-def test_one_way_graphs_are_refused_and_the_named_cure_works(dgl):
+def test_one_way_graphs_are_refused_and_the_named_fix_works(dgl):
     ring, drawn = weighted_ring(dgl, both=False)
     bare = dgl.graph(ring.edges())
     bare.ndata["feat"] = ring.ndata["feat"]
@@ -179,10 +179,10 @@ def test_one_way_graphs_are_refused_and_the_named_cure_works(dgl):
     twice, undirected = weighted_ring(dgl, both=True)
     both_ways = edges_of(as_node_data(undirected))
     assert len(both_ways) == 8
-    cured = (twice, dgl.to_bidirected(bare, copy_ndata=True), drawn.to_undirected())
-    assert all(edges_of(as_node_data(graph)) == both_ways for graph in cured)
+    fixed = (twice, dgl.to_bidirected(bare, copy_ndata=True), drawn.to_undirected())
+    assert all(edges_of(as_node_data(graph)) == both_ways for graph in fixed)
     assert as_node_data(twice).edge_weight.sum() == 20
-    assert as_node_data(cured[1]).feat is not None
+    assert as_node_data(fixed[1]).feat is not None
 
 
 def test_repeated_edges_without_weights_need_not_be_repeated_in_reverse(dgl):
@@ -310,6 +310,6 @@ PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
         (np.ones((3, 3)), [[1, 2], [3]], "features have rows of different lengths"),
     ],
 )
-def test_bad_input_is_refused_with_the_cure(adjacency, features, words):
+def test_bad_input_is_refused_with_the_fix(adjacency, features, words):
     with pytest.raises(DataError, match=words):
         JBClustering(2).fit(adjacency, features=features)

@@ -60,7 +60,7 @@ def test_plain_pickles_are_read(tmp_path, protocol):
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80\x04", b"not a pickle", b"\x80\x02]q\x00(K\x01"])
-def test_damaged_pickles_are_told(tmp_path, content):
+def test_damaged_pickles_are_reported(tmp_path, content):
     (tmp_path / "bad").write_bytes(content)
     with pytest.raises(DataError, match="download the file again"):
         load_pickle(tmp_path / "bad")
