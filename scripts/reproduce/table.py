@@ -1,4 +1,4 @@
-"""The tables of docs/reproduce.md as Markdown: our results and the published ones.
+"""Print the tables of docs/development/ as Markdown: our results and the published ones.
 
     python scripts/reproduce/table.py runs/reproduce          the paper's Table 2, and clusters without labels
     python scripts/reproduce/table.py runs/reproduce_graphs   graph classification

@@ -14,7 +14,7 @@ from jbpool.ops.adjacency import propagate_normalized
 from jbpool.ops.sparse import feature_product
 
 HIDDEN, DIM, LR = 32, 16, 0.01
-EPOCHS = 800        # VGAE is not converged after the usual 200: see docs/reproduce.md
+EPOCHS = 800        # VGAE is not converged after the usual 200: see docs/development/paper.md
 
 
 def gae(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
