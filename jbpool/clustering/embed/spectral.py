@@ -54,7 +54,7 @@ def _top_eigenvectors(matrix: scipy.sparse.csr_matrix, count: int, seed: int) ->
 def sc(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
     """Spectral clustering (Shi and Malik, 2000): the K leading eigenvectors of the random walk ``D^-1 A``.
 
-    This reproduces the figures of the paper; rows of unit length (Ng, Jordan, Weiss) do not, see docs/development/paper.md.
+    It reproduces the figures of the paper; rows of unit length (Ng, Jordan, Weiss) do not (docs/development/paper.md).
     """
     normalized, degree = _normalized(adjacency_matrix(data.graph, data.edge_weight))
     _, vectors = _top_eigenvectors(normalized, num_clusters, seed)
