@@ -19,7 +19,7 @@ from jbpool.ops.derivatives import first_order
 
 EPS = torch.finfo(torch.float64).eps
 TINY = torch.finfo(torch.float64).tiny
-SIGMA_FLOOR = 1e-6      # inverse_sqrt_by_products: singular values of S below this fraction of the largest are damped
+SIGMA_FLOOR = 1e-6      # roots_by_products: singular values of S below this fraction of the largest are damped
 
 
 def trace_sqrt(gram: Tensor) -> Tensor:
@@ -46,8 +46,7 @@ def trace_sqrt(gram: Tensor) -> Tensor:
 class _TraceSqrt(Function):
     @staticmethod
     def forward(gram):
-        root = matrix_inverse_sqrt(gram)                                        # (B, K, K)
-        return (gram * root).sum((-2, -1)), root                                # Tr(G G^(-1/2))
+        return trace_and_inverse_sqrt(gram)                                     # (B,), (B, K, K)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -62,25 +61,26 @@ class _TraceSqrt(Function):
         return None if grad is None else (0.5 * grad).view(-1, 1, 1) * root
 
 
-def matrix_inverse_sqrt(gram: Tensor) -> Tensor:
-    """``G^(-1/2)``: ``(B, K, K)`` to ``(B, K, K)``, float64."""
+def trace_and_inverse_sqrt(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """``Tr(sqrt(G))`` and ``G^(-1/2)``: ``(B, K, K)`` to ``(B,)`` and ``(B, K, K)``, float64."""
     # torch.linalg.eigh on CUDA synchronises with the host to read its error code; matrix products do not.
-    return (inverse_sqrt_by_eigh if gram.device.type == "cpu" else inverse_sqrt_by_products)(gram)
+    return (roots_by_eigh if gram.device.type == "cpu" else roots_by_products)(gram)
 
 
-def inverse_sqrt_by_eigh(gram: Tensor) -> Tensor:
-    """``G^(-1/2)`` with eigenvalues clamped above rounding noise: ``(B, K, K)`` to ``(B, K, K)``.
+def roots_by_eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """``Tr(sqrt(G))`` and ``G^(-1/2)``, eigenvalues clamped above rounding noise.
 
     In the null space of G the subgradient of the nuclear norm is any matrix of norm up to one; the clamp selects one
-    close to zero, so that the gradient of a rank-deficient S is finite. A matrix with NaN gives NaN; eigh would reject
-    the whole batch.
+    close to zero, so that the gradient of a rank-deficient S is finite. The trace leaves these directions out: the root
+    of rounding noise is larger than the noise. A matrix with NaN gives NaN; eigh would reject the whole batch.
     """
     total = gram.sum((-2, -1)).unsqueeze(-1)                                    # (B, 1)
     value, vector = _eigh(gram.nan_to_num(0.0, 0.0, 0.0))                       # (B, K) ascending, (B, K, K)
     floor = (gram.shape[-1] * EPS * value[:, -1:]).clamp_min_(TINY)             # (B, 1)
     scale = value.clamp_min(floor).rsqrt_()                                     # (B, K)
     scale += total - total                                                      # zero, or NaN
-    return torch.bmm(vector * scale.unsqueeze(-2), vector.mT)
+    trace = (torch.where(value > floor, value, 0) * scale).sum(-1)              # (B,)
+    return trace, torch.bmm(vector * scale.unsqueeze(-2), vector.mT)
 
 
 def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,8 +103,8 @@ def _workers(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_name_prefix="jbpool-eigh")
 
 
-def inverse_sqrt_by_products(gram: Tensor) -> Tensor:
-    """``G^(-1/2)`` by Newton-Schulz iteration: only matrix products, no synchronisation with the host.
+def roots_by_products(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """``Tr(sqrt(G))`` and ``G^(-1/2)`` by Newton-Schulz iteration: matrix products only, no host synchronisation.
 
     Each step maps the singular values of S by ``x -> r x (3 - r^2 x^2) / 2``. The factor r, which accelerates the
     smallest tracked value, is the scaling of Chen and Chow (2014); it depends only on SIGMA_FLOOR, so the number of
@@ -120,4 +120,5 @@ def inverse_sqrt_by_products(gram: Tensor) -> Tensor:
         step = torch.baddbmm(eye, inverse, root, beta=1.5 * r, alpha=-0.5 * r**3)
         root, inverse = torch.bmm(root, step), torch.bmm(step, inverse)
         smallest = min(1.0, r * smallest * (3 - (r * smallest) ** 2) / 2)
-    return (inverse + inverse.mT) / 2 * size.rsqrt()
+    inverse = (inverse + inverse.mT) / 2 * size.rsqrt()
+    return (gram * inverse).sum((-2, -1)), inverse                              # Tr(G G^(-1/2))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from jbpool.nn.heads import spread_rows, unit_rows
-from jbpool.ops.matrix_sqrt import matrix_inverse_sqrt
+from jbpool.ops.matrix_sqrt import trace_and_inverse_sqrt
 
 BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
 KEPT = 2**24            # entries of S kept between the two passes; beyond that they are computed twice
@@ -49,7 +49,10 @@ class Heads:
         return losses, (grad - along * unit) / self.prototypes.norm(dim=-1, keepdim=True).clamp_min(1e-12)
 
     def _pass(self, feat: Tensor, with_gradient: bool) -> tuple[Tensor, Tensor]:
-        """``-Tr(sqrt(S^T S)) / sqrt(N K)``, and its gradient by ``dL/dS = -S (S^T S)^(-1/2) / sqrt(N K)``."""
+        """``-Tr(sqrt(S^T S)) / sqrt(N K)``, and its gradient by ``dL/dS = -S (S^T S)^(-1/2) / sqrt(N K)``.
+
+        Not by ``objectives.balance_loss``, whose autograd would hold S of all nodes; the roots are the same function.
+        """
         weight = unit_rows(self.prototypes) / self.temperature                      # (R, K, D)
         num_heads, num_clusters, _ = weight.shape
         keep = with_gradient and feat.shape[0] * num_heads * num_clusters <= KEPT
@@ -61,7 +64,7 @@ class Heads:
             gram += wide @ wide.mT
             if keep:
                 kept.append(soft)
-        root = matrix_inverse_sqrt(gram)                                            # (R, K, K)
+        trace, root = trace_and_inverse_sqrt(gram)                                  # (R,), (R, K, K)
         best = (feat.shape[0] * num_clusters) ** 0.5
         grad = torch.zeros(weight.shape, dtype=torch.float64, device=feat.device)   # a sum over many blocks
         if with_gradient:
@@ -71,8 +74,7 @@ class Heads:
                 pull = slope @ soft                                                 # (R, K, n)  dL/dS
                 pull -= (soft * pull).sum(1, keepdim=True)
                 grad += (pull.mul_(soft).flatten(0, 1) @ block).view_as(grad)       # through the softmax
-        losses = -((gram * root).sum((-2, -1)) / best).to(feat.dtype)
-        return losses, grad.to(feat.dtype) / self.temperature
+        return -(trace / best).to(feat.dtype), grad.to(feat.dtype) / self.temperature
 
     def clusters(self, feat: Tensor) -> Tensor:
         """The cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
