@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ _mode: ContextVar[str] = ContextVar("jbpool_value_checks", default="auto")
 
 
 @contextmanager
-def value_checks(mode: str = "all") -> Iterator[None]:
+def value_checks(mode: Literal["auto", "all", "none"] = "all") -> Iterator[None]:
     """Choose which values are read and checked inside a ``with`` block.
 
     Parameters

@@ -10,6 +10,7 @@ root is in closed form, first derivatives only.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,13 +22,14 @@ from jbpool.ops.segment import Segments, make_segments, segment_gram, segment_no
 from jbpool.ops.sparse import at_least_float32
 
 Sizes = Tensor | Sequence[int] | Segments | None
+Sqrt = Literal["matrix", "diagonal"]
 
 
 def balance_loss(
     assign: Tensor,
     sizes: Sizes = None,
     *,
-    sqrt: str = "matrix",
+    sqrt: Sqrt = "matrix",
     cluster_sizes: Sequence[float] | Tensor | None = None,
     normalize: bool = True,
     gram: Tensor | None = None,

@@ -133,6 +133,15 @@ def test_both_defaults_and_the_list(installed):
     assert "paper/cora.yaml" in printed
 
 
+def test_mypy_on_code_of_users(installed):
+    """Results and options have their types outside the checkout; an unused ``type: ignore`` there is an error."""
+    pytest.importorskip("mypy")
+    run, _ = installed
+    page = Path(__file__).parent / "user_code.py"
+    told = run("python", "-m", "mypy", "--strict", "--cache-dir", ROOT / ".mypy_cache" / "users", page)
+    assert told.startswith("Success")
+
+
 def test_help(installed):
     run, _ = installed
     for command in COMMANDS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -74,6 +74,10 @@ class DeltaConv(nn.Module):
         nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor: ...
 
     def forward(self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Smooth the features and apply the dense layer.

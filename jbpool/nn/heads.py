@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor, nn
@@ -20,7 +21,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "silu": nn.SiLU,
     "tanh": nn.Tanh,
 }
-Activation = str | Callable[[Tensor], Tensor]
+Activation = Literal["relu", "elu", "gelu", "leaky_relu", "silu", "tanh"] | Callable[[Tensor], Tensor]
 
 
 def make_activation(activation: Activation) -> nn.Module:

@@ -45,7 +45,6 @@ from jbpool.ops.segment import (
 )
 from jbpool.ops.sparse import at_least_float32
 
-Sqrt = Literal["matrix", "diagonal"]
 Head = Literal["linear", "cosine"]
 TEMPERATURE = 0.2      # the default, which a linear head ignores
 
@@ -123,7 +122,7 @@ class Partition:
 
 def balance(
     part: Partition,
-    sqrt: str = "matrix",
+    sqrt: objectives.Sqrt = "matrix",
     cluster_sizes: Sequence[float] | Tensor | None = None,
     normalize: bool = True,
 ) -> Tensor:
@@ -529,7 +528,7 @@ class JBPool(ClusterPool):
         num_clusters: int,
         hidden_feats: Sequence[int] = (),
         *,
-        sqrt: Sqrt = "matrix",
+        sqrt: objectives.Sqrt = "matrix",
         cluster_sizes: Sequence[float] | Tensor | None = None,
         normalize: bool = True,
         activation: Activation = "relu",
@@ -542,7 +541,8 @@ class JBPool(ClusterPool):
             activation=activation, dropout=dropout, head=head, temperature=temperature,
         )  # fmt: skip
         lookup(objectives.TRACES, sqrt, "sqrt")
-        self.sqrt, self.needs_gram = sqrt, sqrt == "matrix"
+        self.sqrt: objectives.Sqrt = sqrt
+        self.needs_gram = sqrt == "matrix"
         self.normalize = check_flag(normalize, "normalize")
         share = None
         if cluster_sizes is not None:
