@@ -56,7 +56,15 @@ DELAY = 1.0             # seconds of work before a bar appears
 seconds: dict[str, float] = {}          # kind of work -> seconds in this process so far
 
 
-class _Bar(tqdm):
+class Bar(tqdm):
+    """A bar of tqdm that can be interrupted while it is made; tqdm's own raises then when it is deleted."""
+
+    def __del__(self):
+        if hasattr(self, "start_t"):                        # set last, and not in a hidden bar
+            super().__del__()
+
+
+class _TimedBar(Bar):
     """Adds the time until it is closed to ``seconds``."""
 
     def __init__(self, what: str, **options):
@@ -82,7 +90,7 @@ def watched(what: str, **options: Any) -> Iterator[Callable[[int, int], None]]:
     **options
         Of ``tqdm``.
     """
-    with tqdm(desc=what, leave=False, **options) as bar:
+    with Bar(desc=what, leave=False, **options) as bar:
 
         def watch(done: int, total: int) -> None:
             bar.total = total
@@ -104,6 +112,6 @@ def progress_bar(what: str, total: int | None, unit: str) -> tqdm:
         What is counted.
     """
     hidden = int(os.environ.get("RANK", "0")) > 0           # set by torchrun
-    return _Bar(
+    return _TimedBar(
         what, total=total, unit=f" {unit}", unit_scale=True, leave=False, delay=DELAY, mininterval=0.5, disable=hidden
     )

@@ -1,4 +1,4 @@
-"""Standard output that is closed early or cannot be written."""
+"""Standard output that is closed early or cannot be written, and progress bars."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ import pytest
 
 import jbpool
 from jbpool import cli
-from jbpool.console import exit_on_broken_pipe
+from jbpool.console import Bar, exit_on_broken_pipe
 
 ROOT = Path(jbpool.__file__).parent.parent
 
@@ -65,3 +65,14 @@ def test_other_errors_of_the_system_are_not_blamed_on_the_output(capsys):
     with pytest.raises(OSError, match="Cannot allocate memory"):
         exit_on_broken_pipe(main)
     assert capsys.readouterr() == ("x\n", "")
+
+
+def test_ctrl_c_while_a_bar_is_made(monkeypatch):
+    """What is half made is deleted without an error: it would be printed after the line that ends the command."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bar, "_get_free_pos", interrupt)
+    with pytest.raises(KeyboardInterrupt):              # what __del__ raises is a warning, and warnings are errors
+        Bar(total=3)

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from tqdm import tqdm
 
 from jbpool.classification.class_scores import CLASS_SCORES, LOWER_IS_BETTER, averaged, score
 from jbpool.classification.config import ClassifyConfig, fixed_clusters
@@ -20,6 +19,7 @@ from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, cent
 from jbpool.classification.network import Ensemble, GraphClassifier
 from jbpool.classification.pictured import choose_pictured
 from jbpool.classification.search import budget, trials, with_settings
+from jbpool.console import Bar
 from jbpool.data import GraphData, Split, load_graphs
 from jbpool.data.containers import UNLABELLED
 from jbpool.engine.fit import TRAINING, Forecast, Problem, Progress, count, fit, weights_diagnosis
@@ -393,7 +393,7 @@ class Job:
             resume, self.unfinished = self.unfinished["training"], {}
         name = self.name(where) + (f" trial {number}" if self.config.search.grid else "")
 
-        with tqdm(total=train.epochs, desc=name, leave=False, mininterval=0.5, disable=rank() > 0) as bar:
+        with Bar(total=train.epochs, desc=name, leave=False, mininterval=0.5, disable=rank() > 0) as bar:
 
             def report(progress: Progress, row: dict[str, Any]) -> None:
                 self.curve = [{**where, **row} for row in progress.history]

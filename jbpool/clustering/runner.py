@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from torch import Tensor
-from tqdm import tqdm
 
 from jbpool.clustering.auto.bounded_heads import CANDIDATES, Heads, sampled
 from jbpool.clustering.auto.choose_k import choose_num_clusters, ranked
@@ -25,7 +24,7 @@ from jbpool.clustering.explain import as_json, explain_nodes
 from jbpool.clustering.network import ClusterNet
 from jbpool.clustering.problem import ClusterProblem, HeadsProblem, StartsProblem, collapse_warning
 from jbpool.clustering.scores import best_run, graph_scores, label_scores
-from jbpool.console import watched
+from jbpool.console import Bar, watched
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.fit import TRAINING, Forecast, Progress, count, fit
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
@@ -242,7 +241,7 @@ class Training:
         if num_starts(self.config) > 1:
             one = len(starts) == 1
             name += f" start {starts[0] + 1} of {num_starts(self.config)}" if one else f" {len(starts)} starts"
-        with tqdm(total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5, unit=" epochs") as bar:
+        with Bar(total=self.config.train.epochs, desc=name, leave=False, mininterval=0.5, unit=" epochs") as bar:
 
             def curve(progress: Progress) -> list[dict[str, Any]]:
                 return [{"seed": seed, **row, "restart": starts[row["restart"]]} for row in progress.history]
@@ -375,7 +374,7 @@ class Job:
         warning = collapse_warning(used, self.num_clusters, trained=result.trained, balance=result.balance)
         if warning is not None:
             self.out.notes.append(f"seed {seed}: {warning}")
-            tqdm.write(f"seed {seed}: {warning}")
+            Bar.write(f"seed {seed}: {warning}")
         if best_run(self.out.runs)["seed"] == seed:
             self.save_model(result.model)
         self.keep()

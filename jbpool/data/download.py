@@ -27,8 +27,8 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_o
 
 import numpy as np
 from filelock import FileLock
-from tqdm import tqdm
 
+from jbpool.console import Bar
 from jbpool.data.arrays import read_members
 from jbpool.errors import DataError
 from jbpool.files import atomic_file
@@ -183,7 +183,7 @@ def _download_once(
         if total is not None and total > max_bytes:
             raise DataError(f"{total} bytes announced, more than the limit of {max_bytes}")
         digest, size = hashlib.sha256(), 0
-        with tqdm(total=total, unit="B", unit_scale=True, desc=target.name, leave=False) as bar:
+        with Bar(total=total, unit="B", unit_scale=True, desc=target.name, leave=False) as bar:
             while block := response.read(MEGABYTE):
                 size += len(block)
                 if size > max_bytes:

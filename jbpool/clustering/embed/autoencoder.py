@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
-from tqdm import trange
 
+from jbpool.console import Bar
 from jbpool.data import NodeData
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import propagate_normalized
@@ -54,7 +54,7 @@ def _train(data: NodeData, seed: int, variational: bool) -> np.ndarray:
     encoder = _Encoder(data.feat.shape[1], outputs=2 if variational else 1)
     optimiser = torch.optim.Adam(encoder.parameters(), lr=LR)
     truth = torch.cat([torch.ones(len(source)), torch.zeros(len(source))])
-    for _ in trange(EPOCHS, desc="vgae" if variational else "gae", leave=False):
+    for _ in Bar(range(EPOCHS), desc="vgae" if variational else "gae", leave=False):
         out = encoder(graph, data.feat, weight)
         mean, log_spread = (out[:, :DIM], out[:, DIM:]) if variational else (out, None)
         code = mean if log_spread is None else mean + torch.randn_like(mean) * log_spread.exp()

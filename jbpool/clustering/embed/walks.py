@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, logsigmoid
-from tqdm import trange
 
+from jbpool.console import Bar
 from jbpool.data import NodeData
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import degree
@@ -103,7 +103,7 @@ def _skip_gram(data: NodeData, walker: Walker, seed: int, name: str) -> np.ndarr
     optimiser = torch.optim.Adam([*node.parameters(), *context.parameters()], lr=LR, fused=True)
     starts = (degree(data.graph, data.edge_weight, torch.float32) > 0).nonzero().squeeze(1)     # a walk needs an edge
     batch = max(BATCH, -(-EPOCHS * len(starts) // MOST_STEPS))
-    for _ in trange(EPOCHS, desc=name, leave=False):
+    for _ in Bar(range(EPOCHS), desc=name, leave=False):
         for nodes in starts[torch.randperm(len(starts))].split(batch):
             walks = walker.walks(nodes, WALK_LENGTH)                        # (W, L)
             other = torch.randint(num_nodes, (POOL,))                       # the same negatives for the whole step
