@@ -1,6 +1,6 @@
 """What the clusters of a graph are: sizes, features, nodes to look at, neighbours, and which of them merge first.
 
-Everything comes from one pass over the edges and two over the features: O(E + nnz) time, and memory for a few numbers
+Everything comes from one pass over the edges and two over the features: O(E + nnz K) time, and memory for a few numbers
 per node and for tables of clusters by features and by clusters.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor
 
@@ -276,8 +277,8 @@ def _words(
 ) -> tuple[list[tuple[Trait, ...]], Tensor]:
     """Words and flags: how often they occur, whatever their values."""
     count = torch.zeros(len(sizes), feat.shape[1], dtype=torch.float64)                     # (K, D) nodes
-    for row, column, _ in _nonzeros(feat):
-        count.view(-1).index_add_(0, place[row] * feat.shape[1] + column, torch.ones(len(row), dtype=count.dtype))
+    for own, block in _blocks(feat, place):
+        count += torch.from_numpy(_onehot(own, len(sizes)).T @ (block != 0))
     frequency, common = count / sizes[:, None], count.sum(0) / len(place)
     lift = frequency / common.clamp_min(1e-300)
     # As if every cluster had one node more, with the words of all nodes.
@@ -287,11 +288,12 @@ def _words(
     for k, columns in enumerate(_largest(merit)):
         chosen = [w for w in columns if merit[k, w] > 0]
         traits.append(tuple(Trait(_name(names[w]), float(lift[k, w]), float(frequency[k, w])) for w in chosen))
-    fit, length = torch.zeros(2, len(place), dtype=torch.float64)
-    for row, column, _ in _nonzeros(feat):
-        fit.index_add_(0, row, gain[place[row], column])
-        length.index_add_(0, row, torch.ones(len(row), dtype=length.dtype))
-    return traits, fit / length.clamp_min(1).sqrt()                                         # of unit rows
+    fit = []
+    for own, block in _blocks(feat, place):
+        present = block != 0
+        length = np.sqrt(np.maximum(present.sum(1), 1))                                     # of unit rows
+        fit.append((present @ gain.T.numpy())[np.arange(len(own)), own] / length)
+    return traits, torch.from_numpy(np.concatenate(fit))
 
 
 def _measurements(
@@ -300,9 +302,9 @@ def _measurements(
     """Measurements: how far the means of the clusters are from the mean of all nodes."""
     total = torch.zeros(len(sizes), feat.shape[1], dtype=torch.float64)
     square = torch.zeros(feat.shape[1], dtype=torch.float64)
-    for row, column, value in _nonzeros(feat):
-        total.view(-1).index_add_(0, place[row] * feat.shape[1] + column, value)
-        square.index_add_(0, column, value.square())
+    for own, block in _blocks(feat, place):
+        total += torch.from_numpy(_onehot(own, len(sizes)).T @ block)
+        square += torch.from_numpy((block**2).sum(0))
     mean, square = total.sum(0) / len(place), square / len(place)
     variance = square - mean.square()
     scale = torch.where(variance > 1e-14 * square, variance.clamp_min(1e-300).rsqrt(), 0)   # 0: a constant column
@@ -313,11 +315,12 @@ def _measurements(
         traits.append(tuple(Trait(_name(names[w]), difference=float(difference[k, w])) for w in chosen))
     # Squared distance to the mean of the cluster: of a row of zeros, then what the other values change.
     zero = -mean * scale - difference                                                       # (K, D)
-    distance = zero.square().sum(1)[place]                                                  # (N,)
-    for row, column, value in _nonzeros(feat):
-        step = value * scale[column]
-        distance.index_add_(0, row, step * (step + 2 * zero[place[row], column]))
-    return traits, -distance
+    step, weight, start = (2 * scale * zero).T.numpy(), scale.square().numpy(), zero.square().sum(1).numpy()
+    fit = [
+        -start[own] - block**2 @ weight - (block @ step)[np.arange(len(own)), own]
+        for own, block in _blocks(feat, place)
+    ]
+    return traits, torch.from_numpy(np.concatenate(fit))
 
 
 def _largest(values: Tensor) -> list[list[int]]:
@@ -329,16 +332,15 @@ def _name(name: Any) -> str | int:
     return name if isinstance(name, int) else str(name)
 
 
-def _nonzeros(feat: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Row, column and float64 value of the entries that are not zero, block by block."""
-    if not is_sparse(feat):
-        step = max(1, BLOCK // feat.shape[1])
-        for first in range(0, feat.shape[0], step):
-            rows = feat[first : first + step]
-            row, column = rows.nonzero(as_tuple=True)
-            yield first + row, column, rows[row, column].double()
-        return
-    pointers, columns, values = feat.crow_indices().long(), feat.col_indices(), feat.values()
-    for first in range(0, len(values), BLOCK):
-        entry = first + values[first : first + BLOCK].nonzero().squeeze(1)
-        yield torch.searchsorted(pointers, entry, right=True) - 1, columns[entry].long(), values[entry].double()
+def _blocks(feat: Tensor, place: Tensor) -> Iterator[tuple[np.ndarray, Any]]:
+    """Blocks of rows: their clusters ``(n,)`` and their features ``(n, D)`` in float64, an array or a CSR array."""
+    parts = (feat.values(), feat.col_indices(), feat.crow_indices()) if is_sparse(feat) else (feat,)
+    arrays = tuple(part.numpy() for part in parts)
+    rows = scipy.sparse.csr_array(arrays, shape=tuple(feat.shape)) if is_sparse(feat) else arrays[0]
+    step = max(1, BLOCK // max(feat.shape[1], int(place.max()) + 1))
+    for first in range(0, len(place), step):
+        yield place[first : first + step].numpy(), rows[first : first + step].astype(np.float64)
+
+
+def _onehot(place: np.ndarray, count: int) -> np.ndarray:
+    return (place[:, None] == np.arange(count)).astype(np.float64)                          # (n, K)
