@@ -54,10 +54,7 @@ def prepare_data(folder, space):
     write_node_files(folder, "edges.csv", "features.csv", "labels.csv")
 
 
-SHORT = ["--set", "train.epochs=2", "--set", "train.restarts=1"]
-
-
-def prepare_node_cluster(folder, space):
+def prepare_runs(folder, space):
     """Two finished runs, and another graph."""
     write_node_files(folder, "edges.csv", "features.csv")
     write_node_files(folder, "new.csv", "new_features.csv", num_nodes=40)
@@ -80,26 +77,23 @@ def write_graph_folder(folder, name, number):
         (folder / name / f"{table}.csv").write_text("".join(lines))
 
 
-def prepare_graph_classify(folder, space):
+def prepare_use_trained(folder, space):
     """A finished run of each task, other graphs, and a batch of them."""
-    prepare_node_cluster(folder, space)
-    (folder / "runs" / "graph_classify").mkdir(parents=True)
-    (folder / "runs" / "node_cluster").mkdir()
-    (folder / "RUN_DIR").rename(folder / "runs" / "node_cluster" / "...")           # the name on the page
+    prepare_runs(folder, space)
+    (folder / "RUN_DIR").rename(folder / "CLUSTERING")
     for name in ("known", "new_graphs"):
         write_graph_folder(folder, name, 30)
     files = ["--set", "dataset.graphs=null", "--set", "dataset.folder=known"]
     short = ["--set", "train.epochs=1", "--set", "train.folds=3", "--folds", "0"]
-    call(cli.classify, "--cfg", "file.yaml", *files, *short, "--out", "RUN_DIR", cwd=folder)
-    (folder / "runs" / "graph_classify" / "...").symlink_to(folder / "RUN_DIR")
+    call(cli.classify, "--cfg", "file.yaml", *files, *short, "--out", "CLASSIFIER", cwd=folder)
     space |= {"graph": random_graph(20, 40), "feat": torch.rand(20, 3)}
 
 
 PREPARE = {
-    "docs/graph_classify.md": prepare_graph_classify,
-    "docs/layer.md": prepare_layer,
     "docs/data.md": prepare_data,
-    "docs/node_cluster.md": prepare_node_cluster,
+    "docs/howto/use_trained.md": prepare_use_trained,
+    "docs/layer.md": prepare_layer,
+    "docs/run_folder.md": prepare_runs,
 }
 
 

@@ -169,7 +169,7 @@ def test_torchrun(tmp_path):
 def test_two_processes_follow_one_on_a_real_set(tmp_path):
     """Rounding of batch normalisation in float32 parts the losses by some 1e-4; biases in front of it would by more.
 
-    Later, single ReLUs switch at different steps: docs/graph_classify.md says how far runs part by then.
+    Later, single ReLUs switch at different steps: docs/howto/processes.md says how far runs part by then.
     """
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
