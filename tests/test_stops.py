@@ -136,7 +136,7 @@ def test_ctrl_c_in_every_phase(command, phase, tmp_path, monkeypatch, capsys):
         "data._call",                                                       # load
         "clustering.auto.views._Smoothing.smooth",
         "clustering.auto.views._whitening",
-        "clustering.auto.bounded_heads.Heads.gradient",                     # train
+        "clustering.network.ClusterProblem.loss",                           # train
         "clustering.runner.graph_scores",
         "clustering.runner.write_assign_csv",
     ],
@@ -167,7 +167,7 @@ def _interrupt_second_call(patch, name: str) -> None:
     place, _, attribute = name.rpartition(".")
     owner = pkgutil.resolve_name(place)
     real = getattr(owner, attribute)
-    several = attribute in ("smooth", "gradient", "graph_scores")
+    several = attribute in ("smooth", "loss", "graph_scores")
 
     def interrupted(*args, **options):
         if next(calls) == several:

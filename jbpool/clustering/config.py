@@ -11,12 +11,14 @@ from jbpool.checks import unknown_choices
 from jbpool.clustering.auto.recipe import STARTS as AUTO_STARTS
 from jbpool.clustering.auto.weighting import WEIGHTINGS
 from jbpool.clustering.embed import EMBEDDINGS
-from jbpool.clustering.network import FIXED, NETWORKS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, changed, number
 from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
+from jbpool.nn.conv import BACKBONES
 from jbpool.nn.pools import POOLS, TERMS, PoolOptions
 
+FIXED = ("sgc", "whitened")                  # backbones of fixed features: no layers to train
+NETWORKS = (*BACKBONES, *FIXED)
 METHODS = ("auto", *POOLS, *EMBEDDINGS)      # auto: everything chosen without labels
 
 
@@ -72,7 +74,7 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     yield from node_problems(dataset.name, dataset.options)
     yield from unknown_choices(
         [
-            (NETWORKS, config.model.backbone, "model.backbone"),
+            (dict.fromkeys(NETWORKS), config.model.backbone, "model.backbone"),
             (WEIGHTINGS, dataset.weighting, "dataset.weighting"),
             (dict.fromkeys(METHODS), method.name, "method.name"),
             *((TERMS, name, "method.objective") for name in method.objective or ()),
@@ -122,14 +124,6 @@ def cluster_range(given: str) -> tuple[int, int]:
 def num_starts(config: ClusterConfig) -> int:
     """Starts of a seed, or of every view of ``auto``."""
     return config.train.restarts or (AUTO_STARTS if config.method.name == "auto" else 1)
-
-
-def trains_heads(config: ClusterConfig) -> bool:
-    """Whether a run trains bounded heads on fixed features by balance alone."""
-    method, model = config.method, config.model
-    own_loss = method.objective is None and method.sqrt == "matrix" and method.cluster_sizes is None
-    fixed = model.backbone in FIXED and not model.mlp
-    return method.name == "jb" and own_loss and method.head == "cosine" and fixed
 
 
 def one_process_only(config: ClusterConfig) -> str | None:

@@ -1,20 +1,24 @@
-"""The network of node clustering: message passing, then a pool."""
+"""The network of node clustering, message passing and then a pool, and its training: full batch, without labels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from jbpool.checks import lookup
 from jbpool.clustering.auto.views import FixedFeatures
+from jbpool.clustering.config import FIXED, ClusterConfig
+from jbpool.engine.fit import Problem, weights_diagnosis
 from jbpool.graph import Graph
 from jbpool.nn.conv import BACKBONES
-from jbpool.nn.pools import ClusterPool
-from jbpool.ops.sparse import is_sparse
+from jbpool.nn.pools import ClusterPool, make_pool
+from jbpool.ops.sparse import is_sparse, stored_values
 
-FIXED = ("sgc", "whitened")                     # fixed features: no layers to train
-NETWORKS = {**BACKBONES, **dict.fromkeys(FIXED)}
+GAIN = 1e-4         # relative decrease that counts as an improvement: losses hardly ever stop falling
+
 
 
 class ClusterNet(nn.Module):
@@ -56,7 +60,7 @@ class ClusterNet(nn.Module):
         num_clusters: int | None = None,
     ):
         super().__init__()
-        make_layer = lookup(NETWORKS, backbone, "model.backbone")
+        make_layer = lookup({**BACKBONES, **dict.fromkeys(FIXED)}, backbone, "model.backbone")
         self.features: FixedFeatures | None = None
         self.convs = nn.ModuleList()
         if make_layer is None:
@@ -86,3 +90,90 @@ class ClusterNet(nn.Module):
         for conv in self.convs:
             feat = conv(graph, feat, edge_weight=edge_weight)
         return self.pool.cluster(graph, feat, edge_weight)
+
+
+def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> ClusterNet:
+    """The network of a configuration."""
+    method, model = config.method, config.model
+
+    def pool(width: int) -> ClusterPool:
+        return make_pool(method.name, width, num_clusters, model.mlp, options=method, objective=method.objective)
+
+    return ClusterNet(
+        in_feats, pool, backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
+        weighting=config.dataset.weighting, num_clusters=num_clusters,
+    )  # fmt: skip
+
+
+class ClusterProblem(Problem):
+    """The training of a network on one graph.
+
+    Parameters
+    ----------
+    net : ClusterNet
+        The network.
+    graph : Graph
+        N nodes.
+    feat : Tensor
+        ``(N, D)``, as returned by ``prepare``.
+    edge_weight : Tensor or None
+        ``(E,)``.
+    score : callable
+        Clusters ``(N,)`` -> scores for the history.
+    """
+
+    model: ClusterNet
+
+    def __init__(
+        self,
+        net: ClusterNet,
+        graph: Graph,
+        feat: Tensor,
+        edge_weight: Tensor | None,
+        score: Callable[[Tensor], dict[str, float]],
+    ):
+        self.model, self.graph, self.feat, self.edge_weight, self.score = net, graph, feat, edge_weight, score
+        self.best = float("inf")                            # loss at the last improvement
+
+    def batches(self, epoch: int) -> list[Tensor]:
+        return [self.feat]
+
+    def loss(self, batch: Tensor) -> Tensor:
+        self.assign, self.losses = self.model(self.graph, batch, self.edge_weight)      # (N, K), name -> (1,)
+        return _total(self.losses)
+
+    def value(self, loss: Tensor) -> float:
+        self.last = loss.item()                             # the only value that a step reads from the device
+        return self.last
+
+    def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
+        improved = self.last < self.best - GAIN * min(abs(self.last), abs(self.best))   # best is infinite at first
+        if improved:
+            self.best = self.last
+        if not evaluate:
+            return improved, {}
+        parts = {f"{name}_loss": value.item() for name, value in self.losses.items()}
+        return improved, {"loss": self.last, **parts, **self.score(self.assign.detach().argmax(1))}
+
+    def finish(self) -> tuple[float, Tensor, Tensor]:
+        """Loss, clusters ``(N,)`` and their confidence ``(N,)`` after the last step."""
+        self.model.eval()
+        with torch.no_grad():
+            assign, losses = self.model(self.graph, self.feat, self.edge_weight)
+        return _total(losses).item(), assign.argmax(1), assign.amax(1)
+
+    def diagnosis(self) -> str:
+        if not bool(stored_values(self.feat).isfinite().all()):
+            return f"({', '.join(self.losses)}); the node features contain NaN or infinity: clean the data"
+        named = ", ".join(f"{name}={value.item():g}" for name, value in self.losses.items())
+        return f"({named}); {weights_diagnosis(self.model)}"
+
+    def state(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.best = state["best"]
+
+
+def _total(losses: dict[str, Tensor]) -> Tensor:
+    return torch.cat(list(losses.values())).sum()

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from jbpool.checks import check_edge_weight
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.config import ClusterConfig
-from jbpool.clustering.network import ClusterNet
-from jbpool.clustering.runner import load_data, make_model
+from jbpool.clustering.network import ClusterNet, make_model
+from jbpool.clustering.runner import load_data
 from jbpool.data import NodeData, node_files
 from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.config import load_config

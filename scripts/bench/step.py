@@ -76,7 +76,7 @@ def main() -> None:
     args = parser.parse_args()
     device = chosen_device(args)
 
-    from jbpool.clustering.runner import make_model
+    from jbpool.clustering.network import make_model
     from jbpool.clustering.task import NODE_CLUSTER
     from jbpool.data import DataError, load_nodes
     from jbpool.engine.config import load_config

@@ -38,8 +38,7 @@ from tqdm import tqdm
 
 from jbpool.clustering.auto.choose_k import choose_num_clusters
 from jbpool.clustering.auto.recipe import find_clusters
-from jbpool.clustering.embed.smoothed import kmeans
-from jbpool.clustering.embed.spectral import adjacency_matrix
+from jbpool.clustering.embed.spectral import adjacency_matrix, kmeans
 from jbpool.clustering.scores import confusion
 from jbpool.data import DataError, NodeData, load_nodes
 from jbpool.data.assemble import node_data, symmetric_adjacency

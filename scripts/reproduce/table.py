@@ -202,7 +202,7 @@ def time_table(datasets: list[str], steps: int) -> str:
     """Table 3: median time of a step; the pools take turns in one process."""
     import torch
 
-    from jbpool.clustering.runner import make_model
+    from jbpool.clustering.network import make_model
     from jbpool.clustering.task import NODE_CLUSTER
     from jbpool.data import load_nodes
     from jbpool.engine.config import load_config

@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 from torch.nn.functional import logsigmoid
 from zoo import symmetric_weights, undirected
 
-from jbpool.clustering.embed import EMBEDDINGS, autoencoder, spectral, walks
+from jbpool.clustering.embed import EMBEDDINGS, autoencoder, embedding, spectral, walks
 from jbpool.clustering.embed.walks import NEGATIVES, WINDOW, skip_gram_loss
 from jbpool.clustering.scores import label_scores
 from jbpool.data import NodeData
@@ -57,7 +57,7 @@ def test_large_graphs_take_no_more_steps_but_as_many_walks(monkeypatch):
     monkeypatch.setattr(walks, "MOST_STEPS", 40)
     nodes = torch.arange(100)
     ring = undirected(nodes, nodes.roll(1))
-    EMBEDDINGS["deepwalk"](NodeData(ring, None, None, None, "ring"), 2, 0)
+    walks.deepwalk(NodeData(ring, None, None, None, "ring"), 2, 0)
     assert len(seen) == 40                                  # 250 steps of four walks without the bound
     assert sum(seen) == walks.EPOCHS * 100
 
@@ -72,7 +72,7 @@ def test_edge_weights_count(method, monkeypatch):
     weight = torch.where(half[one] == half[other], 100.0, 1.0)
     graph = Graph(torch.stack([one, other]))
     data = NodeData(graph, torch.eye(40), half, 2, "halves", edge_weight=weight)
-    cluster = KMeans(2, n_init=10, random_state=0).fit_predict(EMBEDDINGS[method](data, 2, 0))
+    cluster = KMeans(2, n_init=10, random_state=0).fit_predict(embedding(method)(data, 2, 0))
     assert label_scores(torch.from_numpy(cluster), half)["acc"] > 0.9           # 0.5 is chance
 
 
@@ -81,4 +81,4 @@ def test_an_eigensolver_that_does_not_converge(monkeypatch):
     nodes = torch.arange(1000)
     path = undirected(nodes[:-1], nodes[1:])
     with pytest.raises(TrainingError, match=r"does not converge.*another method\.name"):
-        EMBEDDINGS["sc"](NodeData(path, None, None, None, "path"), 5, 0)
+        spectral.sc(NodeData(path, None, None, None, "path"), 5, 0)

@@ -8,10 +8,9 @@ import torch
 from commands import CLUSTER, SHARED, call, result_of, run_task
 from zoo import random_graph
 
-from jbpool.clustering.config import METHODS
-from jbpool.clustering.network import NETWORKS, ClusterNet
-from jbpool.clustering.problem import ClusterProblem, collapse_warning
-from jbpool.clustering.runner import make_model
+from jbpool.clustering.config import METHODS, NETWORKS
+from jbpool.clustering.network import ClusterNet, ClusterProblem, make_model
+from jbpool.clustering.runner import collapse_warning
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
 from jbpool.engine.config import load_config
@@ -62,7 +61,7 @@ def test_restarts_keep_the_lowest_loss_without_a_look_at_labels(tmp_path, monkey
 
     def spy(self):
         found = real(self)
-        losses[len(losses)] = found.losses.item()
+        losses[len(losses)] = found[0]
         return found
 
     monkeypatch.setattr(ClusterProblem, "finish", spy)
@@ -84,7 +83,7 @@ def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkey
     config = load_config(NODE_CLUSTER, None, SMALL)
     whole = run(config, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr("jbpool.clustering.runner.Job.keep", lambda job: 1 / 0)
+        patch.setattr("jbpool.clustering.runner.Job.save_clusters", lambda job: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(config, tmp_path / "broken")
     assert run(config, tmp_path / "broken", resume=True).history == whole.history
@@ -111,26 +110,33 @@ def test_patience_stops_early(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("balance", "used", "trained", "words"),
+    ("balance", "used", "words"),
     [
-        (-0.9, 4, True, None),
-        (None, 4, True, None),
-        (None, 3, True, "empty clusters: 1 of 4."),
-        (None, 1, True, "one cluster contains all nodes; train longer"),
-        (None, 1, False, "one cluster contains all nodes; try another seed or another method"),
-        (-0.25, 3, True, "uniform"),
-        (-0.5, 3, True, "one cluster"),
-        (-0.9, 2, True, "only 2 of 4 clusters"),
+        (-0.9, 4, None),
+        (None, 4, None),
+        (None, 3, "empty clusters: 1 of 4."),
+        (None, 1, "one cluster contains all nodes; train longer"),
+        (-0.25, 3, "uniform"),
+        (-0.5, 3, "one cluster"),
+        (-0.9, 2, "only 2 of 4 clusters are used; train longer, or fewer clusters."),
     ],
 )
-def test_collapse_is_reported(balance, used, trained, words):
-    warning = collapse_warning(used, 4, trained=trained, balance=balance)
+def test_a_collapse_is_reported(balance, used, words):
+    warning = collapse_warning(used, 4, "train longer", balance)
     assert warning is None if words is None else words in warning
 
 
 def test_a_few_empty_clusters_are_mentioned_briefly():
-    assert collapse_warning(30, 40) == "empty clusters: 10 of 40."
-    assert "collapse: only 20 of 40 clusters are used; train longer" in collapse_warning(20, 40)
+    assert collapse_warning(30, 40, "train longer") == "empty clusters: 10 of 40."
+    assert "collapse: only 20 of 40 clusters are used; train longer" in collapse_warning(20, 40, "train longer")
+
+
+def test_a_seed_gives_the_same_clusters_whatever_seeds_ran_before(tmp_path):
+    """Also on fixed features, which the first seed computes for all."""
+    changes = [*SMALL, "model.backbone=whitened", "model.mlp=[]", "method.head=cosine", "train.epochs=3"]
+    both = run(load_config(NODE_CLUSTER, None, [*changes, "train.seeds=[0,1]"]), tmp_path / "both")
+    alone = run(load_config(NODE_CLUSTER, None, [*changes, "train.seeds=[1]"]), tmp_path / "alone")
+    assert both.runs[1]["loss"] == alone.runs[0]["loss"]
 
 
 def test_objectives_combine(tmp_path):

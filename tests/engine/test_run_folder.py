@@ -97,7 +97,7 @@ def test_a_checkpoint_of_another_network_is_refused(stopped, tmp_path, capsys):
     folder = tmp_path / "run"
     shutil.copytree(original, folder)
     state = torch.load(original / "checkpoint.pt", weights_only=True)
-    other = {"first": 7} if "first" in state else {}               # the starts of a clustering are counted
+    other = {"start": 7} if "start" in state else {}               # the starts of a clustering are counted
     for change in (other, {"training": {**state["training"], "model": {"weight": torch.zeros(3)}}}):
         if change:
             torch.save(state | change, folder / "checkpoint.pt")

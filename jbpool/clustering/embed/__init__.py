@@ -6,18 +6,25 @@ A new method is a function in one of these modules and a line in ``EMBEDDINGS``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-from jbpool.clustering.embed import autoencoder, smoothed, spectral, walks
-from jbpool.data import NodeData
+    from jbpool.data import NodeData
 
-EMBEDDINGS: dict[str, Callable[[NodeData, int, int], np.ndarray]] = {
-    "sc": spectral.sc,
-    "deepwalk": walks.deepwalk,
-    "node2vec": walks.node2vec,
-    "netmf": spectral.netmf,
-    "gae": autoencoder.gae,
-    "vgae": autoencoder.vgae,
-    "kmeans": smoothed.kmeans,
+EMBEDDINGS = {                                      # name of the function -> its module, loaded when it is used
+    "sc": "spectral",
+    "deepwalk": "walks",
+    "node2vec": "walks",
+    "netmf": "spectral",
+    "gae": "autoencoder",
+    "vgae": "autoencoder",
+    "kmeans": "spectral",
 }
+
+
+def embedding(name: str) -> Callable[[NodeData, int, int], np.ndarray]:
+    """The function of a method."""
+    return getattr(import_module(f"{__name__}.{EMBEDDINGS[name]}"), name)

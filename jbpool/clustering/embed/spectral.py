@@ -1,13 +1,16 @@
-"""Embeddings from the spectrum of the adjacency matrix: spectral clustering and NetMF."""
+"""Embeddings by linear algebra: spectral clustering, NetMF, and smoothed features."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
+from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.data import NodeData
 from jbpool.errors import TrainingError
 from jbpool.graph import Graph
@@ -15,6 +18,7 @@ from jbpool.graph import Graph
 DIM, RANK, WINDOW = 128, 256, 10
 MAX_RESTARTS = 5000     # of the eigensolver
 DENSE = 400             # nodes up to which the matrix is dense
+STEPS = 8               # smoothing steps of k-means
 
 
 def adjacency_matrix(graph: Graph, edge_weight: Tensor | None) -> scipy.sparse.csr_matrix:
@@ -78,3 +82,12 @@ def netmf(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
     matrix = scipy.sparse.vstack(blocks).tocsr()
     U, sigma, _ = randomized_svd(matrix, min(DIM, matrix.shape[0] - 1), n_iter=4, random_state=seed)
     return U * np.sqrt(sigma)
+
+
+def kmeans(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
+    """Features smoothed over the graph, centred, reduced, and scaled to unit rows, ``(N, C)``."""
+    assert data.feat is not None                        # with_features adds them if the graph has none
+    rows = FixedFeatures(data.feat.shape[1], STEPS).fit(data.graph, data.feat, data.edge_weight).numpy()     # (N, D)
+    if min(rows.shape) <= DIM:
+        return rows
+    return normalize(PCA(DIM, svd_solver="randomized", random_state=seed).fit_transform(rows))
