@@ -43,9 +43,9 @@ def pip(*args, **options):
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Built from a copy: building leaves files in the source folder."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def source(tmp_path_factory):
+    """A copy of what is built: building leaves files in its folder."""
+    source = tmp_path_factory.mktemp("source")
     skip = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("jbpool", "configs"):
         shutil.copytree(ROOT / name, source / name, ignore=skip)
@@ -56,6 +56,12 @@ def wheel(tmp_path_factory):
         text, count = re.subn(r"\bepochs: \d+", new, path.read_text())
         assert count == 1
         path.write_text(text)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    out = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", out, source)
     (built,) = out.glob("*.whl")
     return built
@@ -148,3 +154,16 @@ def test_help(installed):
         printed = run(command, "--cfg", "paper/cora", "--help")
         assert f"  {command} --cfg " in printed
         assert "--resume" in printed
+
+
+def test_import_beside_a_folder_of_the_same_name(source, tmp_path):
+    """As in the parent of a checkout, installed as by ``make env``: the package is found, not the folder."""
+    (options,) = re.findall(r"\$\(PIP\) (.+) -e \.$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    (tmp_path / "jbpool").mkdir()
+    site = tmp_path / "site"
+    pip("install", "--no-index", "--target", site, *options.split(), "-e", source)
+    code = f"import site; site.addsitedir({str(site)!r}); import jbpool; print(jbpool.__file__)"
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-S", "-c", code]            # without the packages of this environment
+    found = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert found.stdout.strip() == str(source / "jbpool" / "__init__.py"), found.stderr
