@@ -40,8 +40,6 @@ class Peer(nn.Module):
 def peers(data, ours, without: list[str]) -> dict[str, Peer]:
     import copy
 
-    import dgl
-
     from jbpool.ops.adjacency import sparse_operator
 
     operator = sparse_operator(data.graph, None, torch.float32, delta=0.85).matrix.to_sparse_coo()
@@ -49,14 +47,17 @@ def peers(data, ours, without: list[str]) -> dict[str, Peer]:
     weight = operator.values()
     sizes = [data.feat.shape[1], *[64] * 10]
     found = {}
-    graph = dgl.graph((source, target), num_nodes=data.graph.num_nodes)
-    convs = [dgl.nn.GraphConv(i, o, norm="none") for i, o in pairwise(sizes)]
-    for conv, our in zip(convs, ours.convs, strict=True):
-        conv.weight.data, conv.bias.data = our.weight.data.clone(), our.bias.data.clone()
     mlp = copy.deepcopy(ours.pool.mlp)
-    peer = Peer(convs, mlp, lambda conv, feat: conv(graph, feat, edge_weight=weight))
-    found["DGL GraphConv"] = peer.to(weight.device)
-    if not without:
+    if "dgl" not in without:
+        import dgl
+
+        graph = dgl.graph((source, target), num_nodes=data.graph.num_nodes)
+        convs = [dgl.nn.GraphConv(i, o, norm="none") for i, o in pairwise(sizes)]
+        for conv, our in zip(convs, ours.convs, strict=True):
+            conv.weight.data, conv.bias.data = our.weight.data.clone(), our.bias.data.clone()
+        peer = Peer(convs, mlp, lambda conv, feat: conv(graph, feat, edge_weight=weight))
+        found["DGL GraphConv"] = peer.to(weight.device)
+    if "torch_geometric" not in without:
         from torch_geometric.nn import GCNConv
 
         edges = torch.stack([source, target])
@@ -81,7 +82,7 @@ def main() -> None:
     from jbpool.data import DataError, load_nodes
     from jbpool.engine.config import load_config
 
-    without = missing("torch_geometric")
+    without = missing("dgl", "torch_geometric")
     rows, raw = [], []
     for name in args.datasets:
         try:
