@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ def pytest_collection_modifyitems(config, items):
 
     config.hook.pytest_deselected(items=[item for item in items if not fits(item)])
     items[:] = [item for item in items if fits(item)]
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print one line per reason that tests were skipped for; pytest's own are one per place."""
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"SKIPPED [{count}] {reason}")
 
 
 def pytest_collection_finish():
