@@ -45,6 +45,7 @@ def cluster(argv: Sequence[str] | None = None) -> int:
     """``jbpool-cluster``: returns the exit code."""
     options = _parser("node_cluster", CLUSTER)
     options.add_argument("--predict", metavar="RUN_DIR", help="apply a trained model to the graph of --set dataset...")
+    options.add_argument("--baselines", action="store_true", help="compare with k-means, spectral clustering, Leiden")
     return exit_on_broken_pipe(lambda: _main("node_cluster", options.parse_args(argv)))
 
 
@@ -147,9 +148,11 @@ def _start(name: str, args: argparse.Namespace) -> int:
         return _predict(task, args, device)
     cfg = args.cfg or (kept_config(name, args.out) if args.resume else None)
     config = load_config(task, cfg, args.changes)
-    more = {}
+    more: dict[str, Any] = {}
     if getattr(args, "folds", None) is not None:
         more["folds"] = _whole_numbers("--folds", args.folds)
+    if getattr(args, "baselines", False):
+        more["baselines"] = True
     if "WORLD_SIZE" in os.environ:
         signal.signal(signal.SIGTERM, _stop_with_the_others)
     with ExitStack() as stack:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,14 +23,15 @@ from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance, 
 from jbpool.clustering.embed import EMBEDDINGS, embedding
 from jbpool.clustering.explain import as_json, explain_nodes
 from jbpool.clustering.network import ClusterProblem, make_model
-from jbpool.clustering.scores import best_run, graph_scores, label_scores
+from jbpool.clustering.scores import best_run, graph_scores, label_scores, normalized_mutual_information
 from jbpool.console import Bar, watched
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.fit import TRAINING, Forecast, Progress, count, fit
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import reporting_damage, save_state
-from jbpool.errors import ConfigError
+from jbpool.errors import ConfigError, TrainingError
+from jbpool.ops.contingency import contingency
 from jbpool.processes import RowShares, gather, rank, world_size
 
 
@@ -145,16 +147,17 @@ class Job:
             Bar.write(f"seed {seed}: {warning}")
         if best_run(self.out.runs)["seed"] == seed:
             self.save_model(result.model)
-        self.save_clusters()
-        self.out.keep(clusters=self.clusters, confidence=self.confidence)       # last: the seed is finished
+        self.keep()
         shown = scores | {"loss": result.record["loss"]}
         keys = [key for key in ("acc", "nmi", "ari", "modularity", "loss") if key in shown]
         print(f"seed {seed}: " + ", ".join(f"{key} {shown[key]:.3f}" for key in keys))
 
-    def scores(self, cluster: Tensor) -> dict[str, float]:
-        """All scores of clusters ``(N,)``."""
+    def scores(self, cluster: Tensor, num_clusters: int | None = None) -> dict[str, float]:
+        """All scores of clusters ``(N,)``; their number is that of the run, unless given."""
         labels = {} if self.data.label is None else label_scores(cluster, self.data.label)
-        return labels | graph_scores(self.data.graph, cluster, self.num_clusters, self.data.edge_weight)
+        return labels | graph_scores(
+            self.data.graph, cluster, num_clusters or self.num_clusters, self.data.edge_weight
+        )
 
     @property
     def labelled(self) -> dict[str, int]:
@@ -186,6 +189,11 @@ class Job:
             explained = explain_nodes(self.given, self.clusters[best], self.confidence[best])
             self.out.details |= as_json(explained)
             self.explained = best
+
+    def keep(self) -> None:
+        """Save everything about the finished seeds; the record that they are finished is written last."""
+        self.save_clusters()
+        self.out.keep(clusters=self.clusters, confidence=self.confidence)
 
     def leave(self) -> None:
         """After an interruption, write the results so far in readable form; --resume does not need them."""
@@ -256,11 +264,15 @@ def embed(job: Job, seed: int) -> SeedResult:
     """An embedding of the nodes, clustered by k-means; the loss is its inertia."""
     began = time.perf_counter()
     points = embedding(job.config.method.name)(job.data, job.num_clusters, seed)
-    means = KMeans(job.num_clusters, n_init=10, random_state=seed).fit(points)
+    means = _k_means(points, job.num_clusters, seed)
     distance = np.sort(means.transform(points), axis=1)                             # (N, K), nearest centre first
     margin = 1 - distance[:, 0] / np.maximum(distance[:, min(1, job.num_clusters - 1)], 1e-12)
     record = {"loss": float(means.inertia_), "seconds": time.perf_counter() - began, "seconds_per_step": None}
     return SeedResult(torch.from_numpy(means.labels_).long(), torch.from_numpy(margin).float(), record)
+
+
+def _k_means(points: np.ndarray, num_clusters: int, seed: int) -> KMeans:
+    return KMeans(num_clusters, n_init=10, random_state=seed).fit(points)
 
 
 def train(job: Job, seed: int) -> SeedResult:
@@ -340,6 +352,59 @@ def _train_start(job: Job, seed: int, start: int, best: dict[str, Any] | None) -
     }
 
 
+# ---------------------------------------------------------------- baselines
+
+
+def _by_embedding(name: str, data: NodeData, num_clusters: int, seed: int) -> Tensor:
+    return torch.from_numpy(_k_means(embedding(name)(data, num_clusters, seed), num_clusters, seed).labels_).long()
+
+
+def _by_leiden(data: NodeData, num_clusters: int, seed: int) -> Tensor:
+    """Leiden by modularity, which chooses the number of clusters itself."""
+    import random
+
+    import igraph
+
+    once = data.graph.edge_index[0] < data.graph.edge_index[1]
+    graph = igraph.Graph(data.graph.num_nodes, data.graph.edge_index[:, once].T.tolist())
+    weight = None if data.edge_weight is None else data.edge_weight[once].tolist()
+    igraph.set_random_number_generator(random.Random(seed))
+    try:
+        return torch.tensor(graph.community_leiden("modularity", weights=weight, n_iterations=-1).membership)
+    finally:
+        igraph.set_random_number_generator(random)
+
+
+BASELINES: dict[str, Callable[[NodeData, int, int], Tensor]] = {
+    "k-means": partial(_by_embedding, "kmeans"),
+    "spectral": partial(_by_embedding, "sc"),
+    "leiden": _by_leiden,
+}
+
+
+def compare_baselines(job: Job) -> None:
+    """Cluster the graph by other methods, with the first seed, and compare them with the result."""
+    best = job.clusters[best_run(job.out.runs)["seed"]].long()
+    data, seed = with_features(job.given, job.num_clusters), job.config.train.seeds[0]
+    found: dict[str, dict[str, float]] = {}
+    for name, find in BASELINES.items():
+        began = time.perf_counter()
+        try:
+            cluster = find(data, job.num_clusters, seed)
+        except ImportError:
+            _note(job.out, f"--baselines: {name} is left out, since igraph is not installed (pip install igraph).")
+            continue
+        except TrainingError as error:
+            _note(job.out, f"--baselines: {name} is left out. {error}")
+            continue
+        seconds, agreement = time.perf_counter() - began, normalized_mutual_information(contingency(best, cluster))
+        found[name] = job.scores(cluster, int(cluster.max()) + 1) | {"agreement": agreement, "seconds": seconds}
+        shown = [f"{key} {found[name][key]:.3f}" for key in ("acc", "nmi", "ari", "modularity") if key in found[name]]
+        print(f"{name}: {', '.join(shown)}, agreement with the result {agreement:.3f}")
+    job.out.details["baselines"] = found
+    job.keep()
+
+
 # ---------------------------------------------------------------- a run
 
 
@@ -376,7 +441,12 @@ def load_data(config: ClusterConfig) -> NodeData:
 
 
 def run(
-    config: ClusterConfig, data: NodeData, folder: Path, device: torch.device, resume: bool = False
+    config: ClusterConfig,
+    data: NodeData,
+    folder: Path,
+    device: torch.device,
+    resume: bool = False,
+    baselines: bool = False,
 ) -> RunFolder:
     """Run a configuration into a folder.
 
@@ -392,6 +462,8 @@ def run(
         Where to train.
     resume : bool, default False
         Continue the run in the folder; what is finished is not repeated.
+    baselines : bool, default False
+        Compare the result with other methods.
     """
     num_clusters = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
@@ -405,6 +477,8 @@ def run(
         _begin(config, data, num_clusters, out, job)
     try:
         job.run()
+        if baselines and rank() == 0:
+            compare_baselines(job)
     except KeyboardInterrupt:
         job.leave()
         raise

@@ -1,18 +1,22 @@
 """Node clustering: every method and backbone, restarts, early stopping, collapse, objectives."""
 
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import torch
 from commands import CLUSTER, SHARED, call, result_of, run_task
-from zoo import random_graph
+from sklearn.cluster import KMeans
+from sklearn.metrics import normalized_mutual_info_score
+from zoo import random_graph, undirected
 
 from jbpool.clustering.config import METHODS, NETWORKS
+from jbpool.clustering.embed import spectral
 from jbpool.clustering.network import ClusterNet, ClusterProblem, make_model
-from jbpool.clustering.runner import collapse_warning
+from jbpool.clustering.runner import BASELINES, collapse_warning
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.data import load_nodes
+from jbpool.data import NodeData, load_nodes
 from jbpool.engine.config import load_config
 from jbpool.engine.fit import fit
 from jbpool.errors import TrainingError
@@ -137,6 +141,46 @@ def test_a_seed_gives_the_same_clusters_whatever_seeds_ran_before(tmp_path):
     both = run(load_config(NODE_CLUSTER, None, [*changes, "train.seeds=[0,1]"]), tmp_path / "both")
     alone = run(load_config(NODE_CLUSTER, None, [*changes, "train.seeds=[1]"]), tmp_path / "alone")
     assert both.runs[1]["loss"] == alone.runs[0]["loss"]
+
+
+def test_baselines_are_compared_with_the_result(tmp_path):
+    """Scores and agreement by scikit-learn; Leiden only where igraph is installed."""
+    call(CLUSTER.command, *CLUSTER.arguments("train.seeds=[3]"), "--baselines", "--out", "r", cwd=tmp_path)
+    result, data = result_of(tmp_path / "r"), CLUSTER.task.load_data(CLUSTER.config())
+    with np.load(tmp_path / "r" / "assign.npz") as stored:
+        (cluster,) = stored["cluster"]
+    points = spectral.kmeans(data, 4, 3)
+    expected = KMeans(4, n_init=10, random_state=3).fit_predict(points)
+    found = result["baselines"]["k-means"]
+    assert found["nmi"] == pytest.approx(normalized_mutual_info_score(data.label, expected))
+    assert found["agreement"] == pytest.approx(normalized_mutual_info_score(cluster, expected))
+    assert {"spectral", "k-means"} <= set(result["baselines"])
+    has_igraph = find_spec("igraph") is not None
+    assert ("leiden" in result["baselines"]) == has_igraph == (not any("igraph" in note for note in result["notes"]))
+    assert "Beside other methods" in (tmp_path / "r" / "report.html").read_text()
+
+
+def test_leiden(tmp_path):
+    """Two cliques that one edge joins; weights decide where the edges do not."""
+    pytest.importorskip("igraph")
+    rows = [(i, j) for i in range(6) for j in range(i)]
+    pairs = torch.tensor(rows + [(i + 6, j + 6) for i, j in rows] + [(0, 6)]).T
+    data = NodeData(undirected(*pairs), None, None, None, "cliques")
+    assert BASELINES["leiden"](data, 5, 0).tolist() == [0] * 6 + [1] * 6
+    ring = undirected(torch.arange(8), torch.arange(8).roll(1))
+    heavy = torch.where(ring.edge_index.sum(0) % 4 == 1, 9.0, 1.0)              # the edges 0-1, 2-3, 4-5, 6-7
+    found = BASELINES["leiden"](NodeData(ring, None, None, None, "ring", edge_weight=heavy), 4, 0).tolist()
+    assert found == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_baseline_that_fails_is_left_out(tmp_path, monkeypatch):
+    def failing(data, num_clusters, seed):
+        raise TrainingError("no convergence.")
+
+    monkeypatch.setitem(BASELINES, "spectral", failing)
+    out = run(load_config(NODE_CLUSTER, None, SMALL), tmp_path / "r", baselines=True)
+    assert "spectral" not in out.result["baselines"]
+    assert "--baselines: spectral is left out. no convergence." in out.notes
 
 
 def test_objectives_combine(tmp_path):

@@ -129,12 +129,18 @@ def test_the_threshold_says_how_many_nodes_and_how_many_are_right(page, folders)
     """The calibration of the confidence; the best run is the one that the page shows."""
     result = json.loads((folders["node_cluster"].parent / "result.json").read_text())
     run = min(result["runs"], key=lambda run: run["loss"])
-    whole = f"0.00: 100 % of the nodes, {round(100 * run['acc'])} % of them in the cluster of their class"
-    assert page.js("document.querySelector('[name=limit]').value") == whole
+    confidence = page.js("[...Array(jbpoolView.graph.order).keys()].map((node) => jbpoolView.confidence(node))")
+    whole = f"0.00: 100 % of the nodes; {round(100 * run['acc'])} % of them in the cluster of their class, "
+    assert page.js("document.querySelector('[name=limit]').value") == f"{whole}{percent(np.mean(confidence))} expected"
     page.js("document.querySelector('[name=threshold]').value = 0.5")
     page.js("document.querySelector('[name=threshold]').dispatchEvent(new Event('input', {bubbles: true}))")
-    part = f"0.50: {round(100 * shown(page) / NODES)} % of the nodes"
-    assert page.js("document.querySelector('[name=limit]').value").startswith(part)
+    words = page.js("document.querySelector('[name=limit]').value")
+    assert words.startswith(f"0.50: {percent(shown(page) / NODES)} of the nodes; ")
+    assert words.endswith(f", {percent(np.mean([c for c in confidence if c >= 0.5]))} expected")
+
+
+def percent(share):
+    return f"{int(100 * share + 0.5)} %"
 
 
 def test_edges_within_and_between_clusters(page):
@@ -230,6 +236,8 @@ def test_unusual_graphs(count, clusters, labels, confidence, edges, browser, tmp
         browser.click("[value=class]")
         browser.click(".legend button")
         assert shown(browser) == sum(node % 3 == 1 for node in range(count))
+    words = browser.js("document.querySelector('[name=limit]').value")
+    assert not confidence or labels or words.endswith("of them expected to be right")
     browser.js("jbpoolView.pick(0)")
     assert "0" in browser.text(".chosen dd")
 

@@ -194,21 +194,25 @@
       drawLimit();
       update();
     });
-    // The threshold, the share of nodes on its side, and how many of them are in the cluster of their class.
+    // The threshold, the share of nodes on its side, and how many of them are right: by their confidence, and where
+    // classes are known, in fact.
     function drawLimit() {
       const limit = Number(control("threshold").value), least = control("side").value === "least";
-      const percent = (part, all) => `${all ? Math.round(100 * part / all) : 0} %`;
-      let some = 0, labelled = 0, right = 0;
+      const percent = (part, all) => `${Math.round(100 * part / all)} %`;
+      let some = 0, expected = 0, labelled = 0, right = 0;
       for (let node = 0; node < count; node++) {
         if (least ? share(node) < limit : share(node) > limit) continue;
         some += 1;
+        expected += share(node);
         if (label && label[node] < text.classes.length) {
           labelled += 1;
           right += text.matched[cluster[node]] === label[node];
         }
       }
-      const correct = label && labelled ? `, ${percent(right, labelled)} of them in the cluster of their class` : "";
-      control("limit").value = `${limit.toFixed(2)}: ${percent(some, count)} of the nodes${correct}`;
+      let words = `${limit.toFixed(2)}: ${percent(some, count)} of the nodes`;
+      if (labelled) words += `; ${percent(right, labelled)} of them in the cluster of their class, ${percent(expected, some)} expected`;
+      else if (some) words += `; ${percent(expected, some)} of them expected to be right`;
+      control("limit").value = words;
     }
     const camera = renderer.getCamera();
     const moves = {
@@ -313,6 +317,6 @@
     drawLegend();
     update();
     root.dataset.ready = Math.round(performance.now());                              // milliseconds since the page was opened
-    globalThis.jbpoolView = {graph, renderer, state, pick};
+    globalThis.jbpoolView = {graph, renderer, state, pick, confidence: share};
   }
 })();
