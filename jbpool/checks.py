@@ -57,7 +57,7 @@ def value_checks(mode: Literal["auto", "all", "none"] = "all") -> Iterator[None]
 
 
 def may_read(x: Tensor, only_if_asked: bool = False) -> bool:
-    """Whether the values of ``x`` may be read in the current mode.
+    """Return whether the values of ``x`` may be read in the current mode.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ def may_read(x: Tensor, only_if_asked: bool = False) -> bool:
 
 
 def reads_all() -> bool:
-    """Whether every value is to be checked, whatever it costs."""
+    """Return whether every value is to be checked, whatever it costs."""
     return _mode.get() == "all"
 
 
 def hint(name: object, known: Iterable[str], prefix: str = "", suffix: str = "") -> str:
-    """``" Did you mean 'gin'?"`` if a known name is similar, else an empty text."""
+    """Return ``" Did you mean 'gin'?"`` if a known name is similar, else an empty text."""
     known = list(known)
     same = [other for other in known if other.lower() == str(name).lower()]
     near = same or get_close_matches(str(name), known, n=1)
@@ -84,14 +84,14 @@ def hint(name: object, known: Iterable[str], prefix: str = "", suffix: str = "")
 
 
 def lookup(table: Mapping[str, T], name: str, what: str) -> T:
-    """``table[name]``, or a ``JBPoolError`` that suggests the closest name and lists the choices."""
+    """Return ``table[name]``, or a ``JBPoolError`` that suggests the closest name and lists the choices."""
     if isinstance(name, str) and name in table:
         return table[name]
     raise JBPoolError(f"{what}={name!r} is unknown.{hint(name, table)} Choose one of: {', '.join(table)}.")
 
 
 def unknown_choices(choices: Iterable[tuple[Mapping[str, Any], str, str]]) -> Iterator[tuple[str, str]]:
-    """Key and problem of every unknown name; ``choices``: (table, name, key)."""
+    """Yield key and problem of every unknown name; ``choices``: (table, name, key)."""
     for table, name, key in choices:
         try:
             lookup(table, name, key)
@@ -100,42 +100,42 @@ def unknown_choices(choices: Iterable[tuple[Mapping[str, Any], str, str]]) -> It
 
 
 def check_count(value: int, what: str) -> int:
-    """A whole number of at least one."""
+    """Check for a whole number of at least one, and return it."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise JBPoolError(f"{what}={value!r}: give a whole number of at least 1.")
     return int(value)
 
 
 def check_flag(value: bool, what: str) -> bool:
-    """True or False."""
+    """Check for True or False, and return it."""
     if not isinstance(value, bool):
         raise JBPoolError(f"{what}={value!r}: give True or False.")
     return value
 
 
 def check_fraction(value: float, what: str) -> float:
-    """A number of at least zero and below one."""
+    """Check for a number of at least zero and below one, and return it."""
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < 1:
         raise JBPoolError(f"{what}={value!r}: give a number p with 0 <= p < 1.")
     return float(value)
 
 
 def check_real(value: float, what: str) -> float:
-    """A finite number."""
+    """Check for a finite number, and return it."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise JBPoolError(f"{what}={value!r}: give a finite number.")
     return float(value)
 
 
 def check_positive(value: float, what: str) -> float:
-    """A finite number above zero."""
+    """Check for a finite number above zero, and return it."""
     if not check_real(value, what) > 0:
         raise JBPoolError(f"{what}={value!r}: give a number above 0.")
     return float(value)
 
 
 def check_assign(assign: Tensor) -> None:
-    """A floating ``(N, K)`` matrix."""
+    """Check for a floating ``(N, K)`` matrix."""
     if not isinstance(assign, Tensor) or assign.dim() != 2 or not assign.is_floating_point():
         got = f"{assign.dtype} {tuple(assign.shape)}" if isinstance(assign, Tensor) else type(assign).__name__
         raise JBPoolError(f"assign is {got}: give the soft assignments as a floating-point (N, K) matrix.")
@@ -144,7 +144,7 @@ def check_assign(assign: Tensor) -> None:
 
 
 def check_sizes(sizes: Tensor, num_rows: int) -> list[int] | None:
-    """Whole numbers, one per graph, that add up to the number of rows; returned if they may be read."""
+    """Check for whole numbers, one per graph, that add up to the number of rows; return them if they may be read."""
     if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype == torch.bool or sizes.numel() == 0:
         raise JBPoolError(
             f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as a 1-D integer tensor, "
@@ -164,7 +164,7 @@ def check_sizes(sizes: Tensor, num_rows: int) -> list[int] | None:
 
 
 def check_index(index: Tensor | Sequence[int], count: int, what: str) -> Tensor:
-    """Some of ``count`` things as int64 ``(M,)``, from their numbers or a mask of all of them."""
+    """Return some of ``count`` things as int64 ``(M,)``, from their numbers or a mask of all of them."""
     index = torch.as_tensor(index)
     if index.dtype == torch.bool and index.shape == (count,):
         return index.nonzero().squeeze(1)
@@ -177,7 +177,7 @@ def check_index(index: Tensor | Sequence[int], count: int, what: str) -> Tensor:
 
 
 def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: int) -> Tensor:
-    """Positive proportions as a float64 ``(K,)`` tensor, rescaled so that they sum to one exactly."""
+    """Check positive proportions, and return them as a float64 ``(K,)`` tensor with sum one."""
     try:
         share = torch.as_tensor(cluster_sizes, dtype=torch.float64).detach()
     except (TypeError, ValueError, RuntimeError):
@@ -258,7 +258,7 @@ def check_edge_weight(edge_weight: Tensor | None, num_edges: int, device: torch.
 
 
 def convert(value: Any, kind: Any) -> Any:
-    """``value`` as the annotated type, or a ``TypeError``; a single number is accepted for a list."""
+    """Return ``value`` as the annotated type, or a ``TypeError``; a single number is accepted for a list."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         for option in inner:
@@ -283,7 +283,7 @@ def convert(value: Any, kind: Any) -> Any:
 
 
 def readable(kind: Any) -> str:
-    """What a value of the annotated type looks like, for messages."""
+    """Return what a value of the annotated type looks like, for messages."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         options = ("nothing" if option is type(None) else readable(option) for option in typing.get_args(kind))
         return " or ".join(dict.fromkeys(options))

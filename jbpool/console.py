@@ -81,7 +81,7 @@ class _TimedBar(Bar):
 
 @contextmanager
 def watched(what: str, **options: Any) -> Iterator[Callable[[int, int], None]]:
-    """A bar for work that counts itself: what to call with the amount done so far and the total.
+    """Show a bar for work that counts itself; yield what to call with the amount done so far and the total.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def watched(what: str, **options: Any) -> Iterator[Callable[[int, int], None]]:
 
 
 def progress_bar(what: str, total: int | None, unit: str) -> tqdm:
-    """A bar with rate and remaining time, which appears after a second of work, in the first process of a run only.
+    """Return a bar with rate and remaining time; it appears after a second of work, in the first process only.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ MAX_LINE = 2000         # characters of a message
 
 
 def one_line(message: str) -> str:
-    """A message as a single line of limited length."""
+    """Return a message as a single line of limited length."""
     line = "".join(char if char.isprintable() else repr(char)[1:-1] for char in message)
     return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} ... {line[-MAX_LINE // 2 :]}"
 
@@ -34,7 +34,7 @@ class DataError(JBPoolError):
 
     @classmethod
     def at(cls, file: str | Path, message: str, line: int | None = None) -> DataError:
-        """An error with its file and line, as one line of text: messages quote damaged files."""
+        """Return an error with its file and line, as one line of text: messages quote damaged files."""
         place = str(file) if line is None else f"{file}, line {line}"
         return cls(one_line(f"{place}: {message}"))
 

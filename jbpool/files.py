@@ -43,7 +43,7 @@ class _File(io.FileIO):
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[BinaryIO]:
-    """A file for writing that appears at ``target`` when the block ends without an error, and never otherwise.
+    """Yield a file for writing that appears at ``target`` if the block ends without an error, and only then.
 
     Missing folders are created. If the file cannot be written (disk full, read-only, no permission), a
     ``WriteError`` names the target, and neither a partial file nor a new folder is left behind.

@@ -29,11 +29,11 @@ class Rows(NamedTuple):
     edges: Tensor | None            # (E,)  its place in ``edge_index``; None: 0, 1, 2, ...
 
     def of_edges(self, values: Tensor) -> Tensor:
-        """Values of edges ``(E, *)`` in the order of the rows."""
+        """Return values of edges ``(E, *)`` in the order of the rows."""
         return values if self.edges is None else values[self.edges]
 
     def numbers(self, start: int, stop: int) -> Tensor:
-        """The places in ``edge_index`` of the entries ``start`` to ``stop``, int64."""
+        """Return the places in ``edge_index`` of the entries ``start`` to ``stop``, int64."""
         if self.edges is None:
             return torch.arange(start, stop, device=self.columns.device)
         return self.edges[start:stop].long()
@@ -52,7 +52,7 @@ def _reference(source: Tensor | None) -> Callable[[], Tensor | None]:
 
 
 def _version(source: Tensor | None) -> Any:
-    """What changes with every write in place. Inference tensors keep no count: theirs is always another."""
+    """Return what changes with every write in place. Inference tensors keep no count: theirs is always another."""
     return None if source is None else object() if source.is_inference() else source._version
 
 
@@ -303,7 +303,7 @@ def row_of_entries(pointers: Tensor, num_entries: int) -> Tensor:
 
 
 def _by_rows(row: Tensor, column: Tensor, num_nodes: int) -> Rows:
-    """Entries sorted by row; those of a row keep their order."""
+    """Return entries sorted by row; those of a row keep their order."""
     count = torch.zeros(num_nodes + 1, dtype=torch.int64, device=row.device)
     count.index_add_(0, row.long() + 1, torch.ones_like(row, dtype=torch.int64))
     order = row.argsort(stable=True)
@@ -332,7 +332,7 @@ def _complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torc
 
 
 def _edges_per_graph(graph: Graph) -> Tensor:
-    """Number of edges of each graph, ``(B,)``."""
+    """Return the number of edges of each graph, ``(B,)``."""
     if graph.num_graphs == 1:
         return torch.full((1,), graph.num_edges, device=graph.device)
     if graph.complete_size is not None:
@@ -417,7 +417,7 @@ def _from_dgl(graph: Any) -> Graph:
 
 
 def _dgl_ends(graph: Any) -> Tensor:
-    """Source and target of the edges in their order, ``(2, E)``, also if the formats of the graph are restricted."""
+    """Return source and target of the edges in order, ``(2, E)``, also if the formats of the graph are restricted."""
     try:
         return torch.stack(graph.edges())
     except sys.modules["dgl"].DGLError:
@@ -425,7 +425,7 @@ def _dgl_ends(graph: Any) -> Tensor:
 
 
 def _pyg_identity(data: Any) -> tuple:
-    """The tensors that decide the graph; a change in place changes their version."""
+    """Return the tensors that decide the graph; a change in place changes their version."""
     tensors = (data.edge_index, getattr(data, "batch", None), getattr(data, "ptr", None))
     return (*tensors, *(_version(tensor) for tensor in tensors), data.num_nodes)
 
@@ -570,7 +570,7 @@ def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
 
 
 def is_symmetric(graph: Graph) -> bool:
-    """Whether both directions of every edge are there, equally often."""
+    """Return whether both directions of every edge are there, equally often."""
     source, target = graph.edge_index.long()
     draw = torch.empty(2, graph.num_nodes, dtype=torch.int64).random_(generator=torch.Generator().manual_seed(0))
     x, y = draw.to(graph.device)

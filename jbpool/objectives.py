@@ -34,7 +34,7 @@ def balance_loss(
     normalize: bool = True,
     gram: Tensor | None = None,
 ) -> Tensor:
-    """Just Balance: ``-Tr(sqrt(S^T S))``, one value per graph (paper Eq. 8).
+    """Return the Just Balance loss ``-Tr(sqrt(S^T S))``, one value per graph (paper Eq. 8).
 
     When normalised, -1 means hard clusters of equal size. With ``sqrt="matrix"`` uniform S gives -1/K and
     everything in one cluster -1/sqrt(K); exactly uniform S is a stationary point, by symmetry.
@@ -83,7 +83,7 @@ def balance_loss(
 
 
 def _matrix_trace(assign: Tensor, segments: Segments, share: Tensor | None, gram: Tensor | None) -> Tensor:
-    """``|| S diag(sqrt(share)) ||_*`` per graph, (B,) float64."""
+    """Return ``|| S diag(sqrt(share)) ||_*`` per graph, (B,) float64."""
     gram = segment_gram(assign, segments) if gram is None else gram                         # (B, K, K)
     if share is not None:
         gram = gram * torch.outer(share, share).sqrt()
@@ -91,7 +91,7 @@ def _matrix_trace(assign: Tensor, segments: Segments, share: Tensor | None, gram
 
 
 def _diagonal_trace(assign: Tensor, segments: Segments, share: Tensor | None, gram: Tensor | None) -> Tensor:
-    """``sum_k || S[:, k] ||_2 sqrt(share_k)`` per graph, (B,) float64."""
+    """Return ``sum_k || S[:, k] ||_2 sqrt(share_k)`` per graph, (B,) float64."""
     norms = segment_norm(assign, segments)                                                  # (B, K)
     return (norms if share is None else norms * share.sqrt()).sum(1)
 
@@ -100,7 +100,7 @@ TRACES = {"matrix": _matrix_trace, "diagonal": _diagonal_trace}
 
 
 def cut_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = None) -> Tensor:
-    """MinCut's cut term ``-Tr(S^T An S) / Tr(S^T Dn S)``, one value per graph (paper Eq. 6, first term).
+    """Return MinCut's cut term ``-Tr(S^T An S) / Tr(S^T Dn S)``, one value per graph (paper Eq. 6, first term).
 
     -1 when no edge leaves a cluster; 0 for a graph without edges.
 
@@ -122,7 +122,7 @@ def cut_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = 
 
 
 def ortho_loss(assign: Tensor, sizes: Sizes = None, gram: Tensor | None = None) -> Tensor:
-    """MinCut's ``|| S^T S / ||S^T S||_F - I / sqrt(K) ||_F``, one value per graph (paper Eq. 6, second term).
+    """Return MinCut's ``|| S^T S / ||S^T S||_F - I / sqrt(K) ||_F``, one value per graph (paper Eq. 6, second term).
 
     0 when clusters are hard and of equal size, and for a graph without nodes.
 
@@ -144,7 +144,7 @@ def ortho_loss(assign: Tensor, sizes: Sizes = None, gram: Tensor | None = None) 
 
 
 def modularity_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = None) -> Tensor:
-    """DMoN's ``-(Tr(S^T A S) - ||S^T d||^2 / 2m) / 2m``, one value per graph (paper Eq. 7, first term).
+    """Return DMoN's ``-(Tr(S^T A S) - ||S^T d||^2 / 2m) / 2m``, one value per graph (paper Eq. 7, first term).
 
     Minus the modularity of the soft partition; 0 for a graph without edges.
 
@@ -167,7 +167,7 @@ def modularity_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: S
 
 
 def collapse_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
-    """DMoN's ``sqrt(K)/n ||sum_i S_i||_2 - 1``, one value per graph (paper Eq. 7, second term).
+    """Return DMoN's ``sqrt(K)/n ||sum_i S_i||_2 - 1``, one value per graph (paper Eq. 7, second term).
 
     0 when soft clusters have equal mass and for a graph without nodes, sqrt(K) - 1 when all mass is in one.
 
@@ -187,7 +187,7 @@ def collapse_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
 def link_loss(
     assign: Tensor, neighbours: Tensor, squares: Tensor, sizes: Sizes = None, gram: Tensor | None = None
 ) -> Tensor:
-    """DiffPool's ``||A - S S^T||_F^2`` as ``sum w^2 - 2 Tr(S^T A S) + ||S^T S||_F^2``, one value per graph.
+    """Return DiffPool's ``||A - S S^T||_F^2`` as ``sum w^2 - 2 Tr(S^T A S) + ||S^T S||_F^2``, one value per graph.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def link_loss(
 
 
 def entropy_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
-    """DiffPool's mean row entropy, one value per graph: 0 for hard assignments, log K for uniform ones.
+    """Return DiffPool's mean row entropy, one value per graph: 0 for hard assignments, log K for uniform ones.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def entropy_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
 
 
 def _prepare(assign: Tensor, sizes: Sizes, **more: Tensor) -> tuple[Tensor, Segments]:
-    """``assign`` and its segments; ``more``: arguments to check, ``neighbours`` like ``assign``, others ``(N,)``."""
+    """Return ``assign`` and its segments; check ``more``: ``neighbours`` like ``assign``, others ``(N,)``."""
     check_assign(assign)
     for name, value in more.items():
         expected = assign.shape if name == "neighbours" else assign.shape[:1]
@@ -237,6 +237,6 @@ def _prepare(assign: Tensor, sizes: Sizes, **more: Tensor) -> tuple[Tensor, Segm
 
 
 def _ratio(above: Tensor, below: Tensor) -> Tensor:
-    """``above / below``, and 0 with zero gradient where ``below`` is zero (a graph without nodes or edges)."""
+    """Return ``above / below``, and 0 with zero gradient where ``below`` is zero (a graph without nodes or edges)."""
     some = below != 0           # a NaN stays a NaN
     return torch.where(some, above / torch.where(some, below, 1), 0)

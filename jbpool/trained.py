@@ -17,7 +17,7 @@ from jbpool.errors import RunFolderError
 def load_run(
     run_dir: str | Path, device: str | torch.device = "cpu"
 ) -> clustering.TrainedClusters | classification.TrainedClassifier:
-    """The trained model of a run folder, in evaluation mode.
+    """Return the trained model of a run folder, in evaluation mode.
 
     Only tensors and plain values are read, no code. Runs of node clustering have a model if the method is a pool
     (``jb``, ``mincut``, ...) and the graph has features, or if it is ``auto`` and the features count; embeddings and

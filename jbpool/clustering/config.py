@@ -69,7 +69,7 @@ class ClusterConfig:
 
 
 def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
-    """Key and problem of every unknown name and of settings that contradict each other."""
+    """Yield key and problem of every unknown name and of settings that contradict each other."""
     dataset, method = config.dataset, config.method
     yield from node_problems(dataset.name, dataset.options)
     yield from unknown_choices(
@@ -95,7 +95,7 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
 
 
 def has_balance(method: ClusterMethodConfig) -> bool:
-    """Whether the balance term is minimised, maybe with others."""
+    """Return whether the balance term is minimised, maybe with others."""
     if method.objective:
         return "balance" in method.objective
     return method.name in POOLS and "cluster_sizes" in POOLS[method.name].pool.options
@@ -116,18 +116,18 @@ def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:
 
 
 def cluster_range(given: str) -> tuple[int, int]:
-    """``"2-12"`` to (2, 12)."""
+    """Turn ``"2-12"`` into (2, 12)."""
     low, high = given.split("-")
     return int(low), int(high)
 
 
 def num_starts(config: ClusterConfig) -> int:
-    """Starts of a seed, or of every view of ``auto``."""
+    """Return the number of starts of a seed, or of every view of ``auto``."""
     return config.train.restarts or (AUTO_STARTS if config.method.name == "auto" else 1)
 
 
 def one_process_only(config: ClusterConfig) -> str | None:
-    """Why a run cannot use several processes; ``None`` if it can."""
+    """Return why a run cannot use several processes; ``None`` if it can."""
     if config.method.name == "auto":
         return None
     return (
@@ -137,7 +137,7 @@ def one_process_only(config: ClusterConfig) -> str | None:
 
 
 def unused(config: ClusterConfig) -> list[str]:
-    """Settings that differ from their defaults although nothing reads them."""
+    """Return the settings that differ from their defaults although nothing reads them."""
     method, backbone = config.method, config.model.backbone
     given = [key for key in changed(config) if not key.startswith("dataset.") or key == "dataset.weighting"]
     if method.name not in POOLS:

@@ -147,7 +147,7 @@ def explain_nodes(data: NodeData, cluster: Tensor, confidence: Tensor | None) ->
 
 
 def as_json(explained: Explained) -> dict[str, Any]:
-    """Summaries and hierarchy as plain values, for ``result.json``."""
+    """Return the summaries and the hierarchy as plain values, for ``result.json``."""
     clusters = []
     for one in explained.clusters:
         entry = asdict(one)
@@ -161,7 +161,7 @@ def as_json(explained: Explained) -> dict[str, Any]:
 
 
 def _plain(name: Any) -> str | int | float:
-    """The name of a node as JSON has it: a number or text."""
+    """Return the name of a node as JSON has it: a number or text."""
     name = name.item() if isinstance(name, np.generic) else name
     return name if isinstance(name, (int, float, str)) else str(name)
 
@@ -200,7 +200,7 @@ def _edges(graph: Graph, edge_weight: Tensor | None, place: Tensor, count: int) 
 
 
 def _closest(between: Tensor, k: int, numbers: Tensor) -> tuple[Neighbour, ...]:
-    """Clusters by the weight of the edges that leave cluster k for them, over the weight expected by their volumes."""
+    """Return clusters by the weight of the edges from cluster k to them, over the weight expected by their volumes."""
     leaving, volume = between[k].clone(), between.sum(1)
     leaving[k], volume[k] = 0, 0
     if leaving.sum() <= 0:
@@ -231,7 +231,7 @@ def _merges(edges: _Edges, num_nodes: int) -> Merges:
 
 
 def _united(weight: Tensor, one: int, other: int) -> Tensor:
-    """``(K, K)`` to ``(K - 1, K - 1)``: row and column ``other`` are added to ``one``."""
+    """Add row and column ``other`` to ``one``: ``(K, K)`` to ``(K - 1, K - 1)``."""
     weight = weight.clone()
     weight[one] += weight[other]
     weight[:, one] += weight[:, other]
@@ -243,12 +243,12 @@ def _united(weight: Tensor, one: int, other: int) -> Tensor:
 
 
 def _first(nodes: Tensor, value: Tensor) -> Tensor:
-    """The nodes with the highest values, of equal ones the first."""
+    """Return the nodes with the highest values, of equal ones the first."""
     return nodes[value[nodes].sort(descending=True, stable=True).indices[:NODES]]
 
 
 def _typical(nodes: Tensor, trust: Tensor | None, fit: Tensor | None, inside: Tensor) -> Tensor:
-    """Nodes that fit the features best, of the more confident half; without features the most confident ones."""
+    """Return the nodes that fit the features best, of the more confident half; without features the most confident."""
     if fit is None:
         nodes = nodes[inside[nodes].sort(descending=True, stable=True).indices]             # decides between equal ones
         return _first(nodes, inside if trust is None else trust)
@@ -267,7 +267,7 @@ def _named(nodes: Tensor, names: Sequence[Any] | np.ndarray | None) -> tuple[Any
 def _features(
     feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[str] | np.ndarray | None
 ) -> tuple[list[tuple[Trait, ...]], Tensor]:
-    """The features that set each cluster apart, and how well every node ``(N,)`` fits those of its cluster."""
+    """Return the features that set each cluster apart, and how well every node ``(N,)`` fits those of its cluster."""
     find = _measurements if are_measurements(feat) else _words
     return find(feat, place, sizes, range(feat.shape[1]) if names is None else names)
 
@@ -275,7 +275,7 @@ def _features(
 def _words(
     feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[Any] | np.ndarray
 ) -> tuple[list[tuple[Trait, ...]], Tensor]:
-    """Words and flags: how often they occur, whatever their values."""
+    """Describe words and flags by how often they occur, whatever their values."""
     count = torch.zeros(len(sizes), feat.shape[1], dtype=torch.float64)                     # (K, D) nodes
     for own, block in _blocks(feat, place):
         count += torch.from_numpy(_onehot(own, len(sizes)).T @ (block != 0))
@@ -299,7 +299,7 @@ def _words(
 def _measurements(
     feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[Any] | np.ndarray
 ) -> tuple[list[tuple[Trait, ...]], Tensor]:
-    """Measurements: how far the means of the clusters are from the mean of all nodes."""
+    """Describe measurements by how far the means of the clusters are from the mean of all nodes."""
     total = torch.zeros(len(sizes), feat.shape[1], dtype=torch.float64)
     square = torch.zeros(feat.shape[1], dtype=torch.float64)
     for own, block in _blocks(feat, place):
@@ -324,7 +324,7 @@ def _measurements(
 
 
 def _largest(values: Tensor) -> list[list[int]]:
-    """The columns of the largest values of each row, of equal ones the first."""
+    """Return the columns of the largest values of each row, of equal ones the first."""
     return values.sort(dim=1, descending=True, stable=True).indices[:, :FEATURES].tolist()
 
 
@@ -333,7 +333,7 @@ def _name(name: Any) -> str | int:
 
 
 def _blocks(feat: Tensor, place: Tensor) -> Iterator[tuple[np.ndarray, Any]]:
-    """Blocks of rows: their clusters ``(n,)`` and their features ``(n, D)`` in float64, an array or a CSR array."""
+    """Yield blocks of rows: their clusters ``(n,)``, and their features ``(n, D)`` in float64, dense or CSR."""
     parts = (feat.values(), feat.col_indices(), feat.crow_indices()) if is_sparse(feat) else (feat,)
     arrays = tuple(part.numpy() for part in parts)
     rows = scipy.sparse.csr_array(arrays, shape=tuple(feat.shape)) if is_sparse(feat) else arrays[0]

@@ -75,7 +75,7 @@ class ClusterNet(nn.Module):
         self.pool = make_pool(in_feats)
 
     def prepare(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """The input of the forward pass, computed once: ``(N, D)``.
+        """Return the input of the forward pass, computed once: ``(N, D)``.
 
         In training mode fixed features are fitted to the graph; in evaluation mode they are applied as fitted.
         """
@@ -86,14 +86,14 @@ class ClusterNet(nn.Module):
     def forward(
         self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """``assign`` ``(N, K)`` and the losses; ``feat`` as returned by ``prepare``."""
+        """Return ``assign`` ``(N, K)`` and the losses; ``feat`` as returned by ``prepare``."""
         for conv in self.convs:
             feat = conv(graph, feat, edge_weight=edge_weight)
         return self.pool.cluster(graph, feat, edge_weight)
 
 
 def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> ClusterNet:
-    """The network of a configuration."""
+    """Return the network of a configuration."""
     method, model = config.method, config.model
 
     def pool(width: int) -> ClusterPool:
@@ -156,7 +156,7 @@ class ClusterProblem(Problem):
         return improved, {"loss": self.last, **parts, **self.score(self.assign.detach().argmax(1))}
 
     def finish(self) -> tuple[float, Tensor, Tensor]:
-        """Loss, clusters ``(N,)`` and their confidence ``(N,)`` after the last step."""
+        """Return loss, clusters ``(N,)`` and their confidence ``(N,)`` after the last step."""
         self.model.eval()
         with torch.no_grad():
             assign, losses = self.model(self.graph, self.feat, self.edge_weight)

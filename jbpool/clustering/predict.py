@@ -90,7 +90,7 @@ class TrainedClusters(nn.Module):
 
     @torch.no_grad()
     def forward(self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The cluster of every node, and how sure it is.
+        """Return the cluster of every node, and how sure it is.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class TrainedClusters(nn.Module):
         return assign.argmax(1), assign.amax(1)
 
     def predict(self, data: NodeData) -> tuple[Tensor, Tensor]:
-        """The cluster of every node of a dataset and its confidence, ``(N,)`` each, on the CPU.
+        """Return the cluster of every node of a dataset and its confidence, ``(N,)`` each, on the CPU.
 
         Columns of features are matched by name where both have names.
 
@@ -139,7 +139,7 @@ class TrainedClusters(nn.Module):
         return cluster.cpu(), confidence.cpu()
 
     def _features(self, data: NodeData) -> Tensor:
-        """The features of a graph in the order of training."""
+        """Return the features of a graph in the order of training."""
         if data.feat is None:
             raise DataError(
                 f"{data.name} has no features, but the model was trained with {self.in_feats} per node: give "
@@ -160,7 +160,7 @@ class TrainedClusters(nn.Module):
 
 
 def load_trained(task: Task, run_dir: Path) -> TrainedClusters:
-    """The model of a run.
+    """Return the model of a run.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClusters:
 
 
 def _load(run_dir: Path) -> dict[str, Any]:
-    """The content of ``model.pt``, if it can be applied to other graphs."""
+    """Return the content of ``model.pt``, if it can be applied to other graphs."""
     stored = load_model(run_dir, MODEL, f"of {', '.join(('auto', *POOLS))}, whose clusters depend on features")
     if stored["made_feat"]:
         raise ConfigError(

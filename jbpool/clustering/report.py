@@ -41,7 +41,7 @@ SAVED_NOTE = (
 
 
 def search_sections(result: dict[str, Any], run: dict[str, Any]) -> list[str]:
-    """The sections for this run; none for other methods."""
+    """Return the sections for this run; none for other methods."""
     sections = []
     if result.get("num_clusters", {}).get("savings"):
         sections.append(_curve(result["num_clusters"]))
@@ -62,7 +62,7 @@ def _curve(choice: dict[str, Any]) -> str:
 
 
 def _views(run: dict[str, Any]) -> str:
-    """The best partition of every view, the view of the result first."""
+    """Return the best partition of every view, the view of the result first."""
     views: dict[str, list[dict[str, Any]]] = {}
     for trial in run["trials"]:
         views.setdefault(trial["view"], []).append(trial)
@@ -86,7 +86,7 @@ COMPARED_SEEDS = 40
 
 
 def seed_sections(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, np.ndarray]) -> list[str]:
-    """One section; none if there is only one seed."""
+    """Return one section; none if there is only one seed."""
     runs = {entry["seed"]: entry for entry in result["runs"] if entry["seed"] in seeds}
     if len(runs) < 2:
         return []
@@ -108,7 +108,7 @@ def seed_sections(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, 
 
 
 def seed_agreement(clusters: list[np.ndarray]) -> np.ndarray:
-    """NMI of every two clusterings ``(N,)`` of the same nodes, estimated from a sample of many nodes."""
+    """Return the NMI of every two clusterings ``(N,)`` of the same nodes, estimated from a sample of many nodes."""
     count = len(clusters[0])
     some = np.unique(np.linspace(0, count - 1, min(count, COMPARED_NODES)).astype(int))
     chosen = [torch.from_numpy(cluster[some]).long() for cluster in clusters]
@@ -138,14 +138,14 @@ class Shown(NamedTuple):
 
 
 def score_name(key: str) -> str:
-    """``nmi`` to ``NMI``, ``used_clusters`` to ``used clusters``, ``score`` to ``bits saved per node``."""
+    """Turn ``nmi`` into ``NMI``, ``used_clusters`` into ``used clusters``, ``score`` into ``bits saved per node``."""
     if key == "score":
         return SAVED
     return key.upper() if key in ("acc", "nmi", "ari") else key.replace("_", " ")
 
 
 def page(shown: Shown) -> str:
-    """The page as text."""
+    """Return the page as text."""
     result, run = shown.result, shown.run
     size = shown.data.summary.partition(": ")[2]
     lead = f"{size}; runs: {len(result['runs'])}; pictures show seed {run['seed']}, chosen without labels."
@@ -221,7 +221,7 @@ def _clusters(shown: Shown) -> str:
 
 
 def cluster_table(explained: Explained) -> tuple[str, str]:
-    """What the clusters are, the largest first, as a table, and how to read it."""
+    """Return what the clusters are, the largest first, as a table, and how to read it."""
     clusters = sorted(explained.clusters, key=lambda one: -one.size)
     with_features = any(one.features for one in clusters)
     head = ["cluster", "nodes", "edges inside", "confidence"]

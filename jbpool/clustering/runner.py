@@ -153,7 +153,7 @@ class Job:
         print(f"seed {seed}: " + ", ".join(f"{key} {shown[key]:.3f}" for key in keys))
 
     def scores(self, cluster: Tensor, num_clusters: int | None = None) -> dict[str, float]:
-        """All scores of clusters ``(N,)``; their number is that of the run, unless given."""
+        """Return all scores of clusters ``(N,)``; their number is that of the run, unless given."""
         labels = {} if self.data.label is None else label_scores(cluster, self.data.label)
         return labels | graph_scores(
             self.data.graph, cluster, num_clusters or self.num_clusters, self.data.edge_weight
@@ -196,7 +196,7 @@ class Job:
         self.out.keep(clusters=self.clusters, confidence=self.confidence)
 
     def leave(self) -> None:
-        """After an interruption, write the results so far in readable form; --resume does not need them."""
+        """Write the results so far in readable form, after an interruption; --resume does not need them."""
         if rank() > 0:
             return
         if self.out.runs:
@@ -206,7 +206,7 @@ class Job:
 
 
 def collapse_warning(used: int, num_clusters: int, advice: str, balance: float | None = None) -> str | None:
-    """A warning if clusters are empty, with advice if most of them are; else ``None``.
+    """Return a warning if clusters are empty, with advice if most of them are; else ``None``.
 
     Parameters
     ----------
@@ -236,12 +236,12 @@ def collapse_warning(used: int, num_clusters: int, advice: str, balance: float |
 
 
 def method_engine(name: str) -> Callable[[Job, int], SeedResult]:
-    """What finds the clusters of a seed by a method."""
+    """Return the function that clusters the nodes with one seed."""
     return search if name == "auto" else embed if name in EMBEDDINGS else train
 
 
 def search(job: Job, seed: int) -> SeedResult:
-    """``auto``: views, partitions and the one that describes the graph best, chosen without labels."""
+    """Cluster by ``auto``: views, partitions, and the one that describes the graph best, chosen without labels."""
     began = time.perf_counter()
     graph, feat, weight = job.data.on(job.device)
     starts, shares = num_starts(job.config), _shares(job.data)
@@ -256,12 +256,12 @@ def search(job: Job, seed: int) -> SeedResult:
 
 
 def _shares(data: NodeData) -> RowShares:
-    """The rows of each process of the run, in whole blocks, so that sums are the same for any number of processes."""
+    """Return the rows of each process in whole blocks, so that sums are the same for any number of processes."""
     return RowShares.of_this_run(data.graph.num_nodes, ROWS)
 
 
 def embed(job: Job, seed: int) -> SeedResult:
-    """An embedding of the nodes, clustered by k-means; the loss is its inertia."""
+    """Embed the nodes and cluster them by k-means; the loss is its inertia."""
     began = time.perf_counter()
     points = embedding(job.config.method.name)(job.data, job.num_clusters, seed)
     means = _k_means(points, job.num_clusters, seed)
@@ -276,7 +276,7 @@ def _k_means(points: np.ndarray, num_clusters: int, seed: int) -> KMeans:
 
 
 def train(job: Job, seed: int) -> SeedResult:
-    """A network from every start; the one with the lowest loss counts, labels are not used."""
+    """Train a network from every start and keep the lowest loss; labels are not used."""
     best: dict[str, Any] | None = None
     starts, first = num_starts(job.config), 0
     if job.unfinished.get("seed") == seed:
@@ -305,7 +305,7 @@ def train(job: Job, seed: int) -> SeedResult:
 
 
 def _train_start(job: Job, seed: int, start: int, best: dict[str, Any] | None) -> dict[str, Any]:
-    """The result of a single start; ``best`` is that of the earlier ones, for the checkpoint."""
+    """Return the result of a single start; ``best`` is that of the earlier ones, for the checkpoint."""
     config, device = job.config, job.device
     graph, feat, weight = job.data.on(device)
     assert feat is not None
@@ -360,7 +360,7 @@ def _by_embedding(name: str, data: NodeData, num_clusters: int, seed: int) -> Te
 
 
 def _by_leiden(data: NodeData, num_clusters: int, seed: int) -> Tensor:
-    """Leiden by modularity, which chooses the number of clusters itself."""
+    """Return Leiden by modularity, which chooses the number of clusters itself."""
     import random
 
     import igraph
@@ -412,7 +412,7 @@ MOST_CLUSTERS = 30          # of the range that is searched where neither a numb
 
 
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
-    """K, or the candidates to choose it from: as configured, or the number of classes; ``auto`` may choose freely."""
+    """Return K, or the candidates: as configured, or the number of classes; ``auto`` may choose freely."""
     given, found = config.method.num_clusters, data.num_classes
     if isinstance(given, str):
         low, high = cluster_range(given)
@@ -433,7 +433,7 @@ def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
 
 
 def load_data(config: ClusterConfig) -> NodeData:
-    """The dataset of a configuration; labels that are all -1 (unknown) are removed."""
+    """Return the dataset of a configuration; labels that are all -1 (unknown) are removed."""
     data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
     if data.label is not None and not bool((data.label >= 0).any()):
         return replace(data, label=None, num_classes=None, class_names=None)

@@ -22,13 +22,13 @@ from jbpool.ops.contingency import contingency
 
 
 def confusion(cluster: Tensor, label: Tensor) -> Tensor:
-    """How many nodes of each class (row) are in each cluster (column); nodes without a label (-1) are left out."""
+    """Count the nodes of each class (row) in each cluster (column); nodes without a label (-1) are left out."""
     known = label >= 0
     return contingency(label.long(), cluster.long(), known)
 
 
 def accuracy(table: Tensor) -> float:
-    """Share of nodes in the cluster matched to their class, for the best one-to-one matching (Kuhn-Munkres).
+    """Return the share of nodes in the cluster matched to their class, by the best matching (Kuhn-Munkres).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def accuracy(table: Tensor) -> float:
 
 
 def matched_classes(table: Tensor, num_clusters: int) -> list[int]:
-    """The class of each cluster by the matching of ``accuracy``; -1 for a cluster without one."""
+    """Return the class of each cluster by the matching of ``accuracy``; -1 for a cluster without one."""
     matched = [-1] * num_clusters
     for row, column in zip(*linear_sum_assignment(table.numpy(), maximize=True), strict=True):
         matched[column] = int(row)
@@ -48,7 +48,7 @@ def matched_classes(table: Tensor, num_clusters: int) -> list[int]:
 
 
 def normalized_mutual_information(table: Tensor) -> float:
-    """Mutual information over the mean of the two entropies; 1 if there is one class and one cluster.
+    """Return the mutual information over the mean of the two entropies; 1 if there is one class and one cluster.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def normalized_mutual_information(table: Tensor) -> float:
 
 
 def adjusted_rand_index(table: Tensor) -> float:
-    """Agreement on pairs of nodes, corrected for chance: 1 for equal partitions, about 0 for unrelated ones.
+    """Return the agreement on pairs of nodes, corrected for chance: 1 for equal partitions, about 0 for unrelated ones.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ LABEL_SCORES: dict[str, Callable[[Tensor], float]] = {
 
 
 def label_scores(cluster: Tensor, label: Tensor) -> dict[str, float]:
-    """``LABEL_SCORES`` of hard clusters against classes; empty if no node has a label.
+    """Return ``LABEL_SCORES`` of hard clusters against classes; empty if no node has a label.
 
     Parameters
     ----------
@@ -117,25 +117,25 @@ class ClusterSums(NamedTuple):
 
 
 def modularity(sums: ClusterSums) -> float:
-    """Weight inside the clusters minus its expectation for random edges of the same degrees, in [-1/2, 1]."""
+    """Return the weight inside clusters minus its expectation for random edges of equal degrees, in [-1/2, 1]."""
     total = sums.total.clamp_min(torch.finfo(torch.float64).tiny)
     return (sums.inside.sum() / total - (sums.volume / total).square().sum()).item()
 
 
 def conductance(sums: ClusterSums) -> float:
-    """Mean over clusters with edges of the share of their edge weight that leaves them; lower is better."""
+    """Return the mean share of a cluster's edge weight that leaves it; lower is better."""
     with_edges = sums.volume > 0
     cut = 1 - sums.inside[with_edges] / sums.volume[with_edges]
     return cut.mean().item() if len(cut) else 0.0
 
 
 def used_clusters(sums: ClusterSums) -> int:
-    """Number of clusters that are not empty."""
+    """Return the number of clusters that are not empty."""
     return int((sums.share > 0).sum())
 
 
 def size_balance(sums: ClusterSums) -> float:
-    """Entropy of the cluster sizes over log K: 1 for equal sizes, 0 for a single cluster."""
+    """Return the entropy of the cluster sizes over log K: 1 for equal sizes, 0 for a single cluster."""
     num_clusters = len(sums.share)
     return torch.special.entr(sums.share).sum().item() / math.log(num_clusters) if num_clusters > 1 else 1.0
 
@@ -152,7 +152,7 @@ GRAPH_SCORES: dict[str, Callable[[ClusterSums], float]] = {
 def graph_scores(
     graph: Graph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
 ) -> dict[str, float]:
-    """``GRAPH_SCORES`` of hard clusters, which need no labels.
+    """Return ``GRAPH_SCORES`` of hard clusters, which need no labels.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def graph_scores(
 def edges_between(
     graph: Graph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
 ) -> Tensor:
-    """Weight of the edges from each cluster to each other, ``(K, K)`` float64; parameters as for `graph_scores`."""
+    """Return the weight of the edges between clusters, ``(K, K)`` float64; parameters as for `graph_scores`."""
     total = torch.zeros(num_clusters**2, dtype=torch.float64)
     for ends, weight in _cluster_edges(graph, cluster.cpu().long(), edge_weight):
         total += (ends[0] * num_clusters + ends[1]).bincount(weight, num_clusters**2)
@@ -189,7 +189,7 @@ def edges_between(
 def _cluster_edges(
     graph: Graph, cluster: Tensor, edge_weight: Tensor | None
 ) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor | None]]:
-    """The clusters at both ends of the edges and their weights, block by block, on the CPU."""
+    """Yield the clusters at both ends of the edges and their weights, block by block, on the CPU."""
     with progress_bar("scoring", graph.num_edges, "edges") as bar:
         for source, target, edges in edge_blocks(graph):
             weight = None if edge_weight is None else edge_weight.detach()[edges].cpu().double()
@@ -198,10 +198,10 @@ def _cluster_edges(
 
 
 def merit(run: dict[str, Any]) -> float:
-    """How good a run is without labels: the score of ``auto``, else minus the loss."""
+    """Return how good a run is without labels: the score of ``auto``, else minus the loss."""
     return run.get("score", -run["loss"])
 
 
 def best_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The run to show, chosen without labels."""
+    """Return the run to show, chosen without labels."""
     return max(runs, key=merit)

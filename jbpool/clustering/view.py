@@ -40,7 +40,7 @@ class Clusters(NamedTuple):
 
 
 def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
-    """Nodes and edges to show, and their positions.
+    """Return the nodes and edges to show, and their positions.
 
     Nothing here costs more than a pass over the nodes, except for the nodes shown.
 
@@ -81,7 +81,7 @@ def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
 
 
 def sample(cluster: np.ndarray, sizes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """At most about ``count`` nodes, stratified by cluster; ``LEAST`` of each cluster that has that many."""
+    """Return at most about ``count`` nodes, stratified by cluster; ``LEAST`` of each cluster that has that many."""
     floor = np.minimum(sizes, min(LEAST, count // len(sizes)))
     left = (count - floor.sum()) / max(int((sizes - floor).sum()), 1)                       # share of the others
     quota = floor + ((sizes - floor) * left).astype(int)
@@ -104,7 +104,7 @@ class _Edges(NamedTuple):
 
 
 def _edges(data: NodeData, nodes: np.ndarray, rng: np.random.Generator) -> _Edges:
-    """Edges around these nodes, read a few million at a time."""
+    """Return edges around these nodes, read a few million at a time."""
     place = np.full(data.graph.num_nodes, -1, dtype=np.int64)
     place[nodes] = np.arange(len(nodes))
     degree = _degrees(data, nodes).cumsum()
@@ -126,7 +126,7 @@ def _degrees(data: NodeData, nodes: np.ndarray) -> np.ndarray:
 
 
 def _edges_into(graph: Graph, nodes: np.ndarray) -> np.ndarray:
-    """Source and target of the edges that end in these nodes, ``(E', 2)``."""
+    """Return source and target of the edges that end in these nodes, ``(E', 2)``."""
     pointers, sources, _ = graph.by_target
     first = pointers[torch.from_numpy(nodes)].long().numpy()
     count = pointers.diff()[torch.from_numpy(nodes)].long().numpy()
@@ -135,7 +135,7 @@ def _edges_into(graph: Graph, nodes: np.ndarray) -> np.ndarray:
 
 
 def _smoothed(data: NodeData, nodes: np.ndarray, around: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:
-    """Smoothed and reduced features ``(n, D)`` of these nodes; of a sample, smoothed over its neighbours only."""
+    """Return smoothed and reduced features ``(n, D)`` of nodes; of a sample, smoothed over its neighbours only."""
     place = nodes
     if len(nodes) < data.graph.num_nodes:
         around = _some(around, AROUND_EDGES, np.random.default_rng(seed))
@@ -148,7 +148,7 @@ def _smoothed(data: NodeData, nodes: np.ndarray, around: np.ndarray, num_cluster
 
 
 def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray) -> NodeData:
-    """The graph of some nodes and these edges among them, unweighted, with their features."""
+    """Return the graph of some nodes and these edges among them, unweighted, with their features."""
     source, target = (torch.from_numpy(end) for end in undirected(edges[:, 0], edges[:, 1], len(nodes)))
     graph = Graph(torch.stack([source, target]), len(nodes))
     feat = data.feat
@@ -161,7 +161,7 @@ def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray) -> NodeData:
 
 
 def _omitted(num_nodes: int, nodes: int, inside: int, edges: int) -> str:
-    """What is not shown, in a sentence."""
+    """Return what is not shown, in a sentence."""
     said = []
     if nodes < num_nodes:
         said.append(f"A random sample of the {num_nodes:,} nodes, stratified by cluster.")

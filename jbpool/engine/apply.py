@@ -17,7 +17,7 @@ from jbpool.ops.sparse import stored_values
 
 
 def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dict[str, Any]:
-    """The content of ``model.pt``.
+    """Return the content of ``model.pt``.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def check_finite(feat: Tensor, name: str = "feat") -> None:
 
 
 def check_request(run_dir: Path, changes: Sequence[str], path: Path) -> None:
-    """Only the dataset can be set; the file to write must not exist, and its folder must be writable."""
+    """Check that only the dataset is set, the file to write does not exist, and its folder is writable."""
     other = [change for change in changes if not change.startswith("dataset.")]
     if other:
         raise ConfigError(f"--set {other[0]}: the model of {run_dir} is fixed; only dataset... can be set.")
@@ -61,7 +61,7 @@ def check_request(run_dir: Path, changes: Sequence[str], path: Path) -> None:
 
 
 def config_for(task: Task, run_dir: Path, changes: Sequence[str], files: Callable[[str], Iterable[str]]) -> Any:
-    """The configuration of a run with the dataset that ``changes`` specify, without the files of the training set.
+    """Return the configuration of a run with the dataset of ``changes``, without the files of the training set.
 
     After training on a published dataset, an option such as ``dataset.folder`` means the user's own files.
 

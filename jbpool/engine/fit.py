@@ -51,12 +51,12 @@ class Forecast:
     reported: bool = False
 
     def begin(self, epoch: int) -> None:
-        """A training starts, or resumes after ``epoch`` epochs."""
+        """Note that training starts, or resumes after ``epoch`` epochs."""
         self.trainings -= 1
         self.first, self.began = epoch, self.clock()
 
     def after(self, epoch: int, epochs: int, stops_early: bool) -> None:
-        """``epoch`` of ``epochs`` epochs are done."""
+        """Note that ``epoch`` of ``epochs`` epochs are done."""
         seconds = self.clock() - self.began
         if self.reported or seconds < MEASURED:
             return
@@ -69,7 +69,7 @@ class Forecast:
 
 
 def duration(seconds: float) -> str:
-    """``"16 min"``, ``"3.5 h"``, ``"12 days"``."""
+    """Return ``"16 min"``, ``"3.5 h"``, ``"12 days"``."""
     minutes = round(seconds / 60)
     if minutes < 90:
         return f"{minutes} min"
@@ -78,7 +78,7 @@ def duration(seconds: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """``"1 seed"``, ``"3 seeds"``."""
+    """Return ``"1 seed"``, ``"3 seeds"``."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
@@ -106,27 +106,27 @@ class Problem(ABC):
 
     @abstractmethod
     def batches(self, epoch: int) -> Iterable[Any]:
-        """The batches of one epoch."""
+        """Yield the batches of one epoch."""
 
     @abstractmethod
     def loss(self, batch: Any) -> Tensor:
-        """The scalar to minimise."""
+        """Return the scalar to minimise."""
 
     def value(self, loss: Tensor) -> float:
-        """The loss as a number, the same in every process of a run."""
+        """Return the loss as a number, the same in every process of a run."""
         return loss.item()
 
     @abstractmethod
     def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
-        """After an epoch: whether it is the best so far and, if ``evaluate``, a row of the history."""
+        """Return, after an epoch, whether it is the best so far and, if ``evaluate``, a row of the history."""
 
     @abstractmethod
     def diagnosis(self) -> str:
-        """Which loss is NaN or infinite, in parentheses, and the likely cause."""
+        """Return which loss is NaN or infinite, in parentheses, and the likely cause."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """What a checkpoint must contain besides model, optimiser and random state."""
+        """Return what a checkpoint must contain besides model, optimiser and random state."""
 
     @abstractmethod
     def load_state(self, state: dict[str, Any]) -> None:
@@ -237,7 +237,7 @@ def _train_epoch(problem: Problem, optimiser: torch.optim.Optimizer, progress: P
 
 
 def _state(problem: Problem, optimiser: torch.optim.Optimizer, progress: Progress) -> dict[str, Any]:
-    """The content of a checkpoint."""
+    """Return the content of a checkpoint."""
     return {
         "model": problem.model.state_dict(),
         "optimiser": optimiser.state_dict(),
@@ -259,7 +259,7 @@ def _restore(state: dict[str, Any], problem: Problem, optimiser: torch.optim.Opt
 
 
 def weights_diagnosis(model: nn.Module) -> str:
-    """Likely cause of a loss that is NaN or infinite although the data are finite."""
+    """Return the likely cause of a loss that is NaN or infinite although the data are finite."""
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
         return "the weights have grown out of bounds: lower train.lr"
     return "the features grew out of bounds inside the network: lower train.lr or use fewer model.layers"

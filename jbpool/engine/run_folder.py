@@ -41,7 +41,7 @@ WRITTEN = (
 
 
 def choose_folder(task: str, cfg: str | None, out: str | None, resume: bool, *, changed: bool = False) -> Path:
-    """The folder of a run: ``out``, the latest run of ``cfg`` if it is resumed, or a new one.
+    """Return the folder of a run: ``out``, the latest run of ``cfg`` if it is resumed, or a new one.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def choose_folder(task: str, cfg: str | None, out: str | None, resume: bool, *, 
 
 
 def kept_config(task: str, out: str | None) -> str | None:
-    """The configuration of the run that ``--resume`` continues without ``--cfg``."""
+    """Return the configuration of the run that ``--resume`` continues without ``--cfg``."""
     kept = _resumed_folder(task, None, out) / "config.yaml"
     return str(kept) if kept.exists() else None
 
@@ -95,7 +95,7 @@ def _config_name(cfg: str | None) -> str:
 
 
 def _resumed_folder(task: str, cfg: str | None, out: str | None) -> Path:
-    """The folder of ``--resume``: ``--out``, or the latest run of this ``--cfg``."""
+    """Return the folder of ``--resume``: ``--out``, or the latest run of this ``--cfg``."""
     if out is not None:
         return Path(out)
     name, base = _config_name(cfg), Path("runs", task)
@@ -122,7 +122,7 @@ KEPT = {"runs": [{"seed": int}], "history": [dict], "notes": [str], "compared": 
 
 @cache                      # reading the metadata of a package takes about 10 ms
 def versions() -> dict[str, str]:
-    """Versions of Python and the main packages."""
+    """Return the versions of Python and the main packages."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -133,7 +133,7 @@ def versions() -> dict[str, str]:
 
 
 def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-    """Mean and standard deviation of every score over the runs."""
+    """Return mean and standard deviation of every score over the runs."""
     keys = [key for key, value in (runs[0] if runs else {}).items() if _is_score(key, value)]
     columns = {key: [run[key] for run in runs if _is_score(key, run.get(key))] for key in keys}
     mean = {key: statistics.fmean(values) for key, values in columns.items()}
@@ -210,15 +210,15 @@ class RunFolder:
         return state
 
     def kept_details(self) -> dict[str, Any]:
-        """What a run that is resumed had decided for all runs; empty if it had not finished any."""
+        """Return what a run that is resumed had decided for all runs; empty if it had not finished any."""
         return self._state("finished.pt", {"details": dict}).get("details", {})
 
     def unfinished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """What ``checkpoint`` last saved; empty if there is none. ``expected``: as for ``load_state``."""
+        """Return what ``checkpoint`` last saved; empty if there is none. ``expected``: as for ``load_state``."""
         return self._state("checkpoint.pt", expected)
 
     def _state(self, name: str, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """The saved state, if configuration and data are the same; the seeds may differ."""
+        """Return the saved state, if configuration and data are the same; the seeds may differ."""
         if not (self.path / name).is_file():
             return {}
         state = load_state(self.path / name, {"config": dict, "fingerprint": str, **expected})
@@ -283,7 +283,7 @@ def write_assign_csv(path: Path, ids: np.ndarray, cluster: Tensor, confidence: T
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """``section.key`` -> value of all settings except the seeds."""
+    """Return ``section.key`` -> value of all settings except the seeds."""
     flat: dict[str, Any] = {}
     for section, values in config.items():
         if isinstance(values, dict):
@@ -316,12 +316,12 @@ def reporting_mismatch(folder: Path) -> Iterator[None]:
 
 
 def by_method(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Method -> its ``runs``, ``mean`` and ``std``, first that of the run, then those compared with it."""
+    """Return method -> its ``runs``, ``mean`` and ``std``, first that of the run, then those compared with it."""
     return {result["method"]: result, **result["compared"]}
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """``result.json`` of a run folder."""
+    """Return ``result.json`` of a run folder."""
     path = folder / "result.json"
     with _readable(path):
         result = json.loads(path.read_text())
@@ -334,7 +334,7 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 
 def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """``result.json`` and the rows of ``history.csv``."""
+    """Return ``result.json`` and the rows of ``history.csv``."""
     result, path = read_result(folder), folder / "history.csv"
     with _readable(path), open(path, newline="") as file:
         return result, list(csv.DictReader(file))

@@ -43,7 +43,7 @@ class Range:
 
 
 def number(default: Any, low: float | None = None, high: float | None = None, **exclusive: float) -> Any:
-    """A dataclass field for a number, or a list of numbers, within a range.
+    """Return a dataclass field for a number, or a list of numbers, within a range.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def build(schema: type, values: dict, prefix: str, where: Callable[[str], str], 
 
 
 def out_of_range(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Key and problem of every number outside the range of its field."""
+    """Yield key and problem of every number outside the range of its field."""
     for item in dataclasses.fields(config):
         value, key = getattr(config, item.name), f"{prefix}{item.name}"
         if dataclasses.is_dataclass(value):
@@ -113,7 +113,7 @@ def out_of_range(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def changed(config: Any) -> list[str]:
-    """``section.key`` of every setting that differs from its default."""
+    """Return ``section.key`` of every setting that differs from its default."""
     given, default = as_dict(config), as_dict(type(config)())
     parts = {name: part for name, part in given.items() if isinstance(part, dict)}
     return [
@@ -122,7 +122,7 @@ def changed(config: Any) -> list[str]:
 
 
 def as_dict(config: Any) -> dict[str, Any]:
-    """A configuration as plain dicts and lists, as in a file."""
+    """Return a configuration as plain dicts and lists, as in a file."""
     plain = dataclasses.asdict(config)
     plain["dataset"].update(plain["dataset"].pop(REST))
     return plain

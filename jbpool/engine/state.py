@@ -66,7 +66,7 @@ def _damaged(path: Path, reason: str) -> RunFolderError:
 
 
 def mismatch(value: Any, expected: Any, name: str = "") -> str | None:
-    """How a value differs from what ``load_state`` calls ``expected``; ``None`` if it does not."""
+    """Return how a value differs from what ``load_state`` calls ``expected``; ``None`` if it does not."""
     if isinstance(expected, tuple):
         found = [mismatch(value, option, name) for option in expected]
         return None if None in found else found[-1]

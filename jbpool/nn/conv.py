@@ -70,7 +70,7 @@ class DeltaConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot-uniform weights and zero bias, as in DGL's ``GraphConv``."""
+        """Draw Glorot-uniform weights and set the bias to zero, as in DGL's ``GraphConv``."""
         nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
@@ -215,7 +215,7 @@ class Attention(nn.Module):
             nn.init.xavier_normal_(weight, gain)
 
     def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """``(N, in_feats)`` to ``(N, heads * width)``."""
+        """Apply the layer: ``(N, in_feats)`` to ``(N, heads * width)``."""
         rows = self.fc(feat).view(-1, self.heads, self.width)                                   # (N, H, D)
         source, target = graph.edge_index.long()                                                # (E,) each
         left, right = (rows * self.attn_l).sum(-1), (rows * self.attn_r).sum(-1)                # (N, H) each
@@ -229,7 +229,7 @@ class Attention(nn.Module):
 
 
 def _softmax_over_edges(score: Tensor, target: Tensor, num_nodes: int) -> Tensor:
-    """Softmax over the edges that end in the same node: ``(E, H)`` to ``(E, H)``."""
+    """Return the softmax over the edges that end in the same node: ``(E, H)`` to ``(E, H)``."""
     index = target.unsqueeze(1).expand_as(score)
     with torch.no_grad():                           # any constant per node cancels; the largest keeps exp in range
         highest = score.new_zeros(num_nodes, score.shape[1])
@@ -256,7 +256,7 @@ def _mlp(in_feats: int, out_feats: int, bias: bool) -> nn.Module:
 
 
 def gine(in_feats: int, out_feats: int, delta: float, bias: bool = True) -> nn.Module:
-    """The backbone ``gin`` with edge features in its messages."""
+    """Return the backbone ``gin`` with edge features in its messages."""
     return GINEConv(_mlp(in_feats, out_feats, bias))
 
 

@@ -30,7 +30,7 @@ class Dropout(nn.Dropout):
         super().__init__(p)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Entries set to zero at random in training; ``x`` itself in evaluation."""
+        """Set entries to zero at random in training; return ``x`` itself in evaluation."""
         dropped = round(self.p * LEVELS)
         if not (self.training and 0 < dropped < LEVELS and x.device.type == "cpu"):
             return super().forward(x)

@@ -77,11 +77,11 @@ class CosineHead(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Prototypes in random directions, of length one in expectation."""
+        """Draw prototypes in random directions, of length one in expectation."""
         nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
 
     def forward(self, feat: Tensor) -> Tensor:
-        """``(N, in_feats)`` to ``(N, K)``, float32 at least."""
+        """Compute the logits: ``(N, in_feats)`` to ``(N, K)``, float32 at least."""
         with full_precision(feat):
             return unit_rows(feat) @ (unit_rows(self.weight) / self.temperature).mT
 
@@ -91,7 +91,7 @@ class CosineHead(nn.Module):
 
 
 def unit_rows(rows: Tensor) -> Tensor:
-    """Rows scaled to length one, ``(..., D)`` to ``(..., D)``, float32 at least.
+    """Return rows scaled to length one, ``(..., D)`` to ``(..., D)``, float32 at least.
 
     A row shorter than about 3e-10 (in float32) becomes zero, with gradient zero.
     """
@@ -100,7 +100,7 @@ def unit_rows(rows: Tensor) -> Tensor:
 
 
 def spread_rows(feat: Tensor, count: int, generator: Generator | None = None) -> Tensor:
-    """Unit rows of ``feat`` that lie far apart: k-means++ on the sphere, ``(N, D)`` to ``(count, D)``.
+    """Return unit rows of ``feat`` that lie far apart: k-means++ on the sphere, ``(N, D)`` to ``(count, D)``.
 
     The first row is drawn uniformly, each later one with probability proportional to ``1 - cos`` of the angle to the
     closest row drawn so far, which is half the squared distance of unit rows. Rows of zeros are never drawn. If there

@@ -126,7 +126,7 @@ def balance(
     cluster_sizes: Sequence[float] | Tensor | None = None,
     normalize: bool = True,
 ) -> Tensor:
-    """Just Balance: ``-Tr(sqrt(S^T S))``."""
+    """Return the Just Balance loss ``-Tr(sqrt(S^T S))``."""
     gram = part.gram if sqrt == "matrix" else None
     return objectives.balance_loss(
         part.assign, part.segments, sqrt=sqrt, cluster_sizes=cluster_sizes, normalize=normalize, gram=gram
@@ -134,32 +134,32 @@ def balance(
 
 
 def cut(part: Partition) -> Tensor:
-    """MinCut's normalised cut."""
+    """Return MinCut's normalised cut."""
     return objectives.cut_loss(part.assign, part.normalized_neighbours, part.normalized_degree, part.segments)
 
 
 def ortho(part: Partition) -> Tensor:
-    """MinCut's orthogonality term."""
+    """Return MinCut's orthogonality term."""
     return objectives.ortho_loss(part.assign, part.segments, part.gram)
 
 
 def modularity(part: Partition) -> Tensor:
-    """DMoN's modularity."""
+    """Return DMoN's modularity."""
     return objectives.modularity_loss(part.assign, part.neighbours, part.degree, part.segments)
 
 
 def collapse(part: Partition) -> Tensor:
-    """DMoN's collapse regularisation."""
+    """Return DMoN's collapse regularisation."""
     return objectives.collapse_loss(part.assign, part.segments)
 
 
 def link(part: Partition) -> Tensor:
-    """DiffPool's link prediction."""
+    """Return DiffPool's link prediction."""
     return objectives.link_loss(part.assign, part.neighbours, part.squared_degree, part.segments, part.gram)
 
 
 def entropy(part: Partition) -> Tensor:
-    """DiffPool's row entropy."""
+    """Return DiffPool's row entropy."""
     return objectives.entropy_loss(part.assign, part.segments)
 
 
@@ -396,7 +396,7 @@ class ClusterPool(nn.Module):
         head.weight.copy_(spread_rows(feat, self.num_clusters, generator))
 
     def objective(self, part: Partition) -> dict[str, Tensor]:
-        """The losses of a soft partition: name -> ``(B,)``."""
+        """Return the losses of a soft partition: name -> ``(B,)``."""
         raise NotImplementedError
 
     if TYPE_CHECKING:
@@ -406,7 +406,7 @@ class ClusterPool(nn.Module):
     def cluster(
         self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Assignments and losses without the pooled graph, for node clustering.
+        """Return the assignments and losses without the pooled graph, for node clustering.
 
         Parameters
         ----------
@@ -462,7 +462,7 @@ class ClusterPool(nn.Module):
     def partition(
         self, graph: Graph, scores: Tensor, edge_weight: Tensor | None, feat: Tensor | None = None
     ) -> Partition:
-        """The soft partition given by the scores of the MLP, ``(N, K)``; ``feat``: features to be pooled, if any."""
+        """Return the soft partition of the scores of the MLP, ``(N, K)``; ``feat``: features to be pooled, if any."""
         logits = smooth(graph, scores, edge_weight=edge_weight) if self.smooth_scores else scores
         return Partition(graph, row_softmax(at_least_float32(logits)), edge_weight, feat, self.needs_gram)
 
@@ -636,7 +636,7 @@ class PoolOptions:
 
 
 def option_problems(options: PoolOptions) -> Iterator[tuple[str, str]]:
-    """Option and problem of every value that no pool accepts."""
+    """Yield option and problem of every value that no pool accepts."""
     yield from unknown_choices([(objectives.TRACES, options.sqrt, "sqrt"), (HEADS, options.head, "head")])
     try:
         check_positive(options.temperature, "temperature")

@@ -19,7 +19,7 @@ from jbpool.ops.sparse import Sparse, at_least_float32, csr, full_precision, mul
 
 
 def propagate(graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-    """``A X``, the weighted sum over the neighbours of each node.
+    """Return ``A X``, the weighted sum over the neighbours of each node.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def propagate(graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> 
 
 
 def degree(graph: Graph, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """``A 1``, the sum of the edge weights of each node: ``(N,)``, of type ``dtype`` but float32 or wider."""
+    """Return ``A 1``, the sum of the edge weights of each node: ``(N,)``, of type ``dtype`` but float32 or wider."""
     dtype = torch.promote_types(dtype, torch.float32)
     if edge_weight is None:
         if graph.complete_size is not None:
@@ -68,7 +68,7 @@ def degree(graph: Graph, edge_weight: Tensor | None, dtype: torch.dtype) -> Tens
 
 
 def inverse_sqrt(degree: Tensor) -> Tensor:
-    """``degree^-1/2`` element-wise, and 0 for a node without edges.
+    """Return ``degree^-1/2`` element-wise, and 0 for a node without edges.
 
     The floor keeps the gradient, ``degree^-3/2``, from overflowing: pooled graphs have learned weights, and those of a
     nearly empty cluster can be arbitrarily small.
@@ -78,7 +78,7 @@ def inverse_sqrt(degree: Tensor) -> Tensor:
 
 
 def _is_constant(graph: Graph, edge_weight: Tensor) -> bool:
-    """Whether an operator built from the weights is worth keeping: neither learned nor the output of a pool."""
+    """Return whether an operator built from the weights is worth keeping: neither learned nor the output of a pool."""
     return not (edge_weight.requires_grad or graph.complete_size)
 
 
@@ -116,7 +116,7 @@ def smoothing_matrix(
     transposed: bool = False,
     added: float = 0.0,
 ) -> Tensor:
-    """The smoothing operator ``(1 - delta) I + delta D^-1/2 A D^-1/2`` as a CSR matrix ``(N, N)``.
+    """Return the smoothing operator ``(1 - delta) I + delta D^-1/2 A D^-1/2`` as a CSR matrix ``(N, N)``.
 
     It is built in blocks of rows: beyond the result, memory does not grow with the graph.
 
@@ -161,7 +161,7 @@ BLOCK_ROWS = 1 << 19        # rows of the adjacency matrix handled at a time
 
 
 def _row_blocks(pointers: Tensor, num_edges: int) -> Iterator[tuple[int, int, int, int]]:
-    """First and last row, first and last entry of blocks of a CSR matrix; one block is known without the device."""
+    """Yield first and last row, first and last entry of blocks of a CSR matrix; a single block reads nothing."""
     num_nodes = len(pointers) - 1
     for first in range(0, num_nodes, BLOCK_ROWS):
         last = min(first + BLOCK_ROWS, num_nodes)
@@ -178,7 +178,7 @@ class EdgeBlock(NamedTuple):
 
 
 def edge_blocks(graph: Graph) -> Iterator[EdgeBlock]:
-    """All edges, block by block: ``graph.edge_index`` would hold both ends of all of them."""
+    """Yield all edges, block by block: ``graph.edge_index`` would hold both ends of all of them."""
     pointers, sources, _ = rows = graph.by_target
     for first, last, start, stop in _row_blocks(pointers, len(sources)):
         node = torch.arange(first, last, device=graph.device)
@@ -187,7 +187,7 @@ def edge_blocks(graph: Graph) -> Iterator[EdgeBlock]:
 
 
 def smooth(graph: Graph, feat: Tensor, delta: float = 0.85, edge_weight: Tensor | None = None) -> Tensor:
-    """One step of Laplacian smoothing, ``X - delta (I - D^-1/2 A D^-1/2) X`` (paper Eq. 9 without weights).
+    """Return one step of Laplacian smoothing, ``X - delta (I - D^-1/2 A D^-1/2) X`` (paper Eq. 9 without weights).
 
     It is a gradient step of length ``delta`` on the local quadratic variation of the features (paper Theorem 1).
     A node without edges keeps ``1 - delta`` times its features.
@@ -222,7 +222,7 @@ def smooth(graph: Graph, feat: Tensor, delta: float = 0.85, edge_weight: Tensor 
 
 
 def propagate_normalized(graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-    """``D^-1/2 A D^-1/2 X``: ``(N, D)`` to ``(N, D)``, float32 or wider. Parameters as for ``propagate``."""
+    """Return ``D^-1/2 A D^-1/2 X``: ``(N, D)`` to ``(N, D)``, float32 or wider. Parameters as for ``propagate``."""
     return smooth(graph, feat, 1.0, edge_weight)
 
 

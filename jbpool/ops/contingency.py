@@ -8,7 +8,7 @@ from torch import Tensor
 def contingency(
     row: Tensor, column: Tensor, counted: Tensor | None = None, shape: tuple[int, int] | None = None
 ) -> Tensor:
-    """How often each pair occurs: ``(N,)`` and ``(N,)`` whole numbers to ``(R, C)`` counts.
+    """Return how often each pair occurs: ``(N,)`` and ``(N,)`` whole numbers to ``(R, C)`` counts.
 
     Parameters
     ----------

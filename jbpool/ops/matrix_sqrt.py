@@ -23,7 +23,7 @@ SIGMA_FLOOR = 1e-6      # roots_by_products: singular values of S below this fra
 
 
 def trace_sqrt(gram: Tensor) -> Tensor:
-    """Sum of the square roots of the eigenvalues of each matrix.
+    """Return the sum of the square roots of the eigenvalues of each matrix.
 
     Parameters
     ----------
@@ -62,13 +62,13 @@ class _TraceSqrt(Function):
 
 
 def trace_and_inverse_sqrt(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """``Tr(sqrt(G))`` and ``G^(-1/2)``: ``(B, K, K)`` to ``(B,)`` and ``(B, K, K)``, float64."""
+    """Return ``Tr(sqrt(G))`` and ``G^(-1/2)``: ``(B, K, K)`` to ``(B,)`` and ``(B, K, K)``, float64."""
     # torch.linalg.eigh on CUDA synchronises with the host to read its error code; matrix products do not.
     return (roots_by_eigh if gram.device.type == "cpu" else roots_by_products)(gram)
 
 
 def roots_by_eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """``Tr(sqrt(G))`` and ``G^(-1/2)``, eigenvalues clamped above rounding noise.
+    """Return ``Tr(sqrt(G))`` and ``G^(-1/2)``, eigenvalues clamped above rounding noise.
 
     In the null space of G the subgradient of the nuclear norm is any matrix of norm up to one; the clamp selects one
     close to zero, so that the gradient of a rank-deficient S is finite. The trace leaves these directions out: the root
@@ -84,7 +84,7 @@ def roots_by_eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """``torch.linalg.eigh`` of a batch, spread over threads: LAPACK processes the matrices one after another.
+    """Return ``torch.linalg.eigh`` of a batch, spread over threads: LAPACK processes the matrices one after another.
 
     It uses one core for small matrices and several from 64 x 64 on.
     """
@@ -99,12 +99,12 @@ def _eigh(gram: Tensor) -> tuple[Tensor, Tensor]:
 
 @lru_cache(maxsize=1)
 def _workers(process: int) -> ThreadPoolExecutor:
-    """A thread pool that grows on demand; a forked process does not inherit threads and gets its own."""
+    """Return a thread pool that grows on demand; a forked process does not inherit threads and gets its own."""
     return ThreadPoolExecutor(thread_name_prefix="jbpool-eigh")
 
 
 def roots_by_products(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """``Tr(sqrt(G))`` and ``G^(-1/2)`` by Newton-Schulz iteration: matrix products only, no host synchronisation.
+    """Return ``Tr(sqrt(G))`` and ``G^(-1/2)`` by Newton-Schulz steps: matrix products only, no synchronisation.
 
     Each step maps the singular values of S by ``x -> r x (3 - r^2 x^2) / 2``. The factor r, which accelerates the
     smallest tracked value, is the scaling of Chen and Chow (2014); it depends only on SIGMA_FLOOR, so the number of

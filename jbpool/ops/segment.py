@@ -42,7 +42,7 @@ class Segments:
         return self.sizes.shape[0] == 1
 
     def pieces(self, height: int) -> list[tuple[int, slice]] | None:
-        """Graph and rows of every block of at most ``height`` rows, if the graphs are large and their sizes known."""
+        """Return graph and rows of every block of at most ``height`` rows, if graphs are large and sizes known."""
         counts = [self.num_rows] if self.single else self.counts
         large = LARGE if torch.get_num_threads() == 1 else LARGE_FOR_THREADS
         if counts is None or not (self.single or self.num_rows >= large * len(counts)):
@@ -106,7 +106,7 @@ class Segments:
 
 
 def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor) -> Segments:
-    """Segments of the packed matrix ``rows``.
+    """Return the segments of the packed matrix ``rows``.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def segments_of(graph: Graph) -> Segments:
 
 
 def chunked(rows: Tensor, segments: Segments, zero_padding: bool = False) -> Tensor:
-    """Rows as the table of chunks: ``(N, D)`` to ``(C, height, D)``.
+    """Lay rows out as the table of chunks: ``(N, D)`` to ``(C, height, D)``.
 
     Padding repeats the last row of the graph, so that a NaN stays in its graph, unless zeros are asked for. An infinite
     value in that row then makes the sums of its graph NaN instead of infinite.
@@ -149,22 +149,22 @@ def chunked(rows: Tensor, segments: Segments, zero_padding: bool = False) -> Ten
 
 
 def unchunked(table: Tensor, segments: Segments) -> Tensor:
-    """Rows from the table of chunks: ``(C, height, D)`` to ``(N, D)``."""
+    """Return rows from the table of chunks: ``(C, height, D)`` to ``(N, D)``."""
     return table.view(-1, table.shape[2]).index_select(0, segments.slot)
 
 
 def spread(values: Tensor, segments: Segments) -> Tensor:
-    """The value of its graph for each row: ``(B, D)`` to ``(N, D)``."""
+    """Return the value of its graph for each row: ``(B, D)`` to ``(N, D)``."""
     return values.expand(segments.num_rows, -1) if segments.single else values.index_select(0, segments.member)
 
 
 def spread_over_chunks(values: Tensor, segments: Segments) -> Tensor:
-    """The value of its graph for each chunk: ``(B, *)`` to ``(C, *)``."""
+    """Return the value of its graph for each chunk: ``(B, *)`` to ``(C, *)``."""
     return values.index_select(0, segments.owner)
 
 
 def collect(parts: Tensor, segments: Segments) -> Tensor:
-    """Sum over the chunks of each graph: ``(C, *)`` to ``(B, *)``."""
+    """Add up the chunks of each graph: ``(C, *)`` to ``(B, *)``."""
     total = torch.zeros(len(segments.sizes), *parts.shape[1:], dtype=parts.dtype, device=parts.device)
     return total.index_add_(0, segments.owner, parts)
 
@@ -173,7 +173,7 @@ SHORT = 16      # numbers in the widest vector of a processor; below, torch's so
 
 
 def row_softmax(scores: Tensor) -> Tensor:
-    """Softmax of each row, ``(N, K)`` to ``(N, K)``, contiguous.
+    """Return the softmax of each row, ``(N, K)`` to ``(N, K)``, contiguous.
 
     On the CPU torch's softmax of 14 numbers takes ten times as long as that of 16, forward and backward.
     """
@@ -210,7 +210,7 @@ CPU_BLOCK, OTHER_BLOCK = 2**17, 2**24
 
 
 def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
-    """Sum of the rows of each graph: ``(N,)`` to ``(B,)`` or ``(N, D)`` to ``(B, D)``.
+    """Return the sum of the rows of each graph: ``(N,)`` to ``(B,)`` or ``(N, D)`` to ``(B, D)``.
 
     Accumulates in float64, since long float32 sums lose digits.
 
@@ -225,7 +225,7 @@ def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
 
 
 def segment_norm(rows: Tensor, segments: Segments) -> Tensor:
-    """Euclidean norm of the columns of each graph: ``(N, K)`` to ``(B, K)`` float64.
+    """Return the Euclidean norm of the columns of each graph: ``(N, K)`` to ``(B, K)`` float64.
 
     The gradient of a column of zeros is zero.
     """
@@ -233,7 +233,7 @@ def segment_norm(rows: Tensor, segments: Segments) -> Tensor:
 
 
 def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
-    """``S_g^T S_g`` for every graph g: ``(N, K)`` to ``(B, K, K)`` float64.
+    """Return ``S_g^T S_g`` for every graph g: ``(N, K)`` to ``(B, K, K)`` float64.
 
     In float64 whatever the type of S: the condition number of the product is that of S squared.
     """
@@ -241,7 +241,7 @@ def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
 
 
 def segment_products(left: Tensor, right: Sequence[Tensor], segments: Segments) -> tuple[Tensor, ...]:
-    """``left_g^T right_g`` for every graph g and each of several matrices.
+    """Return ``left_g^T right_g`` for every graph g and each of several matrices.
 
     Parameters
     ----------
@@ -273,13 +273,13 @@ def segment_lift(left: Tensor, values: Tensor, segments: Segments) -> Tensor:
 def segment_gram_and_products(
     left: Tensor, right: Sequence[Tensor], segments: Segments
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """``segment_gram`` of ``left`` and ``segment_products``; the rows are laid out only once."""
+    """Return ``segment_gram`` of ``left`` and ``segment_products``; the rows are laid out only once."""
     gram, *products = _products(segments, True, *_same_type(left, right))
     return gram, tuple(products)
 
 
 def _same_type(left: Tensor, right: Sequence[Tensor]) -> list[Tensor]:
-    """All matrices in the widest of their types, float32 at least."""
+    """Return all matrices in the widest of their types, float32 at least."""
     columns = [at_least_float32(left), *right]
     if any(column.dtype != columns[0].dtype for column in right):
         dtype = reduce(torch.promote_types, (column.dtype for column in columns))
@@ -288,7 +288,7 @@ def _same_type(left: Tensor, right: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _sums(rows: Tensor, segments: Segments, of: Callable[[Tensor], Tensor] = torch.positive) -> Tensor:
-    """Sums over the rows of each graph, of a function of their entries: ``(N, D)`` to ``(B, D)`` float64."""
+    """Return sums over the rows of each graph, of a function of their entries: ``(N, D)`` to ``(B, D)`` float64."""
     pieces = _pieces(segments, rows)
     if pieces is None:
         return collect(of(chunked(rows, segments, zero_padding=True)).sum(1, dtype=torch.float64), segments)
@@ -437,19 +437,19 @@ def _products(segments: Segments, with_gram: bool, left: Tensor, *right: Tensor)
 
 
 def graph_sum(rows: Tensor, segments: Segments) -> Tensor:
-    """Sum of the rows of each graph: ``(N, D)`` to ``(B, D)``, in the type of the rows."""
+    """Return the sum of the rows of each graph: ``(N, D)`` to ``(B, D)``, in the type of the rows."""
     if segments.equal is not None:
         return rows.view(-1, segments.equal, rows.shape[1]).sum(1)
     return rows.new_zeros(segments.sizes.shape[0], rows.shape[1]).index_add_(0, segments.member, rows)
 
 
 def graph_mean(rows: Tensor, segments: Segments) -> Tensor:
-    """Mean of the rows of each graph, 0 for a graph without nodes: ``(N, D)`` to ``(B, D)``."""
+    """Return the mean of the rows of each graph, 0 for a graph without nodes: ``(N, D)`` to ``(B, D)``."""
     return graph_sum(rows, segments) / segments.sizes.clamp_min(1).unsqueeze(1).to(rows.dtype)
 
 
 def graph_max(rows: Tensor, segments: Segments) -> Tensor:
-    """Maximum of each column over the rows of each graph, 0 for a graph without nodes: ``(N, D)`` to ``(B, D)``.
+    """Return the maximum of each column in each graph, 0 for a graph without nodes: ``(N, D)`` to ``(B, D)``.
 
     Rows that share the maximum share the gradient equally.
     """

@@ -19,12 +19,12 @@ from jbpool.graph import Graph, Rows
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """``x``, converted to float32 if it is in half precision."""
+    """Return ``x``, converted to float32 if it is in half precision."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def full_precision(x: Tensor) -> AbstractContextManager:
-    """A context that disables autocast on the device of ``x``.
+    """Return a context that disables autocast on the device of ``x``.
 
     Inside ``torch.autocast``, matrix products would otherwise run in half precision.
     """
@@ -49,7 +49,7 @@ class Sparse:
 
 
 def csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    """A CSR tensor, with 32-bit indices if they suffice: vendor libraries convert 64-bit indices at every product."""
+    """Return a CSR tensor, with 32-bit indices if they suffice: vendor libraries convert 64-bit ones every time."""
     if max(*shape, values.shape[0]) < 2**31:
         pointers, columns = pointers.int(), columns.int()
     _silence_torch()
@@ -66,7 +66,7 @@ def _silence_torch() -> None:
 
 
 def multiply(sparse: Sparse, dense: Tensor) -> Tensor:
-    """``M X``: ``(M, N)`` and ``(N, D)`` to ``(M, D)``."""
+    """Return ``M X``: ``(M, N)`` and ``(N, D)`` to ``(M, D)``."""
     return _Multiply.apply(dense, sparse)
 
 
@@ -152,12 +152,12 @@ def _adjacency(graph: Graph, rows: Rows, weight: Tensor) -> Tensor:
 
 
 def is_sparse(feat: Tensor) -> bool:
-    """Whether features are a CSR matrix."""
+    """Return whether features are a CSR matrix."""
     return feat.layout == torch.sparse_csr
 
 
 def stored_values(feat: Tensor) -> Tensor:
-    """All values of dense features, the stored ones of CSR features."""
+    """Return all values of dense features, the stored ones of CSR features."""
     return feat.values() if is_sparse(feat) else feat
 
 

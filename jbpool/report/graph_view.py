@@ -20,7 +20,7 @@ KINDS = {"u": "Uint", "i": "Int", "f": "Float"}         # of numpy, and in the b
 
 
 def pack(text: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """Compressed text and arrays, read in the browser by ``unpack`` of ``assets/unpack.js``.
+    """Compress text and arrays; ``unpack`` of ``assets/unpack.js`` reads them in the browser.
 
     Layout before compression: the length of the JSON text in bytes (four bytes, little endian), the JSON text padded
     with spaces, then the arrays, each starting at a multiple of four bytes.
@@ -44,7 +44,7 @@ def pack(text: Any, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def smallest(array: np.ndarray) -> np.ndarray:
-    """Non-negative whole numbers in the smallest type that holds them."""
+    """Return non-negative whole numbers in the smallest type that holds them."""
     return array.astype(np.min_scalar_type(int(array.max(initial=0))))
 
 
@@ -72,7 +72,7 @@ class GraphView(NamedTuple):
 
 
 def graph_section(view: GraphView, title: str = "The graph") -> str:
-    """The section of a page. The page needs the scripts ``SCRIPTS``."""
+    """Return the section of a page. The page needs the scripts ``SCRIPTS``."""
     some = np.unique(np.linspace(0, len(view.xy) - 1, min(STATIC_NODES, len(view.xy))).astype(int))
     few = np.unique(np.linspace(0, max(len(view.edges) - 1, 0), min(STATIC_EDGES, len(view.edges))).astype(int))
     picture = pictures.plane(view.xy, view.cluster, view.edges[few], some, view.cluster_names, "the graph in the plane")

@@ -26,7 +26,7 @@ GRID = (32, 320)        # lines
 
 
 def positions(feat: np.ndarray, edges: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Positions from features, refined over the edges.
+    """Return positions from features, refined over the edges.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def positions(feat: np.ndarray, edges: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def small_positions(count: int, edges: np.ndarray) -> np.ndarray:
-    """Positions of a small graph whose distances in the plane are those along its edges (stress majorisation).
+    """Return positions of a small graph whose distances in the plane are those along its edges (stress majorisation).
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def small_positions(count: int, edges: np.ndarray) -> np.ndarray:
 
 
 def _principal(feat: np.ndarray) -> np.ndarray:
-    """Principal components of features, ``(N, D)`` to ``(N, 2 .. COMPONENTS)``, the sign of an axis fixed."""
+    """Return the principal components of features, ``(N, D)`` to ``(N, 2 .. COMPONENTS)``, signs fixed."""
     feat = feat - feat.mean(0)
     _, axes = np.linalg.eigh(feat.T @ feat)                                                 # ascending
     axes = axes[:, ::-1][:, :COMPONENTS]
@@ -114,7 +114,7 @@ def _spread(xy: np.ndarray, distance: float) -> np.ndarray:
 
 
 def _attraction(feat: np.ndarray, edges: np.ndarray) -> scipy.sparse.csr_array:
-    """Symmetric shares of attraction that sum to one: of each node, half to its edges, half to its nearest nodes."""
+    """Return symmetric shares of attraction with sum one: half to the edges of a node, half to its nearest nodes."""
     count = len(feat)
     _, near = cKDTree(feat).query(feat, k=min(NEIGHBOURS + 1, count))                       # (N, k), itself included
     pairs = np.column_stack([np.repeat(np.arange(count), near.shape[1]), near.ravel()])
@@ -130,7 +130,7 @@ def _attraction(feat: np.ndarray, edges: np.ndarray) -> scipy.sparse.csr_array:
 
 
 def _descend(xy: np.ndarray, attraction: scipy.sparse.csr_array) -> np.ndarray:
-    """Gradient descent with momentum on the t-SNE objective."""
+    """Minimise the t-SNE objective by gradient descent with momentum."""
     count = len(xy)
     pairs = scipy.sparse.coo_matrix(scipy.sparse.triu(attraction, 1))                       # every pair once
     one, other, share = pairs.row, pairs.col, pairs.data
@@ -171,7 +171,7 @@ class _Grid:
         return bool(place.min() >= 0 and place.max() < self.lines)
 
     def repulsion(self, xy: np.ndarray) -> np.ndarray:
-        """Per node, ``sum_j (x_i - x_j) / (1 + d_ij^2)^2``, divided by ``sum_ij 1 / (1 + d_ij^2)``: ``(N, 2)``."""
+        """Return ``sum_j (x_i - x_j) / (1 + d_ij^2)^2``, over ``sum_ij 1 / (1 + d_ij^2)``, per node: ``(N, 2)``."""
         place = (xy - self.low) / self.spacing
         first = place.astype(int)
         inside = place - first                                                              # (N, 2) in [0, 1)

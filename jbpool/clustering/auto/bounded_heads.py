@@ -38,18 +38,18 @@ class Heads:
         self.prototypes, self.temperature = prototypes.clone(), temperature
 
     def losses(self, feat: Tensor) -> Tensor:
-        """The balance loss of every head on unit rows: ``(N, D)`` to ``(R,)``."""
+        """Return the balance loss of every head on unit rows: ``(N, D)`` to ``(R,)``."""
         return self._pass(feat, with_gradient=False)[0]
 
     def gradient(self, feat: Tensor) -> tuple[Tensor, Tensor]:
-        """The losses ``(R,)``, and the gradient of each with respect to its prototypes, ``(R, K, D)``."""
+        """Return the losses ``(R,)``, and the gradient of each with respect to its prototypes, ``(R, K, D)``."""
         losses, grad = self._pass(feat, with_gradient=True)
         unit = unit_rows(self.prototypes)
         along = (grad * unit).sum(-1, keepdim=True)                                 # the length has no influence
         return losses, (grad - along * unit) / self.prototypes.norm(dim=-1, keepdim=True).clamp_min(1e-12)
 
     def _pass(self, feat: Tensor, with_gradient: bool) -> tuple[Tensor, Tensor]:
-        """``-Tr(sqrt(S^T S)) / sqrt(N K)``, and its gradient by ``dL/dS = -S (S^T S)^(-1/2) / sqrt(N K)``.
+        """Return ``-Tr(sqrt(S^T S)) / sqrt(N K)``, and its gradient by ``dL/dS = -S (S^T S)^(-1/2) / sqrt(N K)``.
 
         Not by ``objectives.balance_loss``, whose autograd would hold S of all nodes; the roots are the same function.
         """
@@ -77,18 +77,18 @@ class Heads:
         return -(trace / best).to(feat.dtype), grad.to(feat.dtype) / self.temperature
 
     def clusters(self, feat: Tensor) -> Tensor:
-        """The cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
+        """Return the cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
         weight = unit_rows(self.prototypes)                                         # (R, K, D)
         return torch.cat([self._soft(block, weight).argmax(1) for block in _row_blocks(feat, weight)], dim=1)
 
     def assigned(self, feat: Tensor, head: int) -> tuple[Tensor, Tensor]:
-        """The cluster of every node by one head, int32, and its share of the assignment: ``(N,)`` and ``(N,)``."""
+        """Return the cluster of every node by one head, int32, and its share of the assignment, ``(N,)`` both."""
         weight = (unit_rows(self.prototypes) / self.temperature)[head : head + 1]   # (1, K, D)
         parts = [self._soft(block, weight)[0].max(0) for block in _row_blocks(feat, weight)]
         return torch.cat([part.indices.int() for part in parts]), torch.cat([part.values for part in parts])
 
     def _soft(self, block: Tensor, weight: Tensor) -> Tensor:
-        """Softmax over clusters, nodes last: ``(n, D)`` and ``(R, K, D)`` to ``(R, K, n)``."""
+        """Return the softmax over clusters, nodes last: ``(n, D)`` and ``(R, K, D)`` to ``(R, K, n)``."""
         soft = (weight.flatten(0, 1) @ block.T).unflatten(0, weight.shape[:2])
         if self.temperature < COLD:
             soft -= soft.amax(1, keepdim=True)
@@ -101,14 +101,14 @@ def _row_blocks(feat: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
 
 
 def sampled(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """All rows, or ``count`` of them if there are more: ``(N, D)`` to ``(n, D)``."""
+    """Return all rows, or ``count`` of them if there are more: ``(N, D)`` to ``(n, D)``."""
     if len(rows) <= count:
         return rows
     return rows[torch.randperm(len(rows), generator=generator)[:count].to(rows.device)]
 
 
 def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: torch.Generator) -> Tensor:
-    """Initial prototypes: for each head K nodes far from each other, as k-means++ draws them.
+    """Return initial prototypes: for each head K nodes far from each other, as k-means++ draws them.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: tor
 
 @torch.no_grad()
 def lloyd(feat: Tensor, prototypes: Tensor, steps: int = 10) -> Tensor:
-    """Spherical k-means steps: every prototype moves to the mean direction of its nodes.
+    """Take spherical k-means steps: move every prototype to the mean direction of its nodes.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def train_heads(heads: Heads, feat: Tensor, steps: int, lr: float = 1e-2) -> Ten
 
 
 def trained_heads(rows: Tensor, num_clusters: int, starts: int, generator: torch.Generator) -> tuple[Heads, Tensor]:
-    """Heads from several starts: k-means++ nodes, a few k-means steps, then the balance loss.
+    """Train heads from several starts: k-means++ nodes, a few k-means steps, then the balance loss.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def trained_heads(rows: Tensor, num_clusters: int, starts: int, generator: torch
 
 
 def hard_clusters(heads: Heads, rows: Tensor) -> Tensor:
-    """The cluster of every node by every head, ``(R, N)``; nodes whose row is zero join the largest cluster."""
+    """Return the cluster of every node by every head, ``(R, N)``; nodes whose row is zero join the largest cluster."""
     clusters, empty = heads.clusters(rows), (rows == 0).all(1)
     if bool(empty.any()) and not bool(empty.all()):
         for cluster in clusters:

@@ -31,7 +31,7 @@ class Choice(NamedTuple):
     merged: tuple[str, Tensor] | None       # the view and the clusters (N,) behind the best number
 
     def warning(self, low: int, high: int) -> str | None:
-        """What a user should know about the choice from ``low`` to ``high``; ``None`` if it is clear."""
+        """Return what a user should know about the choice from ``low`` to ``high``; ``None`` if it is clear."""
         if self.num_clusters == 1 < low:
             why = "try smaller ones" if low > 2 else "the graph has no clusters, or too few edges to show them"
             return (
@@ -46,7 +46,7 @@ class Choice(NamedTuple):
 
 
 def ranked(savings: dict[int, float]) -> list[int]:
-    """The numbers of clusters, best first; of equally good ones the smallest."""
+    """Return the numbers of clusters, best first; of equally good ones the smallest."""
     return sorted(savings, key=lambda k: (-savings[k], k))
 
 
@@ -129,20 +129,20 @@ def _merge(
 
 
 def _blocks(known: Known, cluster: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Edge weight between clusters, ``(K, K)``, and the nodes with edges in each, ``(K,)``; float64."""
+    """Return the edge weight between clusters, ``(K, K)``, and the nodes with edges in each, ``(K,)``; float64."""
     onehot = one_hot(cluster, count).float()
     return onehot.T.double() @ known.neighbours(onehot).double(), (known.connected[:, None] * onehot).sum(0).double()
 
 
 def _moved(known: Known, cluster: Tensor, count: int) -> Tensor:
-    """The clusters ``(N,)`` after one round of moves."""
+    """Return the clusters ``(N,)`` after one round of moves."""
     model = ClusterModel(count, 0 if known.rows is None else known.rows.shape[1]).to(cluster.device)
     model.measure(known, cluster)
     return model.scores(known, one_hot(cluster, count).float()).argmax(1)
 
 
 def saved_nats(weight: Tensor, size: Tensor) -> float:
-    """Nats that K clusters save in describing the edges of a graph, against one cluster.
+    """Return the nats that K clusters save in describing the edges of a graph, against one cluster.
 
     The message has two parts: the edges given the clusters, by a degree-corrected block model with a rate inside each
     cluster and a common one between them, and the clusters themselves: their sizes, their nodes, and how many edges
@@ -173,12 +173,12 @@ def saved_nats(weight: Tensor, size: Tensor) -> float:
 
 
 def _inside(share: Tensor, expected: Tensor) -> Tensor:
-    """Nats per edge gained by edges inside clusters, from their share and the share by chance."""
+    """Return the nats per edge gained by edges inside clusters, from their share and the share by chance."""
     return torch.where(share > expected, xlogy(share, share / expected.clamp_min(1e-300)), 0)
 
 
 def _outside(share: Tensor, expected: Tensor) -> Tensor:
-    """Nats per edge gained by edges between clusters; at most 0."""
+    """Return the nats per edge gained by edges between clusters; at most 0."""
     share = share.clamp_min(0)
     return xlogy(share, share / expected.clamp_min(1e-12)).clamp_max(0)
 
@@ -188,7 +188,7 @@ def _log_choose(n: Tensor, k: Tensor) -> Tensor:
 
 
 def cheapest_union(weight: Tensor, size: Tensor) -> tuple[int, int]:
-    """The two clusters whose union has the largest ``saved_nats``; parameters as there."""
+    """Return the two clusters whose union has the largest ``saved_nats``; parameters as there."""
     edges = weight.sum() / 2
     share = weight / weight.sum().clamp_min(1e-300)                                     # (K, K)
     volume, inside = share.sum(0), share.diagonal()

@@ -77,7 +77,7 @@ class Found(NamedTuple):
 
 
 def skipped(num_nodes: int, feat: Tensor | None) -> str | None:
-    """What is not tried on a graph of this size; ``None`` if everything is."""
+    """Return what is not tried on a graph of this size; ``None`` if everything is."""
     if num_nodes <= LARGE:
         return None
     views = "" if feat is None else f" and the views {EDGES} and {FEATURES}"
@@ -198,7 +198,7 @@ def try_partitions(
 
 
 def best_of(tried: list[tuple[Trial, Refined]]) -> tuple[Trial, Refined]:
-    """The partition that saves most, of the starts whose loss is close to the lowest one of their view."""
+    """Return the partition that saves most, of the starts whose loss is close to the lowest one of their view."""
     starts = [trial for trial, _ in tried if trial.start is not None]
     lowest = {trial.view: min(other.loss for other in starts if other.view == trial.view) for trial in starts}
     close = [one for one in tried if one[0].start is None or one[0].loss <= (1 - CLOSE) * lowest[one[0].view]]

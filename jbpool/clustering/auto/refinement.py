@@ -41,7 +41,7 @@ NEVER = -1e9            # log share of a cluster without nodes: nothing is known
 
 
 def are_measurements(feat: Tensor) -> bool:
-    """Whether features have negative values or few zeros, unlike words and flags: ``(N, D)`` dense or CSR."""
+    """Return whether features have negative values or few zeros, unlike words and flags: ``(N, D)`` dense or CSR."""
     values = stored_values(feat)
     return bool((values < 0).any()) or int((values != 0).sum()) > (1 - FEW_ZEROS) * feat.shape[0] * feat.shape[1]
 
@@ -86,16 +86,16 @@ class Known:
             self.length = present if self.measurements else self.rows.times(ones)           # (N, 1)
 
     def neighbours(self, onehot: Tensor) -> Tensor:
-        """``A Z``: ``(N, K)`` to ``(N, K)``."""
+        """Return ``A Z``: ``(N, K)`` to ``(N, K)``."""
         return propagate(self.graph, onehot, self.weight)
 
     def sums(self, onehot: Tensor) -> Tensor:
-        """``X^T Z``, the features of every cluster: ``(N, K)`` to ``(D, K)`` float64."""
+        """Return ``X^T Z``, the features of every cluster: ``(N, K)`` to ``(D, K)`` float64."""
         assert self.rows is not None
         return self.rows.transposed_times(self.length * onehot).double()
 
     def explained(self, words: Tensor, offset: Tensor) -> Tensor | float:
-        """``X V`` plus an offset ``(K,)``: ``(D, K)`` to ``(N, K)``; 0 without features."""
+        """Return ``X V`` plus an offset ``(K,)``: ``(D, K)`` to ``(N, K)``; 0 without features."""
         return 0.0 if self.rows is None else self.length * (self.rows.times(words) + offset)
 
 
@@ -107,7 +107,7 @@ class Refined(NamedTuple):
     model: ClusterModel
 
     def to(self, device: torch.device) -> Refined:
-        """The same on another device."""
+        """Return the same on another device."""
         return Refined(self.cluster.to(device), self.saved, self.model.to(device))
 
 
@@ -189,11 +189,11 @@ class ClusterModel(nn.Module):
         return float(total / 2 * torch.where(varies, spread / inside, 1).log().sum())
 
     def scores(self, known: Known, onehot: Tensor) -> Tensor:
-        """Log probabilities of every node and cluster up to a constant per node, given clusters: ``(N, K)`` both."""
+        """Return log probabilities of every node and cluster, up to a constant per node: ``(N, K)`` to ``(N, K)``."""
         return known.neighbours(onehot) @ self.blocks + known.explained(self.words, self.offset) + self.prior
 
     def probability(self, known: Known, onehot: Tensor) -> Tensor:
-        """Of every node and cluster, given the clusters of the neighbours: ``(N, K)`` to ``(N, K)``.
+        """Return the probability of every cluster for every node, given those of its neighbours, ``(N, K)``.
 
         All clusters are equally probable for a node of which nothing is known.
         """

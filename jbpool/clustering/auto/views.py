@@ -140,7 +140,7 @@ class FixedFeatures(nn.Module):
 
 
 def _worth_smoothing(out_feats: int, feat: Tensor) -> int:
-    """The largest number of columns for which smoothing all of them is cheaper than finding axes first."""
+    """Return the largest number of columns for which smoothing all of them is cheaper than finding axes first."""
     wide = out_feats + OVERSAMPLING
     return wide if is_sparse(feat) else (2 * ITERATIONS + 1) * wide
 
@@ -166,7 +166,7 @@ class _Smoothing:
         self.operator = smoothing_matrix(graph, edge_weight, torch.float32, delta) if steps else None
 
     def smooth(self, columns: Tensor) -> Tensor:
-        """``A^t`` times columns ``(N, b)``, or the mean of the powers 0 to t times them."""
+        """Return ``A^t`` times columns ``(N, b)``, or the mean of the powers 0 to t times them."""
         if self.operator is None:
             return columns
         smoothed, other = columns, torch.empty_like(columns)
@@ -178,7 +178,7 @@ class _Smoothing:
         return smoothed.div_(self.steps + 1) if self.mean_of_steps else smoothed
 
     def rows_of(self, axes: Tensor | None, width: int) -> Tensor:
-        """Smoothed ``X V``, or X without axes: its rows of this process, ``(n, width)``."""
+        """Return smoothed ``X V``, or X without axes: its rows of this process, ``(n, width)``."""
         blocks, shares = list(_blocks(width)), self.shares
         mine = torch.empty(shares.stop - shares.start, width, device=self.rows.device)
         with progress_bar("smoothing", width, "columns") as bar:
@@ -203,7 +203,7 @@ class _Smoothing:
             mine[:, first:last] = part
 
     def leading_axes(self, width: int, generator: torch.Generator) -> Tensor:
-        """An orthonormal basis of the leading directions of the smoothed rows Z, ``(D, width)``.
+        """Return an orthonormal basis of the leading directions of the smoothed rows Z, ``(D, width)``.
 
         Randomised subspace iteration with ``Z^T Z V = X^T F F X V``, F being the filter: columns stay independent.
         """
@@ -225,7 +225,7 @@ def _blocks(width: int) -> Iterator[tuple[int, int]]:
 
 
 def _whitening(rows: Tensor, num_clusters: int, out_feats: int, shares: RowShares) -> Tensor:
-    """``V diag(weight / s)`` for the singular values s and right singular vectors V of the rows, ``(C', out_feats)``.
+    """Return ``V diag(weight / s)``, s and V the singular values and right vectors of the rows, ``(C', out_feats)``.
 
     One pass over the rows accumulates their products in float64.
     """
@@ -261,7 +261,7 @@ def _in_place(rows: Tensor, change: Callable[[Tensor], Tensor], width: int) -> T
 
 @torch.no_grad()
 def edge_view(graph: Graph, num_clusters: int, edge_weight: Tensor | None = None, seed: int = 0) -> Tensor:
-    """Unit rows from the K leading eigenvectors of the lazy walk, the trivial one included: ``(N, min(K, N))``.
+    """Return unit rows from the K leading eigenvectors of the lazy walk, the trivial one included: ``(N, min(K, N))``.
 
     Degrees are regularised: the leading eigenvectors of the plain walk sit on small appendages of the graph. Nodes
     without edges have rows of zeros.
@@ -295,7 +295,7 @@ def edge_view(graph: Graph, num_clusters: int, edge_weight: Tensor | None = None
 
 
 def with_features(data: NodeData, num_clusters: int) -> NodeData:
-    """The data itself, or, where nodes have no features, with those of its edges for K clusters."""
+    """Return the data itself, or, where nodes have no features, with those of its edges for K clusters."""
     if data.feat is not None:
         return data
     return replace(data, feat=edge_view(data.graph, num_clusters, data.edge_weight))

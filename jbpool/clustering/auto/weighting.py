@@ -35,26 +35,26 @@ class UnitRows:
             self.scale = torch.cat([_inverse_length(block * column_weight) for block in _row_blocks(feat)])     # (N, 1)
 
     def columns(self, first: int, last: int) -> Tensor:
-        """Some columns of X, dense: ``(N, last - first)``."""
+        """Return some columns of X, dense: ``(N, last - first)``."""
         if self.sparse is None:
             return (self.feat[:, first:last] * self.column_weight[first:last]).mul_(self.scale)
         pick = torch.eye(self.shape[1], last - first, device=self.device).roll(first, 0)    # (D, b)
         return multiply(self.sparse, pick)
 
     def times(self, right: Tensor) -> Tensor:
-        """``X V``: ``(D, C)`` to ``(N, C)``."""
+        """Return ``X V``: ``(D, C)`` to ``(N, C)``."""
         if self.sparse is None:
             return (self.feat @ (self.column_weight[:, None] * right)).mul_(self.scale)
         return multiply(self.sparse, right)
 
     def transposed_times(self, left: Tensor) -> Tensor:
-        """``X^T U``: ``(N, C)`` to ``(D, C)``."""
+        """Return ``X^T U``: ``(N, C)`` to ``(D, C)``."""
         if self.sparse is None:
             return self.column_weight[:, None] * (self.feat.T @ (self.scale * left))
         return multiply(self.sparse.T, left)
 
     def squares(self) -> Tensor:
-        """Sums of squares of the columns of X, ``(D,)`` float64."""
+        """Return the sums of squares of the columns of X, ``(D,)`` float64."""
         total = torch.zeros(self.shape[1], dtype=torch.float64, device=self.device)
         if self.sparse is not None:
             values, columns = self.sparse.matrix.values(), self.sparse.matrix.col_indices()
@@ -64,7 +64,7 @@ class UnitRows:
         return total
 
     def present(self) -> Tensor:
-        """1 for rows that are not zero, ``(N, 1)``."""
+        """Return 1 for rows that are not zero, ``(N, 1)``."""
         if self.sparse is None:
             return (self.scale > 0).float()
         matrix = self.sparse.matrix
@@ -73,7 +73,7 @@ class UnitRows:
 
 
 def _inverse_length(rows: Tensor) -> Tensor:
-    """``(n, D)`` to ``(n, 1)``, 0 for rows of zeros; squares of very large or small values stay in range."""
+    """Return 1 / length of every row, 0 for rows of zeros: ``(n, D)`` to ``(n, 1)``. No square over- or underflows."""
     largest = rows.abs().amax(1, keepdim=True) if rows.shape[1] else rows.new_zeros(len(rows), 1)
     length = (rows / torch.where(largest > 0, largest, 1)).norm(dim=1, keepdim=True) * largest
     return torch.where(length > 0, 1 / length, 0)
@@ -89,12 +89,12 @@ def _unit_sparse(feat: Tensor, column_weight: Tensor) -> Tensor:
 
 
 def no_weights(feat: Tensor) -> Tensor:
-    """Ones, ``(D,)``."""
+    """Return ones, ``(D,)``."""
     return torch.ones(feat.shape[1], device=feat.device)
 
 
 def idf_weights(feat: Tensor) -> Tensor:
-    """Inverse document frequency ``log(N / nodes with a nonzero value)``, or 0 if none has: ``(N, D)`` to ``(D,)``."""
+    """Return ``log(N / nodes with a nonzero value)`` of every column, or 0 if none has: ``(N, D)`` to ``(D,)``."""
     if is_sparse(feat):
         present = feat.col_indices()[feat.values() != 0].bincount(minlength=feat.shape[1])
     else:
@@ -105,7 +105,7 @@ def idf_weights(feat: Tensor) -> Tensor:
 
 
 def auto_weights(feat: Tensor) -> Tensor:
-    """Inverse document frequency if the features are counts, else ones: ``(N, D)`` to ``(D,)``."""
+    """Return the inverse document frequency if the features are counts, else ones: ``(N, D)`` to ``(D,)``."""
     return idf_weights(feat) if are_counts(feat) else no_weights(feat)
 
 
@@ -113,7 +113,7 @@ WEIGHTINGS = {"none": no_weights, "idf": idf_weights, "auto": auto_weights}
 
 
 def are_counts(feat: Tensor) -> bool:
-    """Whether features are counts or flags: the values of a row, maybe scaled, are multiples of its smallest one."""
+    """Return whether features are counts or flags: multiples of the smallest value of their row."""
     stored = whole = compared = multiples = 0
     for row, values, num_rows in _nonzeros(feat):
         if bool((values < 0).any()):
@@ -130,7 +130,7 @@ def are_counts(feat: Tensor) -> bool:
 
 
 def scale_warning(feat: Tensor | None) -> str | None:
-    """A warning if one column of measurements is so large that it alone decides the direction of every row."""
+    """Return a warning if one column of measurements is so large that it alone decides the direction of every row."""
     if feat is None or is_sparse(feat) or are_counts(feat):
         return None
     square = torch.zeros(feat.shape[1], dtype=torch.float64, device=feat.device)                        # (D,)
@@ -149,7 +149,7 @@ def scale_warning(feat: Tensor | None) -> str | None:
 
 
 def _nonzeros(feat: Tensor) -> Iterator[tuple[Tensor, Tensor, int]]:
-    """Row (counted within the block) and value of the nonzero entries, and the number of rows, block by block."""
+    """Yield row (counted within the block) and value of the nonzero entries, and the number of rows, block by block."""
     if is_sparse(feat):
         some = feat.values() != 0
         yield _row_numbers(feat)[some], feat.values()[some], feat.shape[0]
@@ -159,7 +159,7 @@ def _nonzeros(feat: Tensor) -> Iterator[tuple[Tensor, Tensor, int]]:
 
 
 def _row_blocks(feat: Tensor) -> tuple[Tensor, ...]:
-    """Dense rows in blocks; at least one, which may be empty."""
+    """Return dense rows in blocks; at least one, which may be empty."""
     return feat.split(_rows_together(feat))
 
 
@@ -168,5 +168,5 @@ def _rows_together(feat: Tensor) -> int:
 
 
 def _row_numbers(feat: Tensor) -> Tensor:
-    """Row of each stored value of a CSR matrix."""
+    """Return the row of each stored value of a CSR matrix."""
     return torch.arange(feat.shape[0], device=feat.device).repeat_interleave(feat.crow_indices().diff())

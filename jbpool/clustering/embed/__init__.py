@@ -26,5 +26,5 @@ EMBEDDINGS = {                                      # name of the function -> it
 
 
 def embedding(name: str) -> Callable[[NodeData, int, int], np.ndarray]:
-    """The function of a method."""
+    """Return the function of a method."""
     return getattr(import_module(f"{__name__}.{EMBEDDINGS[name]}"), name)

@@ -18,12 +18,12 @@ EPOCHS = 800        # VGAE is not converged after the usual 200: see docs/develo
 
 
 def gae(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
-    """The plain autoencoder: the embedding is the encoder's output."""
+    """Embed the nodes by the plain autoencoder: the output of the encoder."""
     return _train(data, seed, variational=False)
 
 
 def vgae(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
-    """The variational one: the embedding is the mean of the posterior."""
+    """Embed the nodes by the variational autoencoder: the mean of the posterior."""
     return _train(data, seed, variational=True)
 
 
@@ -43,7 +43,7 @@ class _Encoder(nn.Module):
 
 
 def _train(data: NodeData, seed: int, variational: bool) -> np.ndarray:
-    """One random negative pair per edge, resampled every epoch, instead of an N x N matrix."""
+    """Return one random negative pair per edge, resampled every epoch, instead of an N x N matrix."""
     torch.manual_seed(seed)
     num_nodes, weight = data.graph.num_nodes, data.edge_weight
     source, target = data.graph.edge_index.long()

@@ -22,14 +22,14 @@ STEPS = 8               # smoothing steps of k-means
 
 
 def adjacency_matrix(graph: Graph, edge_weight: Tensor | None) -> scipy.sparse.csr_matrix:
-    """The adjacency matrix of a graph, ``(N, N)`` float64."""
+    """Return the adjacency matrix of a graph, ``(N, N)`` float64."""
     source, target = graph.edge_index.cpu().numpy()
     weight = np.ones(len(source)) if edge_weight is None else edge_weight.cpu().double().numpy()
     return scipy.sparse.csr_matrix((weight, (source, target)), shape=(graph.num_nodes, graph.num_nodes))
 
 
 def _normalized(A: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_matrix, np.ndarray]:
-    """``D^-1/2 A D^-1/2`` and the degrees (1 for a node without edges)."""
+    """Return ``D^-1/2 A D^-1/2`` and the degrees (1 for a node without edges)."""
     degree: np.ndarray = np.asarray(A.sum(1)).ravel()
     degree = np.where(degree > 0, degree, 1)
     scale = scipy.sparse.diags_array(degree**-0.5)
@@ -37,7 +37,7 @@ def _normalized(A: scipy.sparse.csr_matrix) -> tuple[scipy.sparse.csr_matrix, np
 
 
 def _top_eigenvectors(matrix: scipy.sparse.csr_matrix, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ``count`` largest eigenvalues, descending, and their vectors ``(N, count)``."""
+    """Return the ``count`` largest eigenvalues, descending, and their vectors ``(N, count)``."""
     num_nodes = matrix.shape[0]
     count = min(count, num_nodes - 1)
     if num_nodes <= DENSE:                              # small: the dense solver is exact and fast
@@ -56,7 +56,7 @@ def _top_eigenvectors(matrix: scipy.sparse.csr_matrix, count: int, seed: int) ->
 
 
 def sc(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
-    """Spectral clustering (Shi and Malik, 2000): the K leading eigenvectors of the random walk ``D^-1 A``.
+    """Embed for spectral clustering (Shi and Malik, 2000): the K leading eigenvectors of the random walk ``D^-1 A``.
 
     It reproduces the figures of the paper; rows of unit length (Ng, Jordan, Weiss) do not (docs/development/paper.md).
     """
@@ -66,7 +66,7 @@ def sc(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
 
 
 def netmf(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
-    """NetMF for large windows (Qiu et al., WSDM 2018): factorises the matrix that DeepWalk implicitly factorises.
+    """Embed the nodes by NetMF for large windows (Qiu et al., WSDM 2018): factorise the matrix behind DeepWalk.
 
     The matrix is approximated by RANK eigenpairs and computed in blocks of rows; only positive logarithms are stored.
     """
@@ -85,7 +85,7 @@ def netmf(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
 
 
 def kmeans(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
-    """Features smoothed over the graph, centred, reduced, and scaled to unit rows, ``(N, C)``."""
+    """Return features smoothed over the graph, centred, reduced, and scaled to unit rows, ``(N, C)``."""
     assert data.feat is not None                        # with_features adds them if the graph has none
     rows = FixedFeatures(data.feat.shape[1], STEPS).fit(data.graph, data.feat, data.edge_weight).numpy()     # (N, D)
     if min(rows.shape) <= DIM:

@@ -21,12 +21,12 @@ MOST_STEPS = 10_000
 
 
 def deepwalk(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
-    """DeepWalk (Perozzi et al., KDD 2014): random walks that follow edges by their weight."""
+    """Embed the nodes by DeepWalk (Perozzi et al., KDD 2014): random walks that follow edges by their weight."""
     return _skip_gram(data, Walker(data.graph, data.edge_weight), seed, "deepwalk")
 
 
 def node2vec(data: NodeData, num_clusters: int, seed: int, p: float = 1.0, q: float = 0.5) -> np.ndarray:
-    """node2vec (Grover and Leskovec, KDD 2016): walks that return with weight 1/p and move outwards with 1/q."""
+    """Embed by node2vec (Grover and Leskovec, KDD 2016): walks return with weight 1/p, move outwards with 1/q."""
     return _skip_gram(data, Walker(data.graph, data.edge_weight, p, q), seed, "node2vec")
 
 
@@ -60,14 +60,14 @@ class Walker:
         self.pairs = (owner * self.num_nodes + self.neighbours).sort().values                   # (E,)
 
     def walks(self, start: Tensor, length: int) -> Tensor:
-        """Walks from nodes that have edges: ``(W,)`` to ``(W, length)``."""
+        """Draw walks from nodes that have edges: ``(W,)`` to ``(W, length)``."""
         path, biased = [start], (self.p, self.q) != (1, 1)
         while len(path) < length:
             path.append(self._biased_step(path) if biased and len(path) > 1 else self._step(path[-1]))
         return torch.stack(path, dim=1)
 
     def _step(self, node: Tensor) -> Tensor:
-        """One step by weight: ``(W,)`` to ``(W,)``."""
+        """Take one step by weight: ``(W,)`` to ``(W,)``."""
         draw = torch.rand(len(node), dtype=torch.float64)
         first, count = self.first[node], self.count[node]
         if self.running is None:
@@ -115,7 +115,7 @@ def _skip_gram(data: NodeData, walker: Walker, seed: int, name: str) -> np.ndarr
 
 
 def skip_gram_loss(walks: Tensor, node: Tensor, context: Tensor, other: Tensor) -> Tensor:
-    """Mean loss over all pairs of nodes within the window of a walk; one product for all pairs of a walk.
+    """Return the mean loss over all pairs of nodes within the window of a walk; one product for all of them.
 
     Parameters
     ----------
