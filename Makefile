@@ -78,7 +78,7 @@ bench: $(READY)
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@! grep -rlE '(src|rel="stylesheet" href)="https?:' site --include='*.html'      # nothing is loaded from other hosts
-	@echo open site/index.html
+	@echo "open site/index.html, or, for the search: python -m http.server -d site, and http://localhost:8000"
 
 notebook-env: $(READY)
 	$(BIN)/python -m pip install --disable-pip-version-check nbclient ipykernel
