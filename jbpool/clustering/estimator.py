@@ -58,9 +58,9 @@ class _WithModel:
             return self.method
         if hasattr(model, "labels_") and model.model_ is None:
             raise AttributeError(
-                "JBClustering has no predict here: there is no model for other graphs, since the graph has no features, "
-                "or there is only one cluster. (To choose the number of clusters, fit with a range, n_clusters=(2, 12), "
-                "not with GridSearchCV.)"
+                "JBClustering has no predict here: there is no model for other graphs, since the graph has no "
+                "features, or there is only one cluster. (To choose the number of clusters, fit with a range, "
+                "n_clusters=(2, 12), not with GridSearchCV.)"
             )
         return MethodType(self.method, model)
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
@@ -33,6 +32,9 @@ from jbpool.errors import ConfigError, RunFolderError, TrainingError
 from jbpool.files import write_text
 from jbpool.ops.contingency import contingency
 from jbpool.processes import RowShares, gather, rank, world_size
+
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
 
 
 class SeedResult(NamedTuple):
@@ -276,6 +278,8 @@ def embed(job: Job, seed: int) -> SeedResult:
 
 
 def _k_means(points: np.ndarray, num_clusters: int, seed: int) -> KMeans:
+    from sklearn.cluster import KMeans  # takes as long as half of torch
+
     return KMeans(num_clusters, n_init=10, random_state=seed).fit(points)
 
 
