@@ -5,6 +5,7 @@ from jbpool.classification.predict import predict
 from jbpool.classification.report import write_report
 from jbpool.classification.runner import load_data, run
 from jbpool.classification.search import problems, unused
+from jbpool.data import graph_options
 from jbpool.engine.task import Task
 
 GRAPH_CLASSIFY = Task(
@@ -18,5 +19,6 @@ GRAPH_CLASSIFY = Task(
     write_report=write_report,
     exclusive=EXCLUSIVE,
     predict=predict,
+    dataset_options=lambda config: graph_options(config.dataset.name, config.dataset.root),
     unused=unused,
 )

@@ -10,6 +10,7 @@ NodeData('cora-sim', 2708 nodes, 10556 edges, 1,433 sparse features, 7 classes)
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -96,6 +97,21 @@ def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) 
         yield "dataset.name", str(error)
 
 
+def node_options(name: str) -> dict[str, Any]:
+    """The options of a dataset of ``load_nodes``, with their defaults."""
+    return _options(loader(NODE_SETS, name))
+
+
+def graph_options(name: str, root: str | Path | None) -> dict[str, Any]:
+    """The options of a dataset of ``load_graphs``, with their defaults."""
+    return _options(_graph_loader(name, root))
+
+
+def _options(load: Callable) -> dict[str, Any]:
+    parameters = inspect.signature(load).parameters.values()
+    return {item.name: item.default for item in parameters if item.name not in ("root", "name")}
+
+
 def node_files(name: str) -> list[str]:
     """The options of a dataset of ``load_nodes`` that are files."""
     load = loader(NODE_SETS, name)
@@ -111,7 +127,7 @@ def own_graph_options(name: str) -> list[str]:
 def _wrong_options(load: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Key and problem of every unknown option and of every value of the wrong type or range."""
     hints = get_type_hints(getattr(load, "func", load))             # the function inside a partial
-    accepted = {option: None for option in inspect.signature(load).parameters if option not in ("root", "name")}
+    accepted = _options(load)
     for option, value in options.items():
         key = f"dataset.{option}"
         try:
@@ -129,5 +145,9 @@ def _call(load: Callable, name: str, root: str | Path | None, options: dict[str,
     problems = [problem for _, problem in _wrong_options(load, name, options)]
     if problems:
         raise DataError("\n".join(problems))
-    takes_root = "root" in inspect.signature(load).parameters
-    return load(root=root, **options) if takes_root else load(**options)
+    hints = get_type_hints(getattr(load, "func", load))
+    files = [option for option, value in options.items() if isinstance(value, str) and Path in get_args(hints[option])]
+    options = {**options, **{option: os.path.expanduser(options[option]) for option in files}}
+    if "root" in inspect.signature(load).parameters:
+        options["root"] = root if root is None else Path(root).expanduser()
+    return load(**options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import yaml
 
 from jbpool.checks import hint
-from jbpool.engine.schema import build, out_of_range
+from jbpool.engine.schema import as_dict, build, out_of_range
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, one_line
 from jbpool.nn.pools import option_problems
@@ -159,7 +159,7 @@ def config_names(task: str) -> list[str]:
 
 def find_config(name: str, task: str) -> Path:
     """``name`` as a path, then under ``configs/<task>/``."""
-    for path in (Path(name), CONFIGS / task / name, CONFIGS / task / f"{name}.yaml"):
+    for path in (Path(name).expanduser(), CONFIGS / task / name, CONFIGS / task / f"{name}.yaml"):
         if os.path.isfile(path):                                # unlike Path.is_file, False for impossible names
             return path
     known = config_names(task)
@@ -167,7 +167,9 @@ def find_config(name: str, task: str) -> Path:
     raise ConfigError(f"--cfg {name}: no such file.{near} Under configs/{task}: {', '.join(known)}.")
 
 
-def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()) -> Any:
+def load_config(
+    task: Task, name: str | None = None, changes: Sequence[str] = (), origins: Mapping[str, str] | None = None
+) -> Any:
     """Load a configuration file and apply ``--set`` overrides. All errors are reported together.
 
     Parameters
@@ -178,29 +180,56 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
         A path, or the name of a file under ``configs/<task>/``. Default: the default of the task.
     changes : sequence of str, optional
         Overrides, each ``section.key=value``. Default: none.
+    origins : mapping, optional
+        Key -> the argument that changes it, for messages. Default: ``--set section.key=value``.
     """
+    return _load(task, name, changes, origins or {})[0]
+
+
+def settings(
+    task: Task, name: str | None, changes: Sequence[str], origins: Mapping[str, str]
+) -> Iterator[tuple[str, Any, Any, str]]:
+    """Key, value, default and origin of every setting; the parameters are those of ``load_config``."""
+    config, origin = _load(task, name, changes, origins)
+    values, defaults = as_dict(config), as_dict(task.schema())
+    defaults["dataset"] |= task.dataset_options(config)
+    for section, part in values.items():
+        if not isinstance(part, dict):
+            yield section, part, defaults[section], origin(section) or "default"
+            continue
+        for key in {**defaults[section], **part}:
+            default = defaults[section].get(key)
+            yield f"{section}.{key}", part.get(key, default), default, origin(f"{section}.{key}") or "default"
+
+
+def _load(
+    task: Task, name: str | None, changes: Sequence[str], origins: Mapping[str, str]
+) -> tuple[Any, Callable[[str], str | None]]:
+    """The configuration, and a function: key -> where it was given, ``None`` if nowhere."""
     path = find_config(name or task.default, task.name)
     values, lines = read_file(path)
     problems: list[str] = []
     if "task" not in values:
         problems.append(f"{path}: 'task: {task.name}' is missing")
-    given: dict[str, str] = {}                                  # key -> the --set option that sets it
+    given: dict[str, str] = {}                                  # key -> the argument that sets it
     for change in sorted(changes, key=lambda change: not change.startswith("dataset.name=")):
-        given[change.partition("=")[0]] = f"--set {change}"
+        key = change.partition("=")[0]
+        given[key] = origins.get(key, f"--set {change}")
         try:
             _apply(change, values, task, given)
         except ConfigError as error:
-            problems.append(f"--set {change}: {error}")
+            problems.append(f"{given[key]}: {error}")
 
-    def where(key: str) -> str:
+    def origin(key: str) -> str | None:
         parts = key.split(".")
         for end in range(len(parts), 0, -1):                    # --set may set a whole section
             if ".".join(parts[:end]) in given:
                 return given[".".join(parts[:end])]
-        if key in lines:
-            return f"{path}, line {lines[key]}"
+        return f"{path}, line {lines[key]}" if key in lines else None
+
+    def where(key: str) -> str:
         inside = (change for name, change in given.items() if name.startswith(f"{key}."))
-        return next(inside, str(path))                          # a section that only --set has
+        return origin(key) or next(inside, str(path))           # a section that only --set has
 
     if values.get("task", task.name) != task.name:              # its other keys are not those of this task
         problem = f"{where('task')}: task is {values['task']!r}, but this is the task {task.name!r}"
@@ -210,7 +239,7 @@ def load_config(task: Task, name: str | None = None, changes: Sequence[str] = ()
     problems += [f"{where(key)}: {problem}" for key, problem in wrong]
     if problems:
         raise ConfigError("\n".join(map(one_line, problems)))
-    return config
+    return config, origin
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:

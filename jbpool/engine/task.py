@@ -43,6 +43,7 @@ class Task:
     load_data: Callable[[Any], Any]                 # configuration -> data
     run: Callable[..., RunFolder]                   # (configuration, data, folder, device, resume=False, ...)
     write_report: Callable[[Path, Any], Path]       # (folder, data) -> path of the page
+    dataset_options: Callable[[Any], dict[str, Any]]    # configuration -> options of its dataset, with their defaults
     unused: Callable[[Any], list[str]]              # settings that were changed although nothing reads them
     one_process_only: Callable[[Any], str | None] = lambda config: None     # why several processes cannot share a run
     exclusive: Mapping[str, str] = field(default_factory=dict)   # --set of the key removes this other key from a file
