@@ -87,8 +87,11 @@ class ClassifyConfig:
     search: SearchConfig = field(default_factory=SearchConfig)
 
 
-# Two ways to specify the number of clusters: --set of one overrides the other in the file.
-EXCLUSIVE = {"model.ratio": "model.num_clusters", "model.num_clusters": "model.ratio"}
+# Two ways to specify the number of clusters, or the graphs: --set of one overrides the other in the file.
+EXCLUSIVE = {
+    "model.ratio": "model.num_clusters", "model.num_clusters": "model.ratio",
+    "dataset.folder": "dataset.graphs", "dataset.graphs": "dataset.folder",
+}  # fmt: skip
 
 
 def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:

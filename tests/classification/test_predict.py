@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
     write_graphs(cwd / "old", nodes="x,y")
     write_graphs(cwd / "new", seed=1, head="graph")
     write_graphs(cwd / "labelled", seed=1, head="label,graph", nodes="y,x")
-    changes = settings("dataset.graphs=null", "dataset.folder=old", "model.members=2", *SMALL)
+    changes = settings("dataset.folder=old", "model.members=2", *SMALL)
     call(CLASSIFY.command, "--cfg", "file", *changes, "--out", "r", cwd=cwd)
     for path in (cwd / "old").iterdir():
         path.unlink()                                           # a prediction reads nothing of the training set
@@ -187,7 +187,7 @@ def test_the_training_set_itself_is_mentioned(trained, tmp_path):
 
 
 def test_unlabelled_graphs_cannot_train(trained, tmp_path):
-    changes = settings("dataset.graphs=null", "dataset.folder=new", *SMALL)
+    changes = settings("dataset.folder=new", *SMALL)
     refused = call(CLASSIFY.command, "--cfg", "file", *changes, "--out", tmp_path / "r", cwd=trained, check=False)
     assert "24 of 24 graphs have no class" in refused.err
 

@@ -18,7 +18,7 @@ def with_edges(tmp_path_factory):
     """A run on graphs with weighted edges and two edge features of different scale."""
     cwd = tmp_path_factory.mktemp("edges")
     write_graphs(cwd / "old", edges="bond,length,weight")
-    changes = settings("dataset.graphs=null", "dataset.folder=old", "model.edges=messages", *SMALL)
+    changes = settings("dataset.folder=old", "model.edges=messages", *SMALL)
     call(CLASSIFY.command, "--cfg", "file", *changes, "--out", "r", cwd=cwd)
     return cwd
 
@@ -67,7 +67,7 @@ def test_the_unit_of_an_edge_feature_does_not_matter(edges, tmp_path):
     changed_edges(tmp_path, "other", in_other_units)
     found = []
     for name in ("one", "other"):
-        changes = settings("dataset.graphs=null", f"dataset.folder={name}", f"model.edges={edges}", *SMALL)
+        changes = settings(f"dataset.folder={name}", f"model.edges={edges}", *SMALL)
         call(CLASSIFY.command, "--cfg", "file", *changes, "--out", f"run-{name}", cwd=tmp_path)
         data = load_graphs("file", folder=tmp_path / name)
         batch = data.batch(range(len(data)))

@@ -290,14 +290,11 @@ def load_graph_files(
         The test graphs.
     """
     if (folder is None) == (graphs is None):
-        fix = "" if folder is None else "; --set dataset.graphs=null overrides a file that sets it"
-        raise DataError(
-            f"dataset 'file': give either folder (CSV files, or the TU format) or graphs (a DGL .bin file){fix}."
-        )
+        raise DataError("dataset 'file': give either folder (CSV files, or the TU format) or graphs (a DGL .bin file).")
     if folder is not None and not Path(folder).is_dir():
         raise DataError.at(folder, f"no such folder; it should have {GRAPHS}, {NODES} and {EDGES}, or the TU format")
     if graphs is not None and Path(graphs).is_dir():
-        raise DataError.at(graphs, "it is a folder: use dataset.folder, and dataset.graphs=null if a file sets it")
+        raise DataError.at(graphs, "it is a folder: use dataset.folder")
     if graphs is not None:
         data = load_graph_bin(Path(graphs))
     elif folder is not None and Path(folder, GRAPHS).is_file():
