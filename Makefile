@@ -42,7 +42,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $(READY)
 
 run: $(READY)
-	$(BIN)/python tasks/node_cluster.py
+	$(BIN)/python -m jbpool cluster
 
 # Two workers with one thread each: more threads than cores slow each other down. Each takes whole files, whose tests
 # share fixtures. Not loadgroup: xdist 3.8 does not pass the names of groups on with pytest 9.2. A worker that dies ends

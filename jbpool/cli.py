@@ -1,4 +1,4 @@
-"""The commands ``jbpool-cluster`` and ``jbpool-classify``, also started by ``tasks/*.py``.
+"""The command ``jbpool``: ``cluster``, ``classify``, ``compare`` and ``check``; ``tasks/*.py`` start the first two.
 
 Nothing slow is imported before the arguments are parsed, so that ``--help`` answers at once.
 """
@@ -6,84 +6,208 @@ Nothing slow is imported before the arguments are parsed, so that ``--help`` ans
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import platform
 import signal
+import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from jbpool import __version__
 from jbpool.console import exit_on_broken_pipe
 from jbpool.errors import ConfigError, InputError, JBPoolError, TrainingError, WriteError
-from jbpool.files import check_writable, held
 
 CLUSTER = """Cluster the nodes of a graph.
 
-  {command}                                    a generated graph, in under a minute
-  {command} --cfg dblp.yaml                    the paper's network on DBLP
-  {command} --cfg cora --set method.name=dmon  another method
-  {command} --cfg file --set dataset.edges=edges.csv   your own graph
+  jbpool cluster edges.csv                        your own graph: a line per edge, the number of clusters is chosen
+  jbpool cluster edges.csv -k 7 --features f.csv  seven clusters, with features of the nodes
+  jbpool cluster --cfg dblp.yaml                  a published graph
+  jbpool cluster --cfg cora --set method.name=dmon   another method
+  jbpool cluster                                  a generated graph, in under a minute
 """
 
 CLASSIFY = """Classify graphs with pooling.
 
-  {command}                                  generated graphs, in under a minute
-  {command} --cfg proteins.yaml              ten folds of PROTEINS
-  {command} --cfg proteins --folds 0,1       two folds only
-  {command} --cfg nci1 --set model.pool=none the same network without pooling
+  jbpool classify my_folder                      your own graphs: graphs.csv, nodes.csv and edges.csv
+  jbpool classify --cfg proteins.yaml            ten folds of PROTEINS
+  jbpool classify --cfg proteins --folds 0,1     two folds only
+  jbpool classify --cfg nci1 --set model.pool=none   the same network without pooling
+  jbpool classify                                generated graphs, in under a minute
+"""
+
+COMPARE = """Compare two or more runs on one page.
+
+It shows scores side by side, settings that differ, the agreement of the results, and where they differ.
 """
 
 PACKAGE = Path(__file__).parent
 MEMORY_FIX = {
-    "node_cluster": "fewer clusters (method.num_clusters), a smaller model.hidden, or a smaller graph",
-    "graph_classify": "a smaller train.batch_size, model.hidden, or fewer clusters (model.num_clusters, model.ratio)",
+    "cluster": "fewer clusters (method.num_clusters), a smaller model.hidden, or a smaller graph",
+    "classify": "a smaller train.batch_size, model.hidden, or fewer clusters (model.num_clusters, model.ratio)",
 }
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``jbpool`` with these arguments; returns the exit code."""
+    return exit_on_broken_pipe(lambda: _command(sys.argv[1:] if argv is None else argv))
+
+
 def cluster(argv: Sequence[str] | None = None) -> int:
-    """``jbpool-cluster``: returns the exit code."""
-    options = _parser("node_cluster", CLUSTER)
-    options.add_argument("--predict", metavar="RUN_DIR", help="apply a trained model to the graph of --set dataset...")
-    options.add_argument("--baselines", action="store_true", help="compare with k-means, spectral clustering, Leiden")
-    return exit_on_broken_pipe(lambda: _main("node_cluster", options.parse_args(argv)))
+    """``jbpool cluster``."""
+    return main(["cluster", *(sys.argv[1:] if argv is None else argv)])
 
 
 def classify(argv: Sequence[str] | None = None) -> int:
-    """``jbpool-classify``: returns the exit code."""
-    options = _parser("graph_classify", CLASSIFY)
+    """``jbpool classify``."""
+    return main(["classify", *(sys.argv[1:] if argv is None else argv)])
+
+
+# ---------------------------------------------------------------- arguments
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a wrong argument as one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser("jbpool", description="Just Balance pooling and clustering of graphs.")
+    parser.add_argument("--version", action="version", version=f"jbpool {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    def add(name: str, description: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        summary, raw = description.partition("\n")[0], argparse.RawDescriptionHelpFormatter
+        command = commands.add_parser(name, help=summary, description=description, formatter_class=raw)
+        command.set_defaults(run=run, parser=command)
+        return command
+
+    options = add("cluster", CLUSTER, lambda args: _main("node_cluster", args))
+    options.add_argument("file", nargs="?", metavar="FILE", help="your own graph: an edge list or another format")
+    options.add_argument(
+        "-k", metavar="7|2-12", help="the number of clusters, or a range to choose it from "
+        "(default: the number of classes where there are labels, else 2-30)",
+    )  # fmt: skip
+    options.add_argument("--features", metavar="FILE", help="features of the nodes")
+    options.add_argument("--labels", metavar="FILE", help="classes of the nodes, to score the result")
+    options.add_argument("--baselines", action="store_true", help="compare with k-means, spectral clustering, Leiden")
+    _add_task_options(options, "node_cluster", "the graph FILE")
+    options = add("classify", CLASSIFY, lambda args: _main("graph_classify", args))
+    options.add_argument("file", nargs="?", metavar="FOLDER", help="your own graphs: CSV files or another format")
     options.add_argument("--folds", metavar="0,1", help="the folds to run (default: all)")
-    options.add_argument("--predict", metavar="RUN_DIR", help="apply a trained model to the graphs of --set dataset...")
-    return exit_on_broken_pipe(lambda: _main("graph_classify", options.parse_args(argv)))
+    _add_task_options(options, "graph_classify", "the graphs in FOLDER")
+    options = add("compare", COMPARE, lambda args: _reporting_errors(_compare, args))
+    options.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
+    options.add_argument("--out", default="compare.html", metavar="FILE", help="the page (default: compare.html)")
+    add("check", "Show what is installed, whether it loads, and how to fix it.", lambda _: _check())
+    return parser
 
 
-def _parser(task: str, description: str) -> argparse.ArgumentParser:
-    """The options that both tasks share."""
-    command = Path(sys.argv[0]).name
-    command = f"python tasks/{command}" if command.endswith(".py") else command
-    options = argparse.ArgumentParser(
-        description=description.format(command=command), formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def _add_task_options(options: argparse.ArgumentParser, task: str, new: str) -> None:
+    """Options that both tasks have."""
     options.add_argument("--cfg", metavar="NAME|PATH", help=f"a YAML file: a path, or a name in configs/{task}/")
     options.add_argument("--set", metavar="a.b=v", action="append", default=[], dest="changes", help="set a.b to v")
     options.add_argument("--seeds", metavar="0,1,2", help="the seeds to run (train.seeds)")
     options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    options.add_argument("--out", metavar="DIR", help=f"the run folder (default: runs/{task}/<cfg>-<time>)")
+    options.add_argument("--out", metavar="DIR", help=f"the run folder (default: runs/{task}/<name>-<time>)")
+    options.add_argument("--resume", action="store_true", help="continue the run in --out, or the latest of this name")
+    options.add_argument("--predict", metavar="RUN_DIR", help=f"apply the trained model of a run to {new}")
     options.add_argument("--list", action="store_true", help="list configurations, methods and datasets")
-    options.add_argument("--resume", action="store_true", help="continue the run in --out, or the latest of this --cfg")
-    return options
+    options.add_argument("--show-config", action="store_true", help="print every setting, its default and its origin")
+
+
+def _command(argv: Sequence[str]) -> int:
+    parser = _parser()
+    args, unknown = parser.parse_known_args(argv)
+    if args.command is None:
+        parser.error("give a command: cluster, classify, compare or check")
+    if unknown:
+        one = "" if unknown[0].startswith("-") else " (give one file or folder)"
+        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{one}")
+    return args.run(args)
+
+
+def _settings(name: str, args: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
+    """What the arguments set, as for ``--set``, and key -> the argument that sets it, for messages."""
+    from jbpool.data.catalogue import graph_file, node_file
+
+    found: dict[str, tuple[str, str]] = {}                                  # key -> value in YAML, argument
+    if args.file is not None:
+        own = _own_file(name, args.file)
+        options = node_file(own) if name == "node_cluster" else graph_file(own)
+        found |= {f"dataset.{key}": (json.dumps(value), args.file) for key, value in options.items()}
+    for option in ("features", "labels"):
+        if (path := getattr(args, option, None)) is not None:
+            if args.file is None and args.cfg is None and args.predict is None:
+                raise ConfigError(f"--{option} {path}: give the graph, too: jbpool cluster FILE --{option} {path}")
+            found[f"dataset.{option}"] = json.dumps(path), f"--{option} {path}"
+    if getattr(args, "k", None) is not None:
+        found["method.num_clusters"] = args.k, f"-k {args.k}"
+    if args.seeds is not None:
+        found["train.seeds"] = f"[{args.seeds}]", f"--seeds {args.seeds}"
+    changes = [f"{key}={value}" for key, (value, _) in found.items()]       # last: they have precedence over --set
+    return [*args.changes, *changes], {key: shown for key, (_, shown) in found.items()}
+
+
+def _own_file(name: str, given: str) -> Path:
+    """The path of FILE or FOLDER, if it can be one."""
+    from jbpool.engine.config import config_names
+
+    path, command = Path(given).expanduser(), "cluster" if name == "node_cluster" else "classify"
+    if path.suffix in (".yaml", ".yml"):
+        raise ConfigError(f"{given} is a configuration: jbpool {command} --cfg {given}")
+    if os.path.isfile(path / "config.yaml"):
+        raise ConfigError(f"{given} is a run folder: apply its model with --predict {given}, or see its report.html.")
+    if not os.path.exists(path):
+        known = f"{given}.yaml" in config_names(name)
+        raise ConfigError(f"{given}: no such file{f'; did you mean --cfg {given}.yaml?' if known else '.'}")
+    if name == "node_cluster" and path.is_dir():
+        raise ConfigError(f"{given} is a folder: give the file that has the edges; jbpool classify takes folders.")
+    return path
+
+
+# ---------------------------------------------------------------- running
+
+
+@contextmanager
+def _quitting_on_interrupt() -> Iterator[None]:
+    """Until the block ends, Ctrl-C ends the process at once: an exception inside an import may be lost or disguised."""
+
+    def stop(*_: Any) -> None:
+        os.write(2, b"\ninterrupted.\n")
+        os._exit(130)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield                                                               # ignored, or handled by someone else
+        return
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _main(name: str, args: argparse.Namespace) -> int:
-    """Run a task; errors that users can fix are printed as one line, without a traceback.
+    """Run a task, or what was asked of it."""
+    args.folder, args.task = None, name
+    return _reporting_errors(lambda args: _start(name, args), args)
+
+
+def _reporting_errors(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
+    """Call ``run``; errors that users can fix are printed as one line, without a traceback.
 
     Returns the exit code: 0, 2 if the input is refused, 1 if the run fails, 130 after Ctrl-C.
     """
-    if args.seeds is not None:
-        args.changes.append(f"train.seeds=[{args.seeds}]")
-    args.folder = None
     try:
-        return _start(name, args)
+        return run(args)
     except KeyboardInterrupt:
         print(f"\ninterrupted{_what_is_left(args)}.", file=sys.stderr)
         return 130
@@ -105,7 +229,7 @@ def _main(name: str, args: argparse.Namespace) -> int:
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        print(f"not enough memory: {MEMORY_FIX[name]}.", file=sys.stderr)
+        print(f"not enough memory: {MEMORY_FIX[args.command]}.", file=sys.stderr)
         return 1
     finally:
         if "WORLD_SIZE" in os.environ:                          # this process ends by itself, with its own message
@@ -136,18 +260,21 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _start(name: str, args: argparse.Namespace) -> int:
-    from jbpool.engine.config import load_config
-    from jbpool.engine.run_folder import kept_config
-    from jbpool.processes import choose_device
+    with _quitting_on_interrupt():
+        changes, origins = _settings(name, args)
+        from jbpool.engine.config import load_config, settings
+        from jbpool.engine.run_folder import kept_config
+        from jbpool.processes import choose_device
 
-    task = _load_task(name)
+        task = _load_task(name)
     if args.list:
         return _show_list(task)
-    device = choose_device(args.device)
     if args.predict is not None:
-        return _predict(task, args, device)
-    cfg = args.cfg or (kept_config(name, args.out) if args.resume else None)
-    config = load_config(task, cfg, args.changes)
+        return _predict(task, args, changes)
+    cfg = args.cfg or ("file" if args.file else kept_config(name, args.out) if args.resume else None)
+    if args.show_config:
+        return _show_config(settings(task, cfg, changes, origins))
+    config = load_config(task, cfg, changes, origins)
     more: dict[str, Any] = {}
     if getattr(args, "folds", None) is not None:
         more["folds"] = _whole_numbers("--folds", args.folds)
@@ -156,17 +283,18 @@ def _start(name: str, args: argparse.Namespace) -> int:
     if "WORLD_SIZE" in os.environ:
         signal.signal(signal.SIGTERM, _stop_with_the_others)
     with ExitStack() as stack:
-        return _run(task, args, config, device, more, stack)
+        return _run(task, args, config, choose_device(args.device), more, stack)
 
 
 def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: dict[str, Any], stack: ExitStack) -> int:
     """Run a task; ``stack`` holds the run folder until the report is written."""
     from jbpool.engine.run_folder import by_method, choose_folder, refuse_other_files
+    from jbpool.files import check_writable, held
     from jbpool.processes import gather, process_group, rank, world_size
     from jbpool.report.published import CLUSTERING
 
     with process_group(device):
-        folder = choose_folder(task.name, args.cfg, args.out, args.resume, changed=bool(args.changes))
+        folder = choose_folder(task.name, args.cfg or args.file, args.out, args.resume, changed=bool(args.changes))
         folder, config = gather((folder, config))[0]                        # of rank 0: others may lack its folder
         args.folder = folder
         if world_size() > 1 and (reason := task.one_process_only(config)):
@@ -216,11 +344,14 @@ def _stop_with_the_others(*_: Any) -> None:
     sys.exit("another process of this run has died, so this one stops; --resume continues from the checkpoint.")
 
 
-def _predict(task: Any, args: argparse.Namespace, device: Any) -> int:
+def _predict(task: Any, args: argparse.Namespace, changes: list[str]) -> int:
     from jbpool.engine.config import load_config
+    from jbpool.processes import choose_device
 
     if args.cfg is not None:
-        raise ConfigError("--cfg has no effect with --predict: name the new graph with --set dataset...=...")
+        raise ConfigError("--cfg has no effect with --predict: give the new graph as FILE or by --set dataset...=...")
+    if getattr(args, "k", None) is not None:
+        raise ConfigError("-k has no effect with --predict: the clusters of the model are fixed.")
     if getattr(args, "folds", None) is not None:
         raise ConfigError("--folds has no effect with --predict: the model of the best fold is applied.")
     if args.resume:
@@ -229,7 +360,7 @@ def _predict(task: Any, args: argparse.Namespace, device: Any) -> int:
     if (run_dir / "config.yaml").is_file():
         load_config(task, str(run_dir / "config.yaml"))         # a run of the other task is refused as such
     out = Path(args.out or run_dir / "predicted")
-    print(task.predict(task, run_dir, args.changes, out, device))
+    print(task.predict(task, run_dir, changes, out, choose_device(args.device)))
     return 0
 
 
@@ -250,6 +381,16 @@ def _show_list(task: Any) -> int:
     return 0
 
 
+def _show_config(settings: Iterable[tuple[str, Any, Any, str]]) -> int:
+    """Print rows of ``settings`` as a table."""
+    rows = [("setting", "value", "default", "origin")]
+    rows += [(key, json.dumps(value), json.dumps(default), origin) for key, value, default, origin in settings]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]))
+    return 0
+
+
 def _print_scores(method: str, scores: dict[str, Any], paper: tuple[float | None, ...] | None) -> None:
     """Print the mean scores; beside them the paper's ``(ACC, its deviation, NMI, its deviation)``, if it has any."""
     print(method)
@@ -257,3 +398,73 @@ def _print_scores(method: str, scores: dict[str, Any], paper: tuple[float | None
     for key, value in scores["mean"].items():
         line = f"{key:>18} {value:8.3f}" + (f" +- {scores['std'][key]:.3f}" if len(scores["runs"]) > 1 else "")
         print(line + (f"   (the paper's {method}: {published[key]:.3f})" if key in published else ""))
+
+
+# ---------------------------------------------------------------- the other commands
+
+
+def _compare(args: argparse.Namespace) -> int:
+    if len(args.runs) < 2:
+        raise ConfigError("give at least two run folders to compare.")
+    with _quitting_on_interrupt():
+        from jbpool.compare import compare
+    out = Path(args.out).expanduser()
+    compare([Path(run).expanduser() for run in args.runs], out)
+    print(f"open {out}")
+    return 0
+
+
+DGL_RUNS_HERE = sys.version_info < (3, 12) and (sys.platform, platform.machine()) == ("linux", "x86_64")
+NO_DGL = "no DGL for this Python and machine loads with torch 2.4 or later; use jbpool.Graph or PyG"
+# Package -> what to import, what needs it if not everything does, how to install it, and how to fix it.
+PACKAGES = {
+    "torch": (
+        "torch", "", "pip install torch, without a GPU with --index-url https://download.pytorch.org/whl/cpu",
+        "pip install --upgrade --force-reinstall torch",
+    ),
+    "dgl": (
+        "dgl", "only graphs of DGL need it", "pip install 'jbpool[dgl]'" if DGL_RUNS_HERE else NO_DGL,
+        "pip install dgl==1.1.3 packaging" if DGL_RUNS_HERE else f"pip uninstall dgl: {NO_DGL}",
+    ),
+    "torch-geometric": (
+        "torch_geometric", "only graphs of PyG need it", "pip install 'jbpool[pyg]'",
+        "pip install --upgrade torch-geometric",
+    ),
+    "jbpool": (
+        "jbpool.trained, jbpool.clustering.estimator", "", "pip install . in the checkout",
+        "install what is missing, or all of it: pip install . in the checkout",
+    ),
+}  # fmt: skip
+
+
+def _check() -> int:
+    """Print what is installed and loads, and how to fix what does not; returns 0 if jbpool can be used, else 1."""
+    print(f"python {platform.python_version()}")
+    code = 0
+    for package, (module, needed_by, install, fix) in PACKAGES.items():
+        try:
+            shown = f"{package} {version(package)}"
+        except PackageNotFoundError:
+            shown = f"{package} {__version__} (not installed)" if package == "jbpool" else ""
+        if not shown:
+            print(f"{package} is not installed{f' ({needed_by})' if needed_by else ''}: {install}")
+            problem: str | None = "missing"
+        elif problem := _import_problem(module):
+            print(f"{shown} cannot be loaded ({problem}): {fix}")
+        else:
+            print(shown)
+        code = 1 if problem and not needed_by else code
+    if code == 0:
+        import torch
+
+        place = "a GPU" if torch.cuda.is_available() else "the CPU; torch sees no GPU"
+        print(f"jbpool is ready on {place}.")
+    return code
+
+
+def _import_problem(module: str) -> str | None:
+    """Why modules cannot be imported; in a process of its own, since a library that does not fit may crash."""
+    path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command, env = [sys.executable, "-c", f"import {module}"], {**os.environ, "PYTHONPATH": path}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    return (result.stderr.splitlines() or ["it crashes"])[-1] if result.returncode else None

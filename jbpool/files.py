@@ -119,10 +119,14 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 def check_writable(target: Path) -> None:
     """Raise a ``WriteError`` if ``target`` cannot be written; leaves nothing behind."""
-    with suppress(_Enough), atomic_file(target) as file:
-        file.write(bytes(4096))
-        file.flush()
-        raise _Enough
+    try:
+        with suppress(_Enough), atomic_file(target) as file:
+            file.write(bytes(4096))
+            file.flush()
+            raise _Enough
+    except WriteError as error:
+        error.exit_code = 2                 # the place is refused before any work
+        raise
 
 
 class _Enough(Exception):  # noqa: N818 - leaves a block, not an error

@@ -37,10 +37,10 @@ def choose_device(name: str) -> torch.device:
             raise ConfigError(f"there are more processes than GPUs here ({count}): lower torchrun's --nproc-per-node.")
         torch.cuda.set_device(place)                        # before anything is put on a GPU
     if name == "cuda" and problem:
-        raise ConfigError(f"--device cuda: {problem}; use --device cpu, or see scripts/check_env.py.")
+        raise ConfigError(f"--device cuda: {problem}; use --device cpu, or see jbpool check.")
     if name == "cpu" or problem:
         if name == "auto" and available:
-            print(f"{problem}: the CPU is used (scripts/check_env.py).", file=sys.stderr)
+            print(f"{problem}: the CPU is used (jbpool check).", file=sys.stderr)
         return torch.device("cpu")
     return torch.device("cuda", place)
 

@@ -1,4 +1,4 @@
-"""Classify graphs with pooling: ``python tasks/graph_classify.py --help``."""
+"""Classify graphs with pooling: ``python tasks/graph_classify.py`` is ``jbpool classify``."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Cluster the nodes of a graph: ``python tasks/node_cluster.py --help``."""
+"""Cluster the nodes of a graph: ``python tasks/node_cluster.py`` is ``jbpool cluster``."""
 
 import sys
 from pathlib import Path

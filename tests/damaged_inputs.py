@@ -8,8 +8,6 @@ import dataclasses
 import gzip
 import json
 import pickle
-import runpy
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -25,10 +23,11 @@ import numpy as np
 import scipy.sparse
 import torch
 import yaml
-from commands import CASES, ROOT, call, settings
+from commands import CASES, call, settings
 from damage import NUMBERS, WORDS, Files, damaged_folder, damaged_text
 
 import jbpool
+from jbpool import cli
 from jbpool.data import GraphData, NodeData, load_graphs, load_nodes
 from jbpool.data.sets.citation import _parse_planetoid
 from jbpool.data.sets.gcb import read_gcb
@@ -38,7 +37,6 @@ from jbpool.engine.schema import as_dict
 from jbpool.errors import ConfigError, JBPoolError
 
 NODES = 12
-COMPARE = runpy.run_path(str(ROOT / "scripts" / "compare.py"))
 
 
 class Mutant(NamedTuple):
@@ -390,9 +388,8 @@ def run(task: str, folder: Path, *arguments: object) -> None:
         raise JBPoolError("\n".join(lines))
 
 
-def compare(arguments: list[str]) -> None:
-    with mock.patch.object(sys, "argv", ["compare.py", *arguments]):
-        COMPARE["main"]()
+def compare(arguments: list[str]) -> int:
+    return cli.main(["compare", *arguments])
 
 
 def start(folder: Path, task: str, changes: tuple[str, ...], out: Path, *more: str) -> None:

@@ -50,10 +50,8 @@ REASONS = {                                     # why a block does not run -> wh
     "needs several machines": r"--nnodes",
 }
 SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-COMMANDS = {
-    "jbpool-cluster": (cli.cluster, NODE_CLUSTER), "tasks/node_cluster.py": (cli.cluster, NODE_CLUSTER),
-    "jbpool-classify": (cli.classify, GRAPH_CLASSIFY), "tasks/graph_classify.py": (cli.classify, GRAPH_CLASSIFY),
-}  # fmt: skip
+TASKS = {"cluster": NODE_CLUSTER, "classify": GRAPH_CLASSIFY}
+SCRIPTS = {"tasks/node_cluster.py": "cluster", "tasks/graph_classify.py": "classify"}     # script -> command
 PLAIN = {"cat", "head", "ls", "mkdir", "cp"}    # commands of the shell that are run as they are
 
 
@@ -128,7 +126,7 @@ def _run_command(words: list[str], cwd: Path) -> str:
     if words[0] in PLAIN:
         return subprocess.run(words, cwd=cwd, check=True, capture_output=True, text=True).stdout
     if words[0] == "torchrun":
-        place = next(i for i, word in enumerate(words) if word in COMMANDS)
+        place = next(i for i, word in enumerate(words) if word in SCRIPTS)
         options = get_args_parser().parse_args(words[1:])
         count = int(options.nproc_per_node)
         started = launch_ranks(ROOT / words[place], *words[place + 1 :], cwd=cwd, processes=count)
@@ -136,8 +134,8 @@ def _run_command(words: list[str], cwd: Path) -> str:
         assert [process.returncode for process in started] == [0] * count, printed
         return printed[0][0]
     name, arguments = _program(words)
-    if name in COMMANDS:
-        return call(COMMANDS[name][0], *arguments, cwd=cwd).out
+    if name == "jbpool":
+        return call(cli.main, *arguments, cwd=cwd).out
     if name == "jbpool.data":
         return call(lambda _: list_datasets() or 0, cwd=cwd).out
     assert name.startswith("scripts/"), f"no way to run {' '.join(words)}: say why in a comment before the block"
@@ -145,9 +143,11 @@ def _run_command(words: list[str], cwd: Path) -> str:
 
 
 def _program(words: list[str]) -> tuple[str, list[str]]:
-    """The program of a command, and its arguments."""
+    """The program of a command, and its arguments; the scripts in tasks/ are commands of jbpool."""
     if words[0] != "python":
         return words[0], words[1:]
+    if words[1] in SCRIPTS:
+        return "jbpool", [SCRIPTS[words[1]], *words[2:]]
     return (words[2], words[3:]) if words[1] == "-m" else (words[1], words[2:])
 
 
@@ -206,42 +206,37 @@ def _check_command(words: list[str]) -> None:
         options = get_args_parser().parse_args(words[1:])
         return _check_command(["python", options.training_script, *options.training_script_args])
     name, arguments = _program(words)
-    if name in COMMANDS:
-        return _check_task(name, arguments)
+    if name == "jbpool":
+        return _check_task(arguments)
     if name == "pytest":
         return None
     assert name.startswith("scripts/"), f"no way to check {' '.join(words)}"
     return _check_script(name, arguments)
 
 
-def _parsed_arguments(name: str, arguments: list[str]) -> argparse.Namespace:
-    with mock.patch.object(cli, "_main") as main:
-        COMMANDS[name][0](arguments)
-    return main.call_args.args[1]
-
-
-def _check_task(name: str, arguments: list[str]) -> None:
-    """Options, configuration and settings exist."""
-    args = _parsed_arguments(name, arguments)
-    if args.list:
+def _check_task(arguments: list[str]) -> None:
+    """Options, configuration and settings exist; files need not."""
+    with mock.patch.object(cli, "_main", return_value=0) as main, mock.patch.object(cli, "_check", return_value=0):
+        assert cli.main(arguments) == 0
+    if not main.called or main.call_args.args[1].list:
         return
-    changes = list(args.changes)
-    if args.seeds is not None:
-        changes.append(f"train.seeds=[{args.seeds}]")
+    name, args = main.call_args.args
+    with mock.patch.object(cli, "_own_file", lambda _, given: Path(given)):
+        changes, _ = cli._settings(name, args)
     if args.predict is None:
-        load_config(COMMANDS[name][1], args.cfg, changes)
+        load_config(TASKS[args.command], args.cfg or ("file" if args.file else None), changes)
     else:
         assert all(change.startswith("dataset.") for change in changes), changes
 
 
 def _check_synopsis(code: str) -> None:
     """A line such as ``command [--cfg NAME] ...`` names all options of the command."""
-    name, _ = _program(code.split())
+    _, (command, *_) = _program(code.split())
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        COMMANDS[name][0](["--help"])
-    existing = set(re.findall(r"--[a-z]+", out.getvalue())) - {"--help"}
-    assert set(re.findall(r"--[a-z]+", code)) == existing
+        cli.main([command, "--help"])
+    existing = set(re.findall(r"--[a-z-]+", out.getvalue().partition("\n\n")[0]))      # of the usage
+    assert set(re.findall(r"--[a-z-]+", code)) == existing
 
 
 def _check_pip(arguments: list[str]) -> None:

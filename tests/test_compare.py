@@ -1,15 +1,15 @@
-"""scripts/compare.py on the runs of both tasks, and on clusters made up for it."""
+"""``jbpool compare`` on the runs of both tasks, and on clusters made up for it."""
 
 import json
-import runpy
 import shutil
 
 import numpy as np
 import pytest
 import torch
-from commands import CLASSIFY, CLUSTER, ROOT, run_task
+from commands import CLASSIFY, CLUSTER, run_task
 
-COMPARE = runpy.run_path(str(ROOT / "scripts" / "compare.py"))
+from jbpool import cli
+from jbpool.compare import names_of
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +23,15 @@ def runs(tmp_path_factory):
     return folder
 
 
-def compare(monkeypatch, capsys, *args):
-    monkeypatch.setattr("sys.argv", ["compare.py", *map(str, args)])
-    COMPARE["main"]()
+def compare(capsys, *args):
+    assert cli.main(["compare", *map(str, args)]) == 0
     return capsys.readouterr().out
 
 
-def refusal(monkeypatch, capsys, *args):
-    with pytest.raises(SystemExit) as stop:
-        compare(monkeypatch, capsys, *args)
-    assert stop.value.code == 2
-    return capsys.readouterr().err
+def refusal(capsys, *args):
+    assert cli.main(["compare", *map(str, args)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
 
 
 def clusters(folder, cluster, confidence=None, ids=None):
@@ -55,14 +53,14 @@ def pair(runs, tmp_path):
 
 
 @pytest.mark.parametrize("number", [-3, 2**31 - 1])
-def test_clusters_that_no_run_has(pair, number, monkeypatch, capsys):
+def test_clusters_that_no_run_has(pair, number, capsys):
     clusters(pair[1], [0, 1, number])
-    assert f"{pair[1]} are damaged or of different runs" in refusal(monkeypatch, capsys, *pair)
+    assert f"{pair[1]} are damaged or of different runs" in refusal(capsys, *pair)
 
 
-def test_two_clusterings_on_a_page(runs, tmp_path, monkeypatch, capsys):
+def test_two_clusterings_on_a_page(runs, tmp_path, capsys):
     out = tmp_path / "page.html"
-    assert compare(monkeypatch, capsys, runs / "a", runs / "b", "--out", out) == f"open {out}\n"
+    assert compare(capsys, runs / "a", runs / "b", "--out", out) == f"open {out}\n"
     page = out.read_text()
     for words in ("2 clusterings compared", "<td>train.lr</td><td>0.005</td><td>0.01</td>", "Agreement", "that moved"):
         assert words in page
@@ -71,9 +69,9 @@ def test_two_clusterings_on_a_page(runs, tmp_path, monkeypatch, capsys):
     assert f"<td>NMI</td><td>{mean:.3f}</td>" in page
 
 
-def test_classifications(runs, tmp_path, monkeypatch, capsys):
+def test_classifications(runs, tmp_path, capsys):
     out = tmp_path / "page.html"
-    compare(monkeypatch, capsys, runs / "c", runs / "d", "--out", out)
+    compare(capsys, runs / "c", runs / "d", "--out", out)
     page = out.read_text()
     assert "0 of 9 test graphs (0.0 %) differ" in page                      # the same run twice
     assert "None." in page                                                  # no setting differs
@@ -114,97 +112,97 @@ TWO_CLASSES = np.array([[2, 0], [0, 1], [0, 3]]), np.array([[0, 2], [0, 1], [0, 
     ],
     ids=["known", "unknown", "binary"],
 )
-def test_classes_have_their_names(scores, metric, names, shown, classified, tmp_path, monkeypatch, capsys):
+def test_classes_have_their_names(scores, metric, names, shown, classified, tmp_path, capsys):
     for folder, table in zip(classified, scores, strict=True):
         predictions(folder, table.astype(np.float32), metric, names)
     out = tmp_path / "page.html"
-    compare(monkeypatch, capsys, *classified, "--out", out)
+    compare(capsys, *classified, "--out", out)
     page = out.read_text()
     assert f"<td>0 (seed 0, fold 0)</td><td>{shown[0]}</td><td>{shown[1]}</td>" in page
     for name in shown:
         assert f">{name}</text>" in page
 
 
-def test_graphs_are_matched_by_id_and_classes_by_name(classified, tmp_path, monkeypatch, capsys):
+def test_graphs_are_matched_by_id_and_classes_by_name(classified, tmp_path, capsys):
     """The second run has graphs and classes in reverse order, and another prediction for g3."""
     first, second = np.array([[3, 0], [3, 0], [0, 3]], np.float32), np.array([[0, 3]] * 3, np.float32)
     predictions(classified[0], first, names=["no", "yes"], ids=["g1", "g2", "g3"])
     predictions(classified[1], second, names=["yes", "no"], ids=["g3", "g2", "g1"])
     out = tmp_path / "page.html"
-    compare(monkeypatch, capsys, *classified, "--out", out)
+    compare(capsys, *classified, "--out", out)
     page = out.read_text()
     assert "1 of 3 test graphs (33.3 %) differ" in page
     assert "<td>g3 (seed 0, fold 0)</td><td>yes</td><td>no</td>" in page
     assert ">0.67<" in page                                                 # the share of equal predictions
 
 
-def test_class_names_of_another_run(classified, monkeypatch, capsys):
+def test_class_names_of_another_run(classified, capsys):
     predictions(classified[1], TWO_CLASSES[0].astype(np.float32), "acc", ["a", "b", "c"])
-    assert "2 columns of scores, but 3 class names" in refusal(monkeypatch, capsys, *classified)
+    assert "2 columns of scores, but 3 class names" in refusal(capsys, *classified)
 
 
 @pytest.mark.parametrize(("columns", "metric"), [(3, "rocauc"), (1, "rmse")])
-def test_predictions_that_are_no_classes(columns, metric, classified, tmp_path, monkeypatch, capsys):
+def test_predictions_that_are_no_classes(columns, metric, classified, tmp_path, capsys):
     for folder in classified:
         predictions(folder, np.ones((3, columns), dtype=np.float32), metric)
     out = tmp_path / "page.html"
-    compare(monkeypatch, capsys, *classified, "--out", out)
+    compare(capsys, *classified, "--out", out)
     page = out.read_text()
     assert "are not compared graph by graph" in page
     assert "another prediction" not in page
     assert "Agreement" not in page
 
 
-def test_renamed_clusters_have_not_moved(pair, tmp_path, monkeypatch, capsys):
+def test_renamed_clusters_have_not_moved(pair, tmp_path, capsys):
     cluster = np.arange(12) % 3
     other = (cluster + 1) % 3
     other[4], other[5] = 0, 1                                               # two nodes that move
     clusters(pair[0], cluster)
     clusters(pair[1], other)
     out = tmp_path / "page.html"
-    compare(monkeypatch, capsys, *pair, "--out", out)
+    compare(capsys, *pair, "--out", out)
     page = out.read_text()
     assert "2 of 12 nodes (16.7 %) differ, after matching the clusters one to one" in page
     assert "<td>5</td><td>2</td><td>1</td><td>0</td>" in page               # node 5: 2 here, 1 there, which is 0 here
     assert page.index("<td>5</td><td>2</td>") < page.index("<td>4</td><td>1</td>")      # the surest first
 
 
-def test_finer_clusters_are_matched_with_the_coarser(pair, tmp_path, monkeypatch, capsys):
+def test_finer_clusters_are_matched_with_the_coarser(pair, tmp_path, capsys):
     cluster = np.repeat([0, 1], 6)
     other = np.repeat([0, 1, 2, 3], 3)
     other[0] = 2                                                            # the only node that moves
     clusters(pair[0], cluster)
     clusters(pair[1], other)
     out = tmp_path / "page.html"
-    compare(monkeypatch, capsys, *pair, "--out", out)
+    compare(capsys, *pair, "--out", out)
     assert "1 of 12 nodes (8.3 %) differ, after matching the clusters each with" in out.read_text()
 
 
-def test_nodes_are_matched_by_id(pair, tmp_path, monkeypatch, capsys):
+def test_nodes_are_matched_by_id(pair, tmp_path, capsys):
     hostile = "</script><img src=x onerror=alert(1)>"
     clusters(pair[0], np.array([0, 0, 1, 1]), ids=np.array(["a", "b", "c", hostile]))
     clusters(pair[1], np.array([1, 1, 0, 0, 1]), ids=np.array(["d", hostile, "b", "a", "c"]))
     out = tmp_path / "page.html"
-    compare(monkeypatch, capsys, *pair, "--out", out)
+    compare(capsys, *pair, "--out", out)
     page = out.read_text()
     assert "0 of 4 nodes (0.0 %) differ" in page
     assert "1 nodes are only in one of the runs" in page
     assert "<img" not in page
 
 
-def test_nothing_in_common(pair, tmp_path, monkeypatch, capsys):
+def test_nothing_in_common(pair, tmp_path, capsys):
     clusters(pair[0], np.array([0, 1]), ids=np.array(["a", "b"]))
     clusters(pair[1], np.array([0, 1]), ids=np.array(["c", "d"]))
     out = tmp_path / "page.html"
-    compare(monkeypatch, capsys, *pair, "--out", out)
+    compare(capsys, *pair, "--out", out)
     assert "no node or graph in common" in out.read_text()
     assert ">0.00<" not in out.read_text()                                  # their agreement is not defined
 
 
 def test_names_tell_runs_apart(tmp_path):
     folders = [tmp_path / "x" / "run", tmp_path / "y" / "run", tmp_path / "y" / "other"]
-    assert COMPARE["names_of"](folders) == ["x/run", "y/run", "y/other"]
-    assert COMPARE["names_of"]([tmp_path, tmp_path])[1].endswith("(2)")
+    assert names_of(folders) == ["x/run", "y/run", "y/other"]
+    assert names_of([tmp_path, tmp_path])[1].endswith("(2)")
 
 
 @pytest.mark.parametrize(
@@ -214,26 +212,26 @@ def test_names_tell_runs_apart(tmp_path):
         (("a", "missing"), "missing: no such run folder"),
     ],
 )
-def test_runs_that_cannot_be_compared(given, message, runs, monkeypatch, capsys):
-    assert message in refusal(monkeypatch, capsys, *(runs / name for name in given))
+def test_runs_that_cannot_be_compared(given, message, runs, capsys):
+    assert message in refusal(capsys, *(runs / name for name in given))
 
 
-def test_a_damaged_file_is_named(pair, monkeypatch, capsys):
+def test_a_damaged_file_is_named(pair, capsys):
     (pair[1] / "assign.npz").write_bytes(b"damaged")
-    assert "b/assign.npz: not a zip archive" in refusal(monkeypatch, capsys, *pair)
+    assert "b/assign.npz: not a zip archive" in refusal(capsys, *pair)
 
 
-def test_arrays_of_different_lengths(pair, monkeypatch, capsys):
+def test_arrays_of_different_lengths(pair, capsys):
     clusters(pair[0], np.array([0, 1, 1]), ids=np.array(["a", "b"]))
-    assert "2 ids, but (3,) results" in refusal(monkeypatch, capsys, *pair)
+    assert "2 ids, but (3,) results" in refusal(capsys, *pair)
 
 
-def test_clusters_that_are_not_whole_numbers(pair, monkeypatch, capsys):
+def test_clusters_that_are_not_whole_numbers(pair, capsys):
     with np.load(pair[0] / "assign.npz") as stored:
         np.savez(pair[0] / "changed", **{**stored, "cluster": stored["cluster"].astype(np.float16)})
     (pair[0] / "changed.npz").replace(pair[0] / "assign.npz")
-    assert "clusters of type float16" in refusal(monkeypatch, capsys, *pair)
+    assert "clusters of type float16" in refusal(capsys, *pair)
 
 
-def test_one_run_is_not_enough(runs, monkeypatch, capsys):
-    assert "at least two" in refusal(monkeypatch, capsys, runs / "a")
+def test_one_run_is_not_enough(runs, capsys):
+    assert "at least two" in refusal(capsys, runs / "a")

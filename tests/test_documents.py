@@ -83,7 +83,7 @@ def prepare_use_trained(folder, space):
     (folder / "RUN_DIR").rename(folder / "CLUSTERING")
     for name in ("known", "new_graphs"):
         write_graph_folder(folder, name, 30)
-    files = ["--set", "dataset.graphs=null", "--set", "dataset.folder=known"]
+    files = ["--set", "dataset.folder=known"]
     short = ["--set", "train.epochs=1", "--set", "train.folds=3", "--folds", "0"]
     call(cli.classify, "--cfg", "file.yaml", *files, *short, "--out", "CLASSIFIER", cwd=folder)
     space |= {"graph": random_graph(20, 40), "feat": torch.rand(20, 3)}

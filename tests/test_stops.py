@@ -220,7 +220,7 @@ def read_only(tmp_path):
 def test_a_read_only_folder_is_found_before_data_are_loaded(command, where, read_only, monkeypatch, capsys):
     monkeypatch.setattr("jbpool.data._call", lambda *_: pytest.fail("data were loaded"))
     monkeypatch.chdir(read_only)
-    assert command(arguments(command, *(["--out", read_only / "run"] if where == "--out" else []))) == 1
+    assert command(arguments(command, *(["--out", read_only / "run"] if where == "--out" else []))) == 2
     printed = messages(capsys)
     assert len(printed) == 1
     assert "config.yaml cannot be written (" in printed[0]
@@ -231,7 +231,7 @@ def test_a_read_only_folder_is_found_before_data_are_loaded(command, where, read
 @pytest.mark.parametrize(("command", "name"), [(cli.cluster, "assign.csv"), (cli.classify, "predictions.csv")])
 def test_predictions_that_cannot_be_written(command, name, unbroken, read_only, capsys):
     run, _ = unbroken[command]
-    assert command(["--predict", str(run), "--out", str(read_only / "new"), "--device", "cpu"]) == 1
+    assert command(["--predict", str(run), "--out", str(read_only / "new"), "--device", "cpu"]) == 2
     assert f"{read_only / 'new' / name} cannot be written (" in capsys.readouterr().err
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "jbpool" / "report" / "assets"
 SOURCES = [*(ROOT / "jbpool").rglob("*.py"), *(ROOT / "configs").rglob("*.yaml"), *ASSETS.iterdir()]
 SOURCES.append(ROOT / "jbpool" / "py.typed")
-COMMANDS = ("jbpool-cluster", "jbpool-classify")
+COMMANDS = (["jbpool", "cluster"], ["jbpool", "classify"])
 # In the source that is built, so that the defaults are quick and cannot be those of the checkout.
 CHANGED = {
     "node_cluster/sbm.yaml": "epochs: 7",
@@ -129,8 +129,8 @@ def test_both_defaults_and_the_list(installed):
     run, cwd = installed
     smaller = (["--seeds", "0", "--set", "dataset.num_nodes=300"], ["--set", "dataset.num_graphs=60", "--folds", "0"])
     tasks = [config.split("/")[0] for config in CHANGED]
-    calls = [[command, *more, "--out", task] for command, more, task in zip(COMMANDS, smaller, tasks, strict=True)]
-    printed = run("python", "-c", ONE_AFTER_ANOTHER, json.dumps([*calls, ["jbpool-cluster", "--list"]]))
+    calls = [[*command, *more, "--out", task] for command, more, task in zip(COMMANDS, smaller, tasks, strict=True)]
+    printed = run("python", "-c", ONE_AFTER_ANOTHER, json.dumps([*calls, ["jbpool", "cluster", "--list"]]))
     for task, changed in zip(tasks, CHANGED.values(), strict=True):
         assert f"{task}/report.html" in printed
         ran = yaml.safe_load((cwd / task / "config.yaml").read_text())
@@ -151,8 +151,8 @@ def test_mypy_on_code_of_users(installed):
 def test_help(installed):
     run, _ = installed
     for command in COMMANDS:
-        printed = run(command, "--cfg", "paper/cora", "--help")
-        assert f"  {command} --cfg " in printed
+        printed = run(*command, "--cfg", "paper/cora", "--help")
+        assert f"  {' '.join(command)} --cfg " in printed
         assert "--resume" in printed
 
 

@@ -6,10 +6,12 @@ A module of ``sets/`` or ``files/`` is imported when one of its datasets is load
 from __future__ import annotations
 
 import inspect
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from jbpool.checks import lookup
@@ -164,3 +166,15 @@ def loader(table: Mapping[str, str], name: str) -> Callable[..., Any]:
     load = getattr(import_module(f"jbpool.data.{module}"), function)
     first = next(iter(inspect.signature(load).parameters), None)
     return partial(load, name) if first == "name" else load
+
+
+def node_file(path: Path) -> dict[str, str]:
+    """``dataset.*`` settings that load a user's graph from this file, by its suffix."""
+    if path.suffix == ".npz" and zipfile.is_zipfile(path) and "adj_indptr.npy" in zipfile.ZipFile(path).namelist():
+        return {"name": "npz", "path": str(path)}
+    return {"name": "file", "graph" if path.suffix == ".bin" else "edges": str(path)}
+
+
+def graph_file(path: Path) -> dict[str, str]:
+    """``dataset.*`` settings that load a user's graphs from this folder, or file of DGL."""
+    return {"name": "file", "folder" if path.is_dir() else "graphs": str(path)}

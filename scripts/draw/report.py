@@ -1,6 +1,6 @@
 """The picture of a report in the documentation, as Chromium shows it.
 
-    python tasks/node_cluster.py --cfg auto.yaml --set dataset.name=cora --seeds 0,1,2 --out runs/cora
+    jbpool cluster --cfg auto.yaml --set dataset.name=cora --seeds 0,1,2 --out runs/cora
     python scripts/draw/report.py runs/cora                 # writes docs/pictures/report.webp
 """
 

@@ -98,7 +98,7 @@ def load_citation(name: str, root: str | Path | None = None, normalize: bool = T
         Scale the rows of the features to sum to one; ``False`` leaves binary words (Pubmed: tf-idf weights).
     """
     check_flag(normalize, "dataset.normalize")
-    offline = f"python tasks/node_cluster.py --cfg {name}.yaml --set dataset.name={name}-sim (simulated, of this size)"
+    offline = f"jbpool cluster --cfg {name}.yaml --set dataset.name={name}-sim (simulated, of this size)"
     parse = _parse_dblp if name == "dblp" else _parse_planetoid
     try:
         files = [fetch(source, root, offline) for source in sources(name)]

@@ -53,7 +53,7 @@ def load_gcb(name: str, root: str | Path | None = None) -> GraphData:
     root : str or Path, optional
         Folder searched before the other data roots.
     """
-    path = fetch(source(name), root, offline="python tasks/graph_classify.py --cfg gcb-sim (generated)")
+    path = fetch(source(name), root, offline="jbpool classify --cfg gcb-sim (generated)")
     ends = np.cumsum((0, *GCB[name].counts))
     split = Split(*(torch.arange(start, end) for start, end in pairwise(ends.tolist())))
     return _graph_data(name, _checked(name, path), split)

@@ -31,7 +31,7 @@ def load_npz_set(name: str, root: str | Path | None = None, normalize: bool = Tr
     normalize : bool, default True
         Scale the rows of the features to sum to one.
     """
-    path = fetch(source(name), root, offline="python tasks/node_cluster.py (a generated graph)")
+    path = fetch(source(name), root, offline="jbpool cluster (a generated graph)")
     return npz_node_data(name, path, _checked(name, path), normalize)
 
 

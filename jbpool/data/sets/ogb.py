@@ -109,7 +109,7 @@ def load_ogb_nodes(name: str, root: str | Path | None = None) -> NodeData:
         raise DataError(
             f"{folder_name(name)} is in no data root ({places}). Download {source(info).urls[0]}, unpack it and put "
             f"its folder {info['download_name']}/ at {target} (or under another root). "
-            "To run without it: python tasks/node_cluster.py (a generated graph)."
+            "To run without it: jbpool cluster (a generated graph)."
         )
     feat, label = (torch.from_numpy(arrays[key]) if key in arrays else None for key in ("feat", "label"))
     adjacency = symmetric_adjacency(arrays["source"], arrays["target"], None, int(arrays["num_nodes"]))
@@ -235,7 +235,7 @@ def load_molecules(name: str, root: str | Path | None = None) -> GraphData:
     info = molecule_catalogue()[name]
     folder = find(folder_name(name), root)
     if folder is None:
-        archive = fetch(source(info), root, offline="python tasks/graph_classify.py (generated graphs)")
+        archive = fetch(source(info), root, offline="jbpool classify (generated graphs)")
 
         def parse() -> Arrays:
             with unpacked(archive, info) as content:

@@ -60,7 +60,7 @@ def load_tu(name: str, root: str | Path | None = None) -> GraphData:
     table = find(f"TU/{name}/{name}_A.txt", root)
     if table is not None:
         return load_tu_folder(table.parent, name)
-    path = fetch(source(name), root, offline="python tasks/graph_classify.py (generated graphs)")
+    path = fetch(source(name), root, offline="jbpool classify (generated graphs)")
     return _graph_data(name, cached(f"tu-{name}", [path], PARSER, lambda: _parse(_from_archive(path, name))))
 
 

@@ -1,8 +1,5 @@
 """Two or more runs on one page: scores side by side, settings that differ, and where the results differ.
 
-    python scripts/compare.py RUN RUN ...                        # run folders of one task; writes compare.html
-    python scripts/compare.py RUN RUN --out comparison.html
-
 Clusterings are compared by NMI and, with the first run, node by node: clusters are matched one to one so that as few
 nodes as possible move or, if their numbers differ, each with the cluster that has most of its nodes. Classifications
 are compared graph by graph, unless the network predicts numbers or several tasks. Only run folders are read, not the
@@ -11,14 +8,10 @@ data.
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
@@ -29,7 +22,7 @@ from jbpool.clustering.scores import best_run, normalized_mutual_information
 from jbpool.data.arrays import read_arrays
 from jbpool.engine.run_folder import read_results, reporting_mismatch
 from jbpool.engine.state import load_state
-from jbpool.errors import JBPoolError, RunFolderError
+from jbpool.errors import RunFolderError
 from jbpool.files import write_text
 from jbpool.ops.contingency import contingency
 from jbpool.report.charts import heat_map, value_map
@@ -269,23 +262,17 @@ def page(runs: list[Run]) -> str:
     return render_page(f"{len(runs)} {kind} compared", lead, {}, notes, sections)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders")
-    parser.add_argument("--out", type=Path, default=Path("compare.html"), help="the page to write")
-    args = parser.parse_args()
-    if len(args.runs) < 2:
-        parser.error("give at least two run folders")
-    try:
-        runs = [load_run(folder, name) for folder, name in zip(args.runs, names_of(args.runs), strict=True)]
-        tasks = {run.result["task"] for run in runs}
-        if len(tasks) > 1:
-            raise RunFolderError("clusterings and classifications cannot be compared: give runs of one task.")
-        write_text(args.out, page(runs))
-    except JBPoolError as error:
-        parser.exit(error.exit_code, f"{error}\n")
-    print(f"open {args.out}")
+def compare(folders: list[Path], out: Path) -> None:
+    """Write a page that compares runs.
 
-
-if __name__ == "__main__":
-    main()
+    Parameters
+    ----------
+    folders : list of Path
+        Run folders of one task.
+    out : Path
+        The page.
+    """
+    runs = [load_run(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)]
+    if len({run.result["task"] for run in runs}) > 1:
+        raise RunFolderError("clusterings and classifications cannot be compared: give runs of one task.")
+    write_text(out, page(runs))
