@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jbpool.checks import unknown_choices
-from jbpool.clustering.auto.recipe import STARTS as AUTO_STARTS
 from jbpool.clustering.auto.weighting import WEIGHTINGS
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.data import node_problems
@@ -119,11 +118,6 @@ def cluster_range(given: str) -> tuple[int, int]:
     """Turn ``"2-12"`` into (2, 12)."""
     low, high = given.split("-")
     return int(low), int(high)
-
-
-def num_starts(config: ClusterConfig) -> int:
-    """Return the number of starts of a seed, or of every view of ``auto``."""
-    return config.train.restarts or (AUTO_STARTS if config.method.name == "auto" else 1)
 
 
 def one_process_only(config: ClusterConfig) -> str | None:

@@ -1,25 +1,27 @@
-"""Graph clustering in the manner of scikit-learn."""
+"""Graph clustering in the manner of scikit-learn.
+
+``JBClustering`` has the methods that scikit-learn asks for instead of its base class: importing that takes as long as
+half of torch.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from html import escape
 from numbers import Integral
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
-import sklearn
 import torch
-from sklearn import get_config
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.exceptions import NotFittedError
-from sklearn.utils import estimator_html_repr
-from sklearn.utils.metaestimators import available_if
 
 from jbpool.checks import check_count
 from jbpool.clustering.auto.choose_k import choose_num_clusters
@@ -44,17 +46,26 @@ log = logging.getLogger(__name__)
 STYLE = "<style>.jbpool td{white-space:pre!important;text-align:left!important;vertical-align:top}</style>"
 
 
-def _has_model(model: JBClustering) -> bool:
-    """Whether there is a model for other graphs; the error is the cause of scikit-learn's ``AttributeError``."""
-    if hasattr(model, "labels_") and model.model_ is None:
-        raise DataError(
-            "there is no model for other graphs: the graph has no features, or there is only one cluster. (To choose "
-            "the number of clusters, fit with a range, n_clusters=(2, 12), not with GridSearchCV.)"
-        )
-    return True
+class _WithModel:
+    """A method that an estimator has only if there is a model for other graphs."""
+
+    def __init__(self, method: Callable[..., Any]):
+        self.method = method
+        functools.update_wrapper(self, method)                          # type: ignore[arg-type]
+
+    def __get__(self, model: JBClustering | None, kind: type) -> Callable[..., Any]:
+        if model is None:
+            return self.method
+        if hasattr(model, "labels_") and model.model_ is None:
+            raise AttributeError(
+                "JBClustering has no predict here: there is no model for other graphs, since the graph has no "
+                "features, or there is only one cluster. (To choose the number of clusters, fit with a range, "
+                "n_clusters=(2, 12), not with GridSearchCV.)"
+            )
+        return MethodType(self.method, model)
 
 
-class JBClustering(ClusterMixin, BaseEstimator):
+class JBClustering:
     """Clusters of the nodes of a graph by Just Balance, without labels and without settings to tune.
 
     Parameters
@@ -131,10 +142,30 @@ class JBClustering(ClusterMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name; ``deep`` has no effect."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> JBClustering:
+        """Change parameters; they take effect with the next :meth:`fit`."""
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise ValueError(f"JBClustering has no parameter {name!r}; it has {', '.join(self.get_params())}.")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = {name: one.default for name, one in inspect.signature(type(self)).parameters.items()}
+        given = [f"{name}={value!r}" for name, value in self.get_params().items() if value is not defaults[name]]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    _estimator_type = "clusterer"                   # for scikit-learn before 1.6; __sklearn_tags__ for later ones
+
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = True
-        return tags                                 # deterministic for a given random_state
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        accepted = InputTags(pairwise=True, sparse=True, positive_only=True)
+        return Tags("clusterer", TargetTags(required=False), input_tags=accepted)   # deterministic for a random_state
 
     def fit(self, X: Any, y: Any = None, *, features: Any = None) -> JBClustering:
         """Cluster a graph.
@@ -200,7 +231,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         """Cluster a graph and return ``labels_``; see ``fit``."""
         return self._fit(X, y, features).labels_
 
-    @available_if(_has_model)
+    @_WithModel
     def predict(self, X: Any, *, features: Any = None) -> np.ndarray:
         """Clusters of the nodes of another graph, by the model of the first one.
 
@@ -292,7 +323,7 @@ class JBClustering(ClusterMixin, BaseEstimator):
         result = {
             "dataset": data.name, "method": "JBClustering", "runs": [run | self._run], "mean": run, "std": {},
             "notes": [], "config": {"estimator": repr(self)},
-            "versions": {"torch": torch.__version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__},
+            "versions": {"torch": torch.__version__, "numpy": np.__version__},
         }  # fmt: skip
         if self.savings_ is not None:
             result["num_clusters"] = {"chosen": self.n_clusters_, "savings": self.savings_}
@@ -307,6 +338,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
     def _repr_html_(self) -> str:
         """Sizes and summary in a notebook; before ``fit``, scikit-learn's picture."""
         if not hasattr(self, "labels_"):
+            from sklearn.utils import estimator_html_repr
+
             return estimator_html_repr(self)
         from jbpool.clustering.report import cluster_table
 
@@ -316,6 +349,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """What notebooks ask for first."""
+        from sklearn import get_config
+
         bundle = {"text/plain": repr(self)}
         return bundle | ({"text/html": self._repr_html_()} if get_config()["display"] == "diagram" else {})
 
@@ -329,6 +364,8 @@ class JBClustering(ClusterMixin, BaseEstimator):
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "labels_"):
+            from sklearn.exceptions import NotFittedError
+
             raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
 
     def _range(self) -> tuple[int, int]:

@@ -16,8 +16,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from jbpool.clustering.auto.choose_k import cheapest_union, saved_nats
-from jbpool.clustering.auto.refinement import are_measurements
+from jbpool.clustering.auto.refinement import are_measurements, cheapest_union, saved_nats
 from jbpool.data import NodeData
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import edge_blocks

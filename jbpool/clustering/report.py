@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jbpool.clustering.auto.choose_k import ranked
 from jbpool.clustering.explain import Explained, Trait
 from jbpool.clustering.scores import (
     GRAPH_SCORES,
@@ -51,6 +50,8 @@ def search_sections(result: dict[str, Any], run: dict[str, Any]) -> list[str]:
 
 
 def _curve(choice: dict[str, Any]) -> str:
+    from jbpool.clustering.auto.choose_k import ranked  # loaded only where it is used
+
     savings = dict(sorted((int(k), value) for k, value in choice["savings"].items()))
     best = ranked(savings)
     drawing = charts.lines({SAVED: (list(savings), list(savings.values()))}, "clusters", "bits saved by clusters")
@@ -309,7 +310,7 @@ def _baselines(shown: Shown) -> str:
 
 def _runs(shown: Shown) -> str:
     runs = shown.result["runs"]
-    keys = [key for key in ("seed", *SCORES, "restart") if key in runs[0]]
+    keys = [key for key in ("seed", *SCORES, "restart") if runs[0].get(key) is not None]
     rows = [[number(run.get(key)) for key in keys] for run in runs]
     note = SAVED_NOTE if "score" in keys else ""
     return section("Runs", table([score_name(key) for key in keys], rows), note, wide=True)

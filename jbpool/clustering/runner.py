@@ -7,32 +7,34 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor
 
-from jbpool.clustering.auto.bounded_heads import CANDIDATES, sampled
-from jbpool.clustering.auto.choose_k import choose_num_clusters, ranked
-from jbpool.clustering.auto.recipe import find_clusters, skipped
 from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
 from jbpool.clustering.auto.weighting import scale_warning
-from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance, num_starts
+from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
 from jbpool.clustering.explain import as_json, explain_nodes
 from jbpool.clustering.network import ClusterProblem, make_model
+from jbpool.clustering.report import Shown, page
 from jbpool.clustering.scores import best_run, graph_scores, label_scores, normalized_mutual_information
 from jbpool.console import Bar, watched
 from jbpool.data import NodeData, load_nodes
+from jbpool.data.arrays import read_arrays
 from jbpool.engine.fit import TRAINING, Forecast, Progress, count, fit
-from jbpool.engine.run_folder import RunFolder, write_assign_csv
+from jbpool.engine.run_folder import RunFolder, read_results, reporting_mismatch, write_assign_csv
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import reporting_damage, save_state
-from jbpool.errors import ConfigError, TrainingError
+from jbpool.errors import ConfigError, RunFolderError, TrainingError
+from jbpool.files import write_text
 from jbpool.ops.contingency import contingency
 from jbpool.processes import RowShares, gather, rank, world_size
+
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
 
 
 class SeedResult(NamedTuple):
@@ -46,6 +48,8 @@ class SeedResult(NamedTuple):
     advice: str = "try another seed or another method"      # against a collapse
     balance: float | None = None            # the loss, if it is the balance term alone
 
+
+CANDIDATES = 2**20      # rows that prototypes are chosen from, at most
 
 # What finished.pt holds of this task, for load_state.
 FINISHED = {
@@ -120,7 +124,7 @@ class Job:
     def run(self) -> None:
         """Cluster the graph with every seed that is not finished."""
         left = [seed for seed in self.config.train.seeds if seed not in self.clusters]
-        starts = num_starts(self.config)
+        starts = self.config.train.restarts or 1
         self.forecast = Forecast(
             len(left) * starts - self.unfinished.get("start", 0),
             f"{count(len(left), 'seed')} x {count(starts, 'start')}",
@@ -242,9 +246,11 @@ def method_engine(name: str) -> Callable[[Job, int], SeedResult]:
 
 def search(job: Job, seed: int) -> SeedResult:
     """Cluster by ``auto``: views, partitions, and the one that describes the graph best, chosen without labels."""
+    from jbpool.clustering.auto.recipe import STARTS, find_clusters
+
     began = time.perf_counter()
     graph, feat, weight = job.data.on(job.device)
-    starts, shares = num_starts(job.config), _shares(job.data)
+    starts, shares = job.config.train.restarts or STARTS, _shares(job.data)
     with watched(f"seed {seed}", disable=rank() > 0) as watch:
         found = find_clusters(graph, feat, job.num_clusters, weight, seed, starts, job.merged, watch, shares)
     record = {
@@ -272,13 +278,15 @@ def embed(job: Job, seed: int) -> SeedResult:
 
 
 def _k_means(points: np.ndarray, num_clusters: int, seed: int) -> KMeans:
+    from sklearn.cluster import KMeans  # takes as long as half of torch
+
     return KMeans(num_clusters, n_init=10, random_state=seed).fit(points)
 
 
 def train(job: Job, seed: int) -> SeedResult:
     """Train a network from every start and keep the lowest loss; labels are not used."""
     best: dict[str, Any] | None = None
-    starts, first = num_starts(job.config), 0
+    starts, first = job.config.train.restarts or 1, 0
     if job.unfinished.get("seed") == seed:
         first, best = job.unfinished["start"], job.unfinished["best"]
         with reporting_damage(job.out.path / "checkpoint.pt"):
@@ -315,12 +323,12 @@ def _train_start(job: Job, seed: int, start: int, best: dict[str, Any] | None) -
         job.prepared = net.features, net.prepare(graph, feat, weight)
     net.features, rows = job.prepared
     if config.method.head == "cosine" and not net.convs:                # fixed features: start at nodes
-        net.pool.init_prototypes(sampled(rows, CANDIDATES, torch.Generator().manual_seed(seed)))
+        net.pool.init_prototypes(rows[:: 1 + len(rows) // CANDIDATES])
     resume = None
     if (job.unfinished.get("seed"), job.unfinished.get("start")) == (seed, start):
         resume, job.unfinished = job.unfinished["training"], {}
 
-    starts = num_starts(config)
+    starts = config.train.restarts or 1
     name = f"seed {seed}" + (f" start {start + 1} of {starts}" if starts > 1 else "")
     problem = ClusterProblem(net, graph, rows, weight, job.scores)
     with Bar(total=config.train.epochs, desc=name, leave=False, mininterval=0.5, unit=" epochs") as bar:
@@ -498,6 +506,8 @@ def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFol
     if config.method.name in EMBEDDINGS and job.device.type != "cpu":
         print(f"{config.method.name} runs on the CPU")
     if config.method.name == "auto":
+        from jbpool.clustering.auto.recipe import skipped
+
         for note in (scale_warning(data.feat), skipped(data.graph.num_nodes, data.feat)):
             if note is not None:
                 _note(out, note)
@@ -514,6 +524,8 @@ def _choose(
     candidates: range, data: NodeData, seed: int, out: RunFolder, device: torch.device
 ) -> tuple[int, tuple[str, Tensor] | None]:
     """Choose the number of clusters from a range; the curve is kept for the report. Returns also its partition."""
+    from jbpool.clustering.auto.choose_k import choose_num_clusters, ranked
+
     graph, feat, weight = data.on(device)
     with watched("number of clusters", total=len(candidates), disable=rank() > 0) as watch:
         choice = choose_num_clusters(graph, feat, candidates[0], candidates[-1], weight, seed, watch, _shares(data))
@@ -525,3 +537,31 @@ def _choose(
     if warning := choice.warning(candidates[0], candidates[-1]):
         _note(out, warning)
     return choice.num_clusters, choice.merged
+
+
+def write_report(folder: Path, data: NodeData) -> Path:
+    """Write ``report.html`` into a run folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The run folder.
+    data : NodeData
+        The graph of the run.
+    """
+    result, history = read_results(folder)
+    if not result["runs"]:
+        raise RunFolderError(f"{folder} has no finished seed yet.")
+    with reporting_mismatch(folder):
+        stored = read_arrays(folder / "assign.npz")
+        clusters, seeds, shares = stored["cluster"], stored["seeds"].tolist(), stored.get("confidence")
+        best = best_run(result["runs"])
+        place = seeds.index(best["seed"])
+        names, cluster = torch.from_numpy(clusters[place]).long().unique(return_inverse=True)
+        confidence = None if shares is None else torch.from_numpy(shares[place])
+        by_seed = dict(zip(seeds, clusters, strict=True))
+        explained = explain_nodes(data, names[cluster], confidence)
+    path = folder / "report.html"
+    shown = Shown(result, history, data, best, cluster, names.tolist(), confidence, explained, by_seed)
+    write_text(path, page(shown))
+    return path

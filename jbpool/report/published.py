@@ -1,4 +1,4 @@
-"""Published results: Tables 2 and 3 of the paper, and others. Methods are named as in the configurations."""
+"""Published results: Table 2 of the paper, and others. Methods are named as in the configurations."""
 
 from __future__ import annotations
 
@@ -19,24 +19,13 @@ _ROWS = {
 }
 
 
-def _numbers(cell: str) -> tuple[float | None, ...]:
-    return tuple(None if number == "-" else float(number) for number in cell.split())
-
-
 # method -> dataset -> (ACC, its deviation, NMI, its deviation)
-CLUSTERING = {
-    method: dict(zip(DATASETS, map(_numbers, row.split("|")), strict=True)) for method, row in _ROWS.items()
-}
-
-# The same methods in PyAGC's published table: method -> dataset -> (ACC, NMI)
-PYAGC = {"mincut": {"cora": (0.530, 0.408)}, "dmon": {"cora": (0.530, 0.438)}}
-
-# method -> seconds per training step on the paper's GPU, by dataset
-SECONDS_PER_STEP = {
-    "diffpool": dict(zip(DATASETS, (0.009, 0.030, 0.234, 0.229), strict=True)),
-    "dmon": dict(zip(DATASETS, (0.006, 0.028, 0.030, 0.061), strict=True)),
-    "mincut": dict(zip(DATASETS, (0.006, 0.029, 0.030, 0.061), strict=True)),
-    "jb": dict(zip(DATASETS, (0.003, 0.021, 0.017, 0.048), strict=True)),
+CLUSTERING: dict[str, dict[str, tuple[float | None, ...]]] = {
+    method: {
+        name: tuple(None if number == "-" else float(number) for number in cell.split())
+        for name, cell in zip(DATASETS, row.split("|"), strict=True)
+    }
+    for method, row in _ROWS.items()
 }
 
 # Graph classification: dataset -> source -> (mean, deviation if published). TU: GIN and DiffPool from Errica et al., "A

@@ -60,12 +60,17 @@ def cpu_clock() -> Callable[[], float] | None:
     return time.process_time if alone else None
 
 
-def take_turns(contestants: Mapping[str, Callable[[], Any]], rounds: int = 15, warm_up: int = 3) -> dict[str, Timing]:
+def take_turns(
+    contestants: Mapping[str, Callable[[], Any]],
+    rounds: int = 15,
+    warm_up: int = 3,
+    clock: Callable[[], float] | None = None,
+) -> dict[str, Timing]:
     """Time each contestant once per round, so that noise affects all of them equally; on a GPU until it is done.
 
     With one thread on the CPU (``OMP_NUM_THREADS=1``) it is the time of the processor, which is fair on a busy machine.
     """
-    clock = cpu_clock() or time.perf_counter
+    clock = clock or cpu_clock() or time.perf_counter
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(warm_up + rounds):
         for name, run in contestants.items():

@@ -14,7 +14,7 @@ from typing import Any
 
 from jbpool import files
 from jbpool.classification import report as classification_report
-from jbpool.clustering import task as clustering_task
+from jbpool.clustering import runner as clustering_runner
 from jbpool.engine import fit
 
 PHASES = ("training", "writing", "reporting")
@@ -53,7 +53,7 @@ class Phases:
 
         fit.CHECKPOINT_SECONDS, fit.mean_gradients = -1, first_step
         files._File, os.replace = File, replaced       # type: ignore[misc, assignment]
-        for module in (clustering_task, classification_report):       # that write the page
+        for module in (clustering_runner, classification_report):       # that write the page
             setattr(module, "page", self.reporting(getattr(module, "page")))  # noqa: B009, B010 - of either module
 
     def enter(self, phase: str) -> None:

@@ -9,9 +9,9 @@ import torch
 from zoo import degrees, random_graph, simple, undirected
 
 from jbpool.clustering.auto import choose_k
-from jbpool.clustering.auto.choose_k import Choice, cheapest_union, choose_num_clusters, ranked, saved_nats
+from jbpool.clustering.auto.choose_k import Choice, choose_num_clusters, ranked
 from jbpool.clustering.auto.recipe import find_clusters
-from jbpool.clustering.auto.refinement import Known
+from jbpool.clustering.auto.refinement import Known, cheapest_union, saved_nats
 from jbpool.clustering.report import search_sections
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
