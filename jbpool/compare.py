@@ -1,9 +1,9 @@
 """Two or more runs on one page: scores side by side, settings that differ, and where the results differ.
 
-Clusterings are compared by NMI and, with the first run, node by node: clusters are matched one to one so that as few
-nodes as possible move or, if their numbers differ, each with the cluster that has most of its nodes. Classifications
-are compared graph by graph, unless the network predicts numbers or several tasks. Only run folders are read, not the
-data.
+Runs are ordered by their paths. Clusterings are compared by NMI and, with the first run, node by node: clusters are
+matched one to one so that as few nodes as possible move; one that merged with another or was split off is one line.
+Classifications are compared graph by graph, unless the network predicts numbers or several tasks. Only run folders
+are read, not the data.
 """
 
 from __future__ import annotations
@@ -144,15 +144,26 @@ def different_settings(runs: list[Run]) -> list[list[str]]:
     return [row for row in rows if len(set(row[1:])) > 1]
 
 
-def matched(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Clusters ``other`` under the numbers of ``one``, and whether each number is used once."""
+class Matching(NamedTuple):
+    """How two clusterings of the same nodes correspond."""
+
+    counts: np.ndarray                      # (K, K') nodes by both clusters
+    pairs: np.ndarray                       # (K, K') whether two clusters are matched, one to one
+    whole: np.ndarray                       # (K, K') others that share more than half of one of them: merged or split
+
+    @property
+    def moved(self) -> np.ndarray:
+        """Whether nodes of these two clusters count as moved, ``(K, K')``."""
+        return ~(self.pairs | self.whole)
+
+
+def match(one: np.ndarray, other: np.ndarray) -> Matching:
+    """Match clusters one to one so that they share as many nodes as possible."""
     counts = contingency(torch.from_numpy(one).long(), torch.from_numpy(other).long()).numpy()
-    name = counts.argmax(0)                                                 # (K',) where most nodes were
-    one_to_one = len(np.unique(one)) == len(np.unique(other))
-    if one_to_one:
-        rows, columns = linear_sum_assignment(counts, maximize=True)
-        name[columns] = rows
-    return name[other], one_to_one
+    pairs = np.zeros(counts.shape, dtype=bool)
+    pairs[linear_sum_assignment(counts, maximize=True)] = True
+    most = np.maximum(counts / counts.sum(1, keepdims=True).clip(1), counts / counts.sum(0).clip(1))
+    return Matching(counts, pairs, (most > 0.5) & ~pairs)
 
 
 def agreement(one: Run, other: Run) -> float:
@@ -203,44 +214,51 @@ def moved_sections(first: Run, other: Run) -> list[str]:
     if len(here) == 0:
         return [section(title, "<p>They have no node or graph in common.</p>", wide=True)]
     before, after = first.found[here], other.found[there]
+    found = match(before, after)
     clusters = first.result["task"] == "node_cluster"
-    if clusters:
-        same, one_to_one = matched(before, after)
-        moved = np.flatnonzero(before != same)
-    else:
-        moved = np.flatnonzero(first.named[here] != other.named[there])
-    counts = contingency(torch.from_numpy(before).long(), torch.from_numpy(after).long()).numpy()
-    sections, kind = [], "nodes" if clusters else "test graphs"
-    rows_used, columns_used = np.flatnonzero(counts.sum(1)), np.flatnonzero(counts.sum(0))
-    order = columns_used[np.argsort(counts[:, columns_used].argmax(0), kind="stable")]
+    kind, what = ("nodes", "Clusters") if clusters else ("test graphs", "Predictions")
+    rows_used, columns_used = np.flatnonzero(found.counts.sum(1)), np.flatnonzero(found.counts.sum(0))
+    order = columns_used[np.argsort(found.counts[:, columns_used].argmax(0), kind="stable")]
     drawing = heat_map(
-        counts[np.ix_(rows_used, order)], [first.names[i] for i in rows_used], [other.names[j] for j in order],
+        found.counts[np.ix_(rows_used, order)], [first.names[i] for i in rows_used], [other.names[j] for j in order],
         f"{title}: {kind}",
     )  # fmt: skip
-    what = "Clusters" if clusters else "Predictions"
-    sections.append(section(f"{what} of {first.name} (rows) and {other.name} (columns)", drawing))
+    sections = [section(f"{what} of {first.name} (rows) and {other.name} (columns)", drawing)]
+    if clusters and found.whole.any():
+        sections.append(_merged_section(first, other, found))
+    moved = found.moved[before, after] if clusters else first.named[here] != other.named[there]
+    return [*sections, _moved_section(first, other, here, there, np.flatnonzero(moved))]
+
+
+def _merged_section(first: Run, other: Run, found: Matching) -> str:
+    """One line for every cluster that merged with another, or was split off."""
+    counts, rows, sizes = found.counts, [], (found.counts.sum(1), found.counts.sum(0))
+    for i, j in np.argwhere(found.whole):
+        share = [f"{100 * counts[i, j] / size:.0f} %" for size in (sizes[0][i], sizes[1][j])]
+        rows.append([first.names[i], other.names[j], f"{counts[i, j]:,}", *share])
+    head = (first.name, other.name, "nodes in both", f"share of that of {first.name}", f"share of that of {other.name}")
+    note = "Most nodes of one are inside the other, which is matched with a third: its nodes do not count as moved."
+    return section(f"Clusters that merged or were split: {first.name} and {other.name}", table(head, rows), note)
+
+
+def _moved_section(first: Run, other: Run, here: np.ndarray, there: np.ndarray, moved: np.ndarray) -> str:
+    """The nodes or graphs that differ, those on which both runs are surest first."""
+    clusters = first.result["task"] == "node_cluster"
     certain = np.minimum(first.certainty[here], other.certainty[there])
-    order = moved[np.argsort(-certain[moved], kind="stable")][:SHOWN]
     rows = [
-        [first.ids[here[i]], first.names[before[i]], other.names[after[i]],
-         *([first.names[same[i]]] if clusters else []),
+        [first.ids[here[i]], first.names[first.found[here[i]]], other.names[other.found[there[i]]],
          number(float(first.certainty[here[i]])), number(float(other.certainty[there[i]]))]
-        for i in order
+        for i in moved[np.argsort(-certain[moved], kind="stable")][:SHOWN]
     ]  # fmt: skip
-    sure = ["matched with", "confidence", "confidence there"] if clusters else ["margin", "margin there"]
-    head = ["id", first.name, other.name, *sure]
-    note = f"{len(moved):,} of {len(here):,} {kind} ({100 * len(moved) / len(here):.1f} %) differ"
-    if clusters:
-        how = "one to one" if one_to_one else "each with the one that has most of its nodes"
-        note += f", after matching the clusters {how}"
-    note += ". "
+    kind, sure = ("nodes", "confidence") if clusters else ("test graphs", "margin")
+    verb = "moved, after matching the clusters one to one" if clusters else "differ"
+    note = f"{len(moved):,} of {len(here):,} {kind} ({100 * len(moved) / len(here):.1f} %) {verb}. "
     note += f"The {len(rows)} on which both runs are surest are shown." if len(rows) < len(moved) else ""
     apart = len(first.ids) + len(other.ids) - 2 * len(here)
     note += f" {apart:,} {kind} are only in one of the runs." if apart else ""
-    body = table(head, rows) if rows else ""
+    body = table(["id", first.name, other.name, sure, f"{sure} there"], rows) if rows else ""
     what = "Nodes that moved" if clusters else "Test graphs with another prediction"
-    sections.append(section(f"{what}: {title}", f'<div class="values">{body}</div>', note))
-    return sections
+    return section(f"{what}: {first.name} and {other.name}", f'<div class="values">{body}</div>', note)
 
 
 def page(runs: list[Run]) -> str:
@@ -268,10 +286,11 @@ def compare(folders: list[Path], out: Path) -> None:
     Parameters
     ----------
     folders : list of Path
-        Run folders of one task.
+        Run folders of one task, in any order.
     out : Path
         The page.
     """
+    folders = sorted(folders, key=os.path.abspath)
     runs = [load_run(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)]
     if len({run.result["task"] for run in runs}) > 1:
         raise RunFolderError("clusterings and classifications cannot be compared: give runs of one task.")

@@ -1,5 +1,6 @@
 """``jbpool compare`` on the runs of both tasks, and on clusters made up for it."""
 
+import itertools
 import json
 import shutil
 
@@ -162,20 +163,45 @@ def test_renamed_clusters_have_not_moved(pair, tmp_path, capsys):
     out = tmp_path / "page.html"
     compare(capsys, *pair, "--out", out)
     page = out.read_text()
-    assert "2 of 12 nodes (16.7 %) differ, after matching the clusters one to one" in page
-    assert "<td>5</td><td>2</td><td>1</td><td>0</td>" in page               # node 5: 2 here, 1 there, which is 0 here
+    assert "2 of 12 nodes (16.7 %) moved, after matching the clusters one to one" in page
+    assert "<td>5</td><td>2</td><td>1</td>" in page                         # node 5: 2 here, 1 there, which is 0 here
     assert page.index("<td>5</td><td>2</td>") < page.index("<td>4</td><td>1</td>")      # the surest first
 
 
-def test_finer_clusters_are_matched_with_the_coarser(pair, tmp_path, capsys):
-    cluster = np.repeat([0, 1], 6)
-    other = np.repeat([0, 1, 2, 3], 3)
-    other[0] = 2                                                            # the only node that moves
-    clusters(pair[0], cluster)
-    clusters(pair[1], other)
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_cluster_that_was_split_or_merged_is_one_line(pair, merged, tmp_path, capsys):
+    coarse, fine = np.repeat([0, 1], 6), np.repeat([0, 1, 2, 3], 3)
+    fine[0] = 2                                                             # the only node that moves
+    for folder, found in zip(pair, (fine, coarse) if merged else (coarse, fine), strict=True):
+        clusters(folder, found)
     out = tmp_path / "page.html"
     compare(capsys, *pair, "--out", out)
-    assert "1 of 12 nodes (8.3 %) differ, after matching the clusters each with" in out.read_text()
+    page = out.read_text()
+    assert "1 of 12 nodes (8.3 %) moved, after matching the clusters one to one" in page
+    assert "Clusters that merged or were split" in page
+    line = ("0", "0", "2", *(("100 %", "33 %") if merged else ("33 %", "100 %")))
+    assert "".join(f"<td>{cell}</td>" for cell in line) in page             # two nodes left of one of three
+
+
+def test_a_cluster_that_merged_beside_one_that_was_split(pair, tmp_path, capsys):
+    """As many clusters as before: 0 and 1 are one now, 2 is two. Nothing else has moved."""
+    clusters(pair[0], np.repeat([0, 1, 2], [10, 6, 8]))
+    clusters(pair[1], np.repeat([0, 1, 2], [16, 5, 3]))
+    out = tmp_path / "page.html"
+    compare(capsys, *pair, "--out", out)
+    page = out.read_text()
+    assert "0 of 24 nodes (0.0 %) moved" in page
+    assert "<td>1</td><td>0</td><td>6</td><td>100 %</td><td>38 %</td>" in page
+    assert "<td>2</td><td>2</td><td>3</td><td>38 %</td><td>100 %</td>" in page
+
+
+def test_the_order_of_the_runs_does_not_matter(runs, pair, tmp_path, capsys):
+    pages = []
+    for order in itertools.permutations([*pair, runs / "a"]):
+        out = tmp_path / "page.html"
+        compare(capsys, *order, "--out", out)
+        pages.append(out.read_text())
+    assert len(set(pages)) == 1
 
 
 def test_nodes_are_matched_by_id(pair, tmp_path, capsys):
@@ -185,7 +211,7 @@ def test_nodes_are_matched_by_id(pair, tmp_path, capsys):
     out = tmp_path / "page.html"
     compare(capsys, *pair, "--out", out)
     page = out.read_text()
-    assert "0 of 4 nodes (0.0 %) differ" in page
+    assert "0 of 4 nodes (0.0 %) moved" in page
     assert "1 nodes are only in one of the runs" in page
     assert "<img" not in page
 
