@@ -52,12 +52,43 @@ def _discard_output() -> None:
 
 
 DELAY = 1.0             # seconds of work before a bar appears
+LINE_SECONDS = 10       # between lines of progress
+LINE = "{desc}: {percentage:3.0f}%| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 
 seconds: dict[str, float] = {}          # kind of work -> seconds in this process so far
 
 
 class Bar(tqdm):
-    """A bar of tqdm that can be interrupted while it is made; tqdm's own raises then when it is deleted."""
+    """A bar of tqdm, or lines of progress where standard error is no terminal, such as a log file.
+
+    It can be interrupted while it is made; tqdm's own raises then when it is deleted.
+    """
+
+    def __init__(self, *args, **options):
+        self.in_lines, self.message = not sys.stderr.isatty(), False
+        if self.in_lines:
+            options |= {"delay": LINE_SECONDS, "mininterval": LINE_SECONDS, "maxinterval": max(LINE_SECONDS, 1)}
+        super().__init__(*args, **options)
+
+    def display(self, msg=None, pos=None):
+        if not self.in_lines:
+            return super().display(msg, pos)
+        self.bar_format = LINE if self.total else None
+        if not self.message:
+            self.fp.write(f"{self}\n")
+        self.message = False
+        return True
+
+    def clear(self, *args, **options):
+        """Make way for a message, after which the bar is displayed again."""
+        self.message = self.in_lines
+        if not self.in_lines:
+            super().clear(*args, **options)
+
+    def close(self):
+        if self.in_lines:
+            self.delay = float("inf")                       # as if nothing had been displayed: nothing is to be cleared
+        super().close()
 
     def __del__(self):
         if hasattr(self, "start_t"):                        # set last, and not in a hidden bar

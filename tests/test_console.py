@@ -8,10 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
 import jbpool
 from jbpool import cli
-from jbpool.console import Bar, exit_on_broken_pipe
+from jbpool.console import Bar, exit_on_broken_pipe, progress_bar, watched
 
 ROOT = Path(jbpool.__file__).parent.parent
 
@@ -76,3 +77,40 @@ def test_ctrl_c_while_a_bar_is_made(monkeypatch):
     monkeypatch.setattr(Bar, "_get_free_pos", interrupt)
     with pytest.raises(KeyboardInterrupt):              # what __del__ raises is a warning, and warnings are errors
         Bar(total=3)
+
+
+# ---------------------------------------------------------------- progress
+
+
+def test_progress_outside_a_terminal_is_whole_lines(monkeypatch, capsys):
+    monkeypatch.setattr("jbpool.console.LINE_SECONDS", 0)
+    with Bar(total=4, desc="seed 0", unit=" epochs") as bar:
+        for loss in (0.5, 0.25):
+            bar.set_postfix(loss=loss, refresh=False)
+            bar.update(2)
+        tqdm.write("a message")
+    out, err = capsys.readouterr()
+    assert out == "a message\n"
+    assert "\r" not in err
+    _, first, second = err.splitlines()                                     # 0 of 4 first: no time between lines here
+    assert first.startswith("seed 0:  50%| 2/4 [")
+    assert first.endswith("loss=0.5]")
+    assert second.startswith("seed 0: 100%| 4/4 [")
+
+
+def test_short_work_outside_a_terminal_shows_nothing(capsys):
+    for bar in (progress_bar("reading", 3, "rows"), Bar(total=3, desc="seed 0")):
+        with bar:
+            bar.update(3)
+    with watched("smoothing") as watch:
+        watch(1, 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_in_a_terminal_is_one_line_that_is_redrawn(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with Bar(total=4, desc="seed 0", leave=False) as bar:
+        bar.update(2)
+    err = capsys.readouterr().err
+    assert "0/4" in err
+    assert "\n" not in err
