@@ -14,6 +14,7 @@ from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.network import ClusterNet, make_model
 from jbpool.clustering.runner import load_data
+from jbpool.clustering.scores import label_scores
 from jbpool.data import NodeData, node_files
 from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.config import load_config
@@ -31,7 +32,7 @@ DESCRIBING = {"dataset.separator", "dataset.header", "dataset.root"}        # th
 def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
     """Cluster the graph that ``changes`` specify, and write ``assign.csv`` with id, cluster, confidence.
 
-    No file of the training graph is read.
+    No file of the training graph is read. Labels are not needed; if there are any, scores are printed.
 
     Parameters
     ----------
@@ -51,14 +52,16 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
     check_request(run_dir, changes, path)
     if not {change.partition("=")[0] for change in changes} - DESCRIBING:
         raise ConfigError(
-            "--predict: specify the new graph, such as --set dataset.edges=new.csv "
-            "--set dataset.features=new_features.csv; "
+            f"--predict: specify the new graph, such as jbpool cluster new.csv --features f.csv --predict {run_dir}; "
             f"the clusters of the training graph are in {run_dir / 'assign.csv'}."
         )
     config = config_for(task, run_dir, changes, node_files)
     data = load_data(config)
     cluster, confidence = _rebuild(config, stored, run_dir).to(device).predict(data)
     write_assign_csv(path, data.own_ids, cluster, confidence)
+    print(repr(data))
+    for name, value in ({} if data.label is None else label_scores(cluster, data.label)).items():
+        print(f"{name}: {value:.3f}")
     return path
 
 

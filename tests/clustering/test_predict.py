@@ -86,10 +86,20 @@ def test_a_second_graph_by_the_same_model(trained, tmp_path):
     out = tmp_path / "new"
     printed = call(CLUSTER.command, "--predict", "r", *settings(*TWO), "--out", out, cwd=trained).out
     assert str(out / "assign.csv") in printed
+    assert "nmi" not in printed                                                 # no labels
     rows = read_rows(out / "assign.csv")
     assert len(rows) == 40
     assert len({(row[0][0], row[1]) for row in rows}) == 2                      # each group is one cluster
     assert all(0.5 <= float(row[2]) <= 1 for row in rows)
+
+
+def test_scores_of_a_graph_with_labels(trained, tmp_path):
+    labels = tmp_path / "labels.csv"
+    labels.write_text((trained / "two-labels.csv").read_text().replace("u3,u\n", "u3,v\n"))
+    files = ["two-edges.csv", "--features", "two-features.csv", "--labels", labels]
+    printed = call(CLUSTER.command, *files, "--predict", "r", "--out", tmp_path / "new", cwd=trained).out
+    assert f"acc: {39 / 40:.3f}\n" in printed                                   # all but the label that was changed
+    assert "nmi: 0." in printed
 
 
 @pytest.mark.parametrize(
@@ -129,7 +139,7 @@ def test_a_prediction_uses_nothing_of_the_training_graph(tmp_path):
     for kind in ("edges", "features", "labels"):
         (tmp_path / f"one-{kind}.csv").unlink()
     for given, words in [
-        ([], f"specify the new graph, such as --set dataset.edges=new.csv --set dataset.features=new_features.csv; the "
+        ([], f"specify the new graph, such as jbpool cluster new.csv --features f.csv --predict r; the "
              f"clusters of the training graph are in {Path('r', 'assign.csv')}"),
         (["dataset.header=true"], "specify the new graph"),
         (["dataset.edges=two-edges.csv"], "trained with 3 per node: give dataset.features"),
