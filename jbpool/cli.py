@@ -396,7 +396,9 @@ def _print_scores(method: str, scores: dict[str, Any], paper: tuple[float | None
     print(method)
     published = {} if paper is None else {"acc": paper[0], "nmi": paper[2]}
     for key, value in scores["mean"].items():
-        line = f"{key:>18} {value:8.3f}" + (f" +- {scores['std'][key]:.3f}" if len(scores["runs"]) > 1 else "")
+        whole = all(isinstance(run.get(key), int) for run in scores["runs"]) and scores["std"][key] == 0
+        line = f"{key:>18} {value:8.{0 if whole else 3}f}"
+        line += f" +- {scores['std'][key]:.3f}" if len(scores["runs"]) > 1 and not whole else ""
         print(line + (f"   (the paper's {method}: {published[key]:.3f})" if key in published else ""))
 
 

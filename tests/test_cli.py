@@ -194,3 +194,11 @@ def test_the_scripts_of_tasks_are_commands(script, tmp_path):
     )  # fmt: skip
     command = {"node_cluster.py": "cluster", "graph_classify.py": "classify"}[script]
     assert result.stdout.startswith(f"usage: jbpool {command} ")
+
+
+def test_whole_numbers_are_printed_as_such(capsys):
+    runs = [{"nmi": 0.5, "used_clusters": 4, "epochs": 3}, {"nmi": 0.75, "used_clusters": 4, "epochs": 5}]
+    mean, std = {"nmi": 0.625, "used_clusters": 4.0, "epochs": 4.0}, {"nmi": 0.125, "used_clusters": 0.0, "epochs": 1.4}
+    cli._print_scores("jb", {"runs": runs, "mean": mean, "std": std}, None)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert lines == [["nmi", "0.625", "+-", "0.125"], ["used_clusters", "4"], ["epochs", "4.000", "+-", "1.400"]]
