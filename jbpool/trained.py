@@ -35,8 +35,8 @@ def load_run(
     TrainedClusters or TrainedClassifier
         Called as ``model(graph, feat)``, or ``model.predict(data)`` for what ``load_nodes`` and ``load_graphs`` return,
         with columns matched by name. Node clustering: cluster and confidence of every node, ``(N,)`` each. Graph
-        classification: probabilities ``(B, C)`` of ``model.classes``, of the seed and fold with the best validation
-        score. Features are as in training, not scaled.
+        classification: probabilities ``(B, C)`` of ``model.classes``, in regression the values of the targets, of the
+        seed and fold with the best validation score. Features are as in training, not scaled.
     """
     path = Path(run_dir)
     if not (path / "config.yaml").is_file():

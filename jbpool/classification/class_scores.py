@@ -1,6 +1,6 @@
 """Scores of predictions for graphs.
 
-A new score is a function here and a line in ``CLASS_SCORES``; it then appears in result.json and in the report.
+A new score is a function here and a line in ``MORE_SCORES``; it then appears in result.json and in the report.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 from torchmetrics.functional.classification import multiclass_accuracy
@@ -15,7 +16,7 @@ from torchmetrics.functional.classification import multiclass_accuracy
 from jbpool.data import GraphData
 from jbpool.data.sets.ogb import evaluator
 
-LOWER_IS_BETTER = ("rmse",)
+LOWER_IS_BETTER = ("rmse",)             # the metrics of regression
 
 
 def averaged(scores: Tensor, metric: str) -> Tensor:
@@ -38,19 +39,21 @@ def averaged(scores: Tensor, metric: str) -> Tensor:
 
 
 def score(data: GraphData, scores: Tensor, label: Tensor) -> float:
-    """Accuracy, or the metric of the OGB Evaluator of the dataset.
+    """Accuracy, RMSE, or the metric of the OGB Evaluator of the dataset.
 
     Parameters
     ----------
     data : GraphData
-        The dataset, which determines the metric and the number of classes or tasks C.
+        The dataset, which determines the metric and the number of classes, tasks or targets C.
     scores : Tensor
         ``(G, C)``.
     label : Tensor
-        ``(G,)`` classes or ``(G, C)`` tasks.
+        ``(G,)`` classes or ``(G, C)`` tasks or targets.
     """
     if data.metric == "acc":
         return int((scores.argmax(1) == label).sum()) / len(label)      # float64: the differences of folds may be equal
+    if data.is_regression:
+        return mean_of(rmse(scores, label))
     truth = label.view_as(scores).numpy()
     return float(evaluator(data.name).eval({"y_true": truth, "y_pred": scores.numpy()})[data.metric])
 
@@ -69,7 +72,40 @@ def balanced_accuracy(scores: Tensor, label: Tensor) -> float:
     return recall[label.unique()].mean().item()
 
 
-# Further scores of test graphs with classes: name in result.json -> function of scores and labels.
-CLASS_SCORES: dict[str, Callable[[Tensor, Tensor], float]] = {
-    "test_balanced": balanced_accuracy,
+def rmse(values: Tensor, label: Tensor) -> Tensor:
+    """Root mean squared error of every target, ``(T,)``: of ``(G, T)`` values and labels, NaN where unknown."""
+    return (values - label).square().nanmean(0).sqrt()
+
+
+def mae(values: Tensor, label: Tensor) -> Tensor:
+    """Mean absolute error of every target, ``(T,)``."""
+    return (values - label).abs().nanmean(0)
+
+
+def r2(values: Tensor, label: Tensor) -> Tensor:
+    """Coefficient of determination of every target, ``(T,)``: 1 is exact, 0 as good as the mean of these labels.
+
+    NaN where the labels are all the same.
+    """
+    variance = (label - label.nanmean(0)).square().nanmean(0)
+    return torch.where(variance > 0, 1 - (values - label).square().nanmean(0) / variance, math.nan)
+
+
+def mean_of(values: Tensor) -> float:
+    """The mean over the targets for which a score is defined."""
+    return values.nanmean().item()
+
+
+# metric -> further scores of test graphs: name in result.json -> function of scores and labels.
+MORE_SCORES: dict[str, dict[str, Callable[[Tensor, Tensor], float]]] = {
+    "acc": {"test_balanced": balanced_accuracy},
+    "rmse": {
+        "test_mae": lambda scores, label: mean_of(mae(scores, label)),
+        "test_r2": lambda scores, label: mean_of(r2(scores, label)),
+    },
 }
+
+
+def digits(value: float, metric: str) -> str:
+    """A score as text: three digits after the point, or four of a number that has a unit."""
+    return f"{value:.4g}" if metric in LOWER_IS_BETTER else f"{value:.3f}"

@@ -118,7 +118,7 @@ class GraphClassifier(nn.Module):
     pools : sequence of ClusterPool or None
         One per level; ``None`` leaves the graph unchanged, so that a flat network has the same layers.
     out_feats : int
-        Number of classes or tasks.
+        Number of classes, tasks or targets.
     backbone : str, default "gin"
         Type of the message-passing layers.
     layers : int, default 2
@@ -237,22 +237,32 @@ class Ensemble(nn.Module):
     ----------
     members : sequence of GraphClassifier
         The networks.
+    target_scaling : pair of Tensor, optional
+        Regression: mean and deviation of each target, ``(T,)`` float64. The networks predict standardised targets.
     """
 
-    def __init__(self, members: Sequence[GraphClassifier]):
+    target_centre: Tensor | None
+    target_scale: Tensor | None
+
+    def __init__(self, members: Sequence[GraphClassifier], target_scaling: tuple[Tensor, Tensor] | None = None):
         super().__init__()
         self.members = nn.ModuleList(members)
+        self.register_buffer("target_centre", None if target_scaling is None else target_scaling[0])
+        self.register_buffer("target_scale", None if target_scaling is None else target_scaling[1])
         self.edge_messages = members[0].edge_messages
 
     def forward(
         self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
     ) -> tuple[Tensor, list[Pooled]]:
-        """Scores of every member, ``(M, B, out_feats)``, and the output of all their pools.
+        """Scores of every member, ``(M, B, out_feats)``, in regression values, and the output of all their pools.
 
         The parameters are those of ``GraphClassifier``.
         """
         found = [member(graph, feat, edge_weight, edge_feat) for member in self.members]
-        return torch.stack([scores for scores, _ in found]), [pooled for _, made in found for pooled in made]
+        scores = torch.stack([scores for scores, _ in found])
+        if self.target_centre is not None and self.target_scale is not None:
+            scores = scores.double() * self.target_scale + self.target_centre       # a large mean needs the digits
+        return scores, [pooled for _, made in found for pooled in made]
 
     def on_batch(self, batch: GraphBatch, device: torch.device) -> tuple[Tensor, list[Pooled]]:
         """The output for a batch of a dataset, computed on a device."""

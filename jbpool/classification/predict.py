@@ -1,4 +1,4 @@
-"""Applying a trained classifier to other graphs: columns, categories and classes as in training, or a clear error."""
+"""Applying a trained network to other graphs: columns, categories and classes as in training, or a clear error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from jbpool.checks import check_count, check_edge_weight, lookup
-from jbpool.classification.class_scores import LOWER_IS_BETTER, averaged, score
+from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, averaged, digits, score
 from jbpool.classification.network import NORMS, Ensemble
 from jbpool.classification.runner import Inputs, build_model
 from jbpool.data import GraphData, load_graphs, own_graph_options
@@ -134,9 +134,10 @@ def _shown(names: Sequence[str]) -> str:
 def _labels(data: GraphData, inputs: Inputs) -> Tensor:
     """Classes by name where both sets have names."""
     if inputs.metric != "acc":
-        if data.label.dim() == 2 and data.label.shape[1] == inputs.num_classes:
-            return data.label
-        return torch.full((len(data), inputs.num_classes), float("nan"))
+        no_label = data.label.dim() == 1 or not bool(data.label.isfinite().any())
+        if no_label or data.is_regression != (inputs.metric in LOWER_IS_BETTER):
+            return torch.full((len(data), inputs.num_classes), float("nan"))
+        return _targets(data, inputs)
     if data.label.dim() == 2:
         return torch.full((len(data),), UNLABELLED)
     if inputs.class_names and data.class_names:
@@ -148,6 +149,18 @@ def _labels(data: GraphData, inputs: Inputs) -> Tensor:
         return torch.tensor([*place, UNLABELLED])[data.label]               # -1 is the last entry
     if int(data.label.max()) >= inputs.num_classes:
         raise DataError(f"{data.name} has class {int(data.label.max())}, the model only {inputs.num_classes} classes.")
+    return data.label
+
+
+def _targets(data: GraphData, inputs: Inputs) -> Tensor:
+    """Targets or tasks by name where both sets have the same names, else by position."""
+    trained, given = list(inputs.class_names or ()), list(data.class_names or ())
+    if data.label.shape[1] != inputs.num_classes or (len(given) > 1 and trained and set(given) != set(trained)):
+        has = _shown(given) if given else f"{data.label.shape[1]} targets"
+        on = _shown(trained) if trained else f"{inputs.num_classes} targets"
+        raise DataError(f"{data.name} has {has} to predict, the model {on}: name the same, or leave them out.")
+    if len(given) > 1 and trained:
+        return data.label[:, [given.index(name) for name in trained]]
     return data.label
 
 
@@ -216,7 +229,8 @@ class TrainedClassifier(nn.Module):
         Returns
         -------
         Tensor
-            ``(B, C)``: rows sum to one; for tasks of OGB, the probability of each task, or its value in regression.
+            ``(B, C)``: rows sum to one; for tasks of OGB, the probability of each task; in regression the value of each
+            target, in float64.
         """
         inputs = self.inputs
         graph = as_graph(graph)
@@ -333,9 +347,13 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
             f"of the training set are in {run_dir / 'predictions.npz'}."
         )
     config = config_for(task, run_dir, changes, own_graph_options)
-    data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
+    options = config.dataset.options
+    if config.dataset.name == "file":                           # a few numbers may be targets or classes
+        known = "regression" if model.inputs.metric in LOWER_IS_BETTER else "classification"
+        options = {"task": known, **options}
+    data = load_graphs(config.dataset.name, config.dataset.root, **options)
     data = fitted(data, model.inputs, model.net.edge_messages)
-    chosen = f"seed {model.seed}, fold {model.fold}, validation {model.valid:.3f}"
+    chosen = f"seed {model.seed}, fold {model.fold}, validation {digits(model.valid, model.inputs.metric)}"
     print(f"{data!r}\nthe model of {chosen}: the best one of {run_dir}")
     scores = model.scores(data, config.train.batch_size)
     _print_score(model, data, scores)
@@ -344,19 +362,23 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
 
 
 def _print_score(model: TrainedClassifier, data: GraphData, scores: Tensor) -> None:
-    """The score of the labelled graphs, if there are any."""
+    """The scores of the labelled graphs, if there are any."""
     inputs = model.inputs
+    data = replace(data, metric=inputs.metric)
     known = data.label != UNLABELLED if inputs.metric == "acc" else data.label.isfinite().any(1)
     if not bool(known.any()):
         return
+    found, label = scores[known], data.label[known]
     try:
-        value = score(replace(data, name=inputs.name, metric=inputs.metric), scores[known], data.label[known])
+        value = score(replace(data, name=inputs.name), found, label)
     except RuntimeError as error:                       # ogb: a task with positive or negative labels only
         raise DataError(f"{data.name} cannot be scored: {error}") from None
     if data.name == inputs.name:
         print(f"{data.name} has the name of the training set: if it is the same, the score includes training graphs")
     some = f" of the {int(known.sum())} labelled graphs" if not bool(known.all()) else ""
-    print(f"{inputs.metric}{some}: {value:.3f}")
+    more = {name.removeprefix("test_"): of(found, label) for name, of in MORE_SCORES.get(inputs.metric, {}).items()}
+    values = ", ".join(f"{name}: {digits(value, inputs.metric)}" for name, value in more.items())
+    print(f"{inputs.metric}{some}: {digits(value, inputs.metric)}" + (f", {values}" if values else ""))
 
 
 def _write(path: Path, model: TrainedClassifier, data: GraphData, probabilities: Tensor) -> None:

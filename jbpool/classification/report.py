@@ -16,8 +16,7 @@ from scipy import stats
 from torch import Tensor
 from torchmetrics.functional.classification import binary_roc
 
-from jbpool.classification.class_scores import CLASS_SCORES, LOWER_IS_BETTER
-from jbpool.classification.pictured import PICTURED_NODES, names_of_classes, verdict
+from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, mae, r2, rmse
 from jbpool.data import GraphData
 from jbpool.data.arrays import read_arrays
 from jbpool.data.containers import UNLABELLED
@@ -99,8 +98,81 @@ def paired_difference(runs: list[dict[str, Any]], others: list[dict[str, Any]], 
 
 
 SCRIPTS = ("unpack.js", "browse.js")        # which a page with this section needs
+PICTURED = 48                               # test graphs, of at most PICTURED_NODES nodes
+PICTURED_NODES = 120
 STATIC = 4                                  # graphs shown without scripts
 UNCERTAIN = 0.2                             # margin below which a prediction counts as uncertain
+CHARTED = 12                                # targets with a chart
+
+
+class Verdict(NamedTuple):
+    """True and predicted classes of graphs, and the margin of each prediction."""
+
+    label: Tensor           # (G,)
+    predicted: Tensor       # (G,)
+    margin: Tensor          # (G,) probability of the predicted class minus that of the next
+
+
+def verdict(data: GraphData, scores: Tensor, label: Tensor) -> Verdict | None:
+    """Decisions from scores ``(G, C)``; None where there are no classes (several tasks, regression).
+
+    Parameters
+    ----------
+    data : GraphData
+        The dataset; its metric says what the scores are.
+    scores : Tensor
+        ``(G, C)`` of a network.
+    label : Tensor
+        ``(G,)``, or ``(G, 1)`` for a binary task.
+    """
+    if data.metric == "acc":
+        chance = scores.softmax(1)
+        known = label
+    elif data.metric in ("rocauc", "ap") and data.num_classes == 1 and bool(label.isfinite().all()):
+        positive = scores.view(-1, 1).sigmoid()
+        chance = torch.cat([1 - positive, positive], dim=1)
+        known = label.flatten()
+    else:
+        return None
+    best = chance.topk(2, dim=1)
+    return Verdict(known.long(), best.indices[:, 0], best.values[:, 0] - best.values[:, 1])
+
+
+def names_of_classes(data: GraphData) -> list[str]:
+    """Names of the classes of ``verdict``."""
+    if data.metric != "acc":
+        return ["negative", "positive"]
+    return class_names(data.class_names, data.num_classes)
+
+
+def choose_pictured(data: GraphData, graphs: Tensor, scores: Tensor) -> Tensor:
+    """Select small graphs to draw, cycling through the pairs of class and prediction, the least certain first.
+
+    Parameters
+    ----------
+    data : GraphData
+        The dataset.
+    graphs : Tensor
+        ``(G,)`` test graphs.
+    scores : Tensor
+        ``(G, C)`` of these graphs.
+
+    Returns
+    -------
+    Tensor
+        At most ``PICTURED`` of the graphs, in their order.
+    """
+    small = data.sizes[graphs] <= PICTURED_NODES
+    graphs, scores = graphs[small], scores[small]
+    found = verdict(data, scores, data.label[graphs])
+    if found is None or len(graphs) <= PICTURED:
+        return graphs[:PICTURED]
+    cell = found.label * (int(found.predicted.max()) + 1) + found.predicted
+    order = found.margin.argsort(stable=True)
+    order = order[cell[order].argsort(stable=True)]                                 # by cell, the least certain first
+    first = torch.searchsorted(cell[order], cell[order])
+    rank = torch.arange(len(order)) - first
+    return graphs[order[rank.argsort(stable=True)[:PICTURED]].sort().values]
 
 
 def graphs_section(data: GraphData, pictures: list[dict[str, Tensor]]) -> str:
@@ -118,6 +190,8 @@ def graphs_section(data: GraphData, pictures: list[dict[str, Tensor]]) -> str:
                 "label": int(found.label[place]), "predicted": int(found.predicted[place]),
                 "margin": round(margin, 4), "uncertain": margin < UNCERTAIN,
             }  # fmt: skip
+        elif data.is_regression:
+            card["caption"] += _values(data, data.label[picture["graph"]], picture["scores"])
         cards.append(card)
     classes = [] if found is None else names_of_classes(data)
     static = "".join(_static(card, classes) for card in cards[:STATIC])
@@ -149,6 +223,18 @@ def _card(data: GraphData, picture: dict[str, Tensor]) -> dict[str, Any]:
     return {"graph": index, "name": name, "caption": caption, "svg": f'<div class="pair">{drawn}{pooled}</div>'}
 
 
+def _values(data: GraphData, label: Tensor, found: Tensor) -> str:
+    """True and predicted targets of a graph."""
+    names = target_names(data)
+    values = zip(names, label.tolist(), found.tolist(), strict=True)
+    return "".join(f" {name}: {true:.4g}, predicted: {value:.4g}." for name, true, value in values)
+
+
+def target_names(data: GraphData) -> list[str]:
+    """Names of the numbers to predict: those of the user, else target 1, target 2, ..."""
+    return list(data.class_names or (f"target {place}" for place in range(1, data.num_classes + 1)))
+
+
 def _static(card: dict[str, Any], classes: list[str]) -> str:
     caption = card["caption"]
     if classes:
@@ -159,7 +245,7 @@ def _static(card: dict[str, Any], classes: list[str]) -> str:
 
 METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
 PICTURES = {"pictures": [{"graph": Tensor, "cluster": Tensor, "adj": Tensor, "scores": Tensor}]}   # in pictures.pt
-RUN_KEYS = ("seed", "fold", "valid", "test", *CLASS_SCORES, "epochs", "best_epoch", "seconds", "seconds_per_step")
+RUN_KEYS = ("epochs", "best_epoch", "seconds", "seconds_per_step")
 
 
 class Shown(NamedTuple):
@@ -205,24 +291,45 @@ def page(shown: Shown) -> str:
         f"{METRICS[data.metric]} on test graphs": number(result["mean"]["test"]),
         "on validation graphs": number(result["mean"]["valid"]),
     }
-    title = f"{result['dataset']} classified with {result['method']}"
+    title = f"{result['dataset']} {'predicted' if data.is_regression else 'classified'} with {result['method']}"
     return render_page(title, lead, headline, result["notes"], [make(shown) for make in SECTIONS], SCRIPTS)
 
 
 def _scores(shown: Shown) -> str:
     result, rows = shown.result, []
-    methods = by_method(result)
+    methods, keys = by_method(result), _score_keys(result)
     for method, scores in methods.items():
         flat = {} if method == "none" else methods.get("none", {})
         found = paired_difference(scores["runs"], flat.get("runs", []), result["config"]["train"]["folds"])
         better = "-" if found is None else found.text(shown.data.metric)
-        rows.append((method, score(scores, "test"), score(scores, "valid"), better, str(len(scores["runs"]))))
+        more = [score(scores, key) if key in scores["mean"] else "-" for key in keys]
+        rows.append((method, *more, better, str(len(scores["runs"]))))
     for source, (mean, deviation) in CLASSIFICATION.get(result["dataset"], {}).items():
-        rows.append((f"{source}, published", spread(mean, deviation), "-", "-", "-"))
+        of = "test_single" if "test_single" in keys else "test"
+        cells = [spread(mean, deviation) if key == of else "-" for key in keys]
+        rows.append((f"{source}, published", *cells, "-", "-"))
     note = "Mean and deviation over folds and seeds, all methods on the same folds. "
-    unit = "" if shown.data.metric in LOWER_IS_BETTER else " in percentage points"
+    unit = "" if shown.data.is_regression else " in percentage points"
     note += f"Differences to none{unit}, with the standard error of the corrected resampled t-test."
-    return section("Scores", table(("pool", "test", "validation", "minus none", "runs"), rows), note)
+    if "test_single" in keys:
+        members = result["config"]["model"]["members"]
+        note += f" The predictions of {members} networks are averaged; single: the mean score of one, as is published."
+    if shown.data.is_regression:
+        note += " Root mean squared errors; several targets: the mean over them."
+    head = ("pool", *map(_title, keys), "minus none", "runs")
+    return section("Scores", table(head, rows), note, wide=len(keys) > 3)
+
+
+def _score_keys(result: dict[str, Any]) -> list[str]:
+    """The scores of a run, in the order of a table."""
+    first = result["runs"][0]
+    more = [name for name in MORE_SCORES.get(first["metric"], {}) if name in first]
+    return ["test", *(["test_single"] if "test_single" in first else []), "valid", *more]
+
+
+def _title(key: str) -> str:
+    """The head of a column."""
+    return {"valid": "validation", "test_single": "test, single"}.get(key, key.replace("_", " "))
 
 
 def _curves(shown: Shown) -> str:
@@ -250,6 +357,26 @@ def _confusion(shown: Shown) -> str:
     if shown.pictures:
         note += " A click on a cell shows its graphs below."
     return section("Classes (rows) and predictions (columns)", drawing, note)
+
+
+def _targets(shown: Shown) -> str:
+    """Predicted against true numbers, a chart and a row of scores for every target."""
+    if not shown.data.is_regression:
+        return ""
+    names, label, found = target_names(shown.data), shown.predictions["label"], shown.predictions["scores"]
+    errors = [score(found, label) for score in (rmse, mae, r2)]
+    deviation = (label - label.nanmean(0)).square().nanmean(0).sqrt()
+    rows = [
+        [name, *(f"{values[place]:.4g}" for values in (*errors, deviation))] for place, name in enumerate(names)
+    ]
+    head = ("target", "RMSE", "MAE", "R2", "RMSE of the mean")
+    note = "Test graphs of all folds and seeds. R2: 1 is exact, 0 as good as the mean of these graphs for all of them."
+    parts = [section("Numbers to predict", table(head, rows), note)]
+    for place, name in enumerate(names[:CHARTED]):
+        known = label[:, place].isfinite()
+        chart = charts.agreement(label[known, place].tolist(), found[known, place].tolist(), name)
+        parts.append(section(f"{name}: predicted against true", chart))
+    return "".join(parts)
 
 
 def _roc(shown: Shown) -> str:
@@ -285,12 +412,13 @@ def _search(shown: Shown) -> str:
 
 
 def _runs(shown: Shown) -> str:
+    keys = ("seed", "fold", *_score_keys(shown.result), *RUN_KEYS)
     rows = [
-        [method, *(number(run.get(key)) for key in RUN_KEYS)]
+        [method, *(number(run.get(key)) for key in keys)]
         for method, scores in by_method(shown.result).items()
         for run in scores["runs"]
     ]
-    return section("Runs", table(("pool", *(key.replace("_", " ") for key in RUN_KEYS)), rows), wide=True)
+    return section("Runs", table(("pool", *map(_title, keys)), rows), wide=True)
 
 
 # In the order of the page: Shown -> a section as HTML, or "" if it does not apply.
@@ -298,6 +426,7 @@ SECTIONS: list[Callable[[Shown], str]] = [
     _scores,
     _curves,
     _confusion,
+    _targets,
     _roc,
     lambda shown: graphs_section(shown.data, shown.pictures),
     _runs,

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from jbpool.classification.class_scores import CLASS_SCORES, LOWER_IS_BETTER, averaged, score
+from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, averaged, digits, score
 from jbpool.classification.config import ClassifyConfig, fixed_clusters
 from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, centre_and_scale
 from jbpool.classification.network import Ensemble, GraphClassifier
-from jbpool.classification.pictured import choose_pictured
+from jbpool.classification.report import choose_pictured
 from jbpool.classification.search import budget, trials, with_settings
 from jbpool.console import Bar
-from jbpool.data import GraphData, Split, load_graphs
+from jbpool.data import GraphBatch, GraphData, Split, load_graphs
 from jbpool.data.containers import UNLABELLED
 from jbpool.engine.fit import TRAINING, Forecast, Problem, Progress, count, fit, weights_diagnosis
 from jbpool.engine.run_folder import RunFolder
@@ -38,7 +38,7 @@ class Inputs:
 
     name: str                               # of the dataset
     metric: str
-    num_classes: int                        # classes, or tasks
+    num_classes: int                        # classes, tasks or targets
     class_names: list[str] | None
     in_feats: int                           # node features
     feat_names: list[str] | None
@@ -75,19 +75,13 @@ def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
 
 def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> Ensemble:
     """The networks of a configuration for these training graphs."""
-    mean_size, batch = data.mean_size(train), data.batch(train)
-    clusters = numbers_of_clusters(config, mean_size)
-    edges = batch.edge_feat if config.model.edges == "messages" else batch.edge_sum
-    return build_model(config, Inputs.of(data), clusters, batch.feat, edges, mean_size)
+    return build_model(
+        config, Inputs.of(data), numbers_of_clusters(config, data.mean_size(train)), data.batch(train)
+    )
 
 
 def build_model(
-    config: ClassifyConfig,
-    inputs: Inputs,
-    clusters: list[int],
-    train_feat: Tensor | None = None,
-    train_edges: Tensor | None = None,
-    mean_size: float = 1.0,
+    config: ClassifyConfig, inputs: Inputs, clusters: list[int], train: GraphBatch | None = None
 ) -> Ensemble:
     """The networks of a configuration.
 
@@ -99,23 +93,29 @@ def build_model(
         About the dataset.
     clusters : list of int
         K of every level.
-    train_feat : Tensor, optional
-        Features of the training graphs, which numbers are scaled by. Default: a state will be loaded.
-    train_edges : Tensor, optional
-        Their edge features or edge sums, likewise.
-    mean_size : float, default 1
-        Mean number of nodes of the training graphs, unless a state will be loaded.
+    train : GraphBatch, optional
+        The training graphs, which features, targets and sizes are scaled by. Default: a state will be loaded.
     """
-    model = config.model
+    model, edge_messages = config.model, config.model.edges == "messages"
+    feat, edges = torch.zeros(1, inputs.in_feats), torch.zeros(0, inputs.edge_feats)
+    mean_size = 1.0
+    if train is not None:
+        train_edges = train.edge_feat if edge_messages else train.edge_sum
+        feat, edges = train.feat, edges if train_edges is None else train_edges
+        mean_size = train.graph.sizes.float().mean().item()
 
     def encoder() -> nn.Module:
         if inputs.categories is not None:
             return CategoryEncoder(inputs.categories, model.hidden)
-        return FeatureEncoder(torch.zeros(1, inputs.in_feats) if train_feat is None else train_feat, model.hidden)
+        return FeatureEncoder(feat, model.hidden)
 
     edge_scaling = None
     if inputs.edge_feats and inputs.edge_categories is None:
-        edge_scaling = centre_and_scale(torch.zeros(0, inputs.edge_feats) if train_edges is None else train_edges)
+        edge_scaling = centre_and_scale(edges)
+    target_scaling = None
+    if inputs.metric in LOWER_IS_BETTER:
+        targets = torch.zeros(1, inputs.num_classes) if train is None else train.label
+        target_scaling = mean_and_deviation(targets.double())
 
     def pool(num_clusters: int) -> ClusterPool | None:
         if model.pool == "none":
@@ -126,12 +126,19 @@ def build_model(
         return GraphClassifier(
             encoder(), [pool(num_clusters) for num_clusters in clusters], inputs.num_classes,
             backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
-            edge_feats=inputs.edge_feats, edge_scaling=edge_scaling, edge_messages=model.edges == "messages",
+            edge_feats=inputs.edge_feats, edge_scaling=edge_scaling, edge_messages=edge_messages,
             readout=model.readout.split("+"),
             read_all=model.readout_of == "all", mean_size=mean_size, norm=model.norm, dropout=model.dropout,
         )  # fmt: skip
 
-    return Ensemble([network() for _ in range(model.members)])
+    return Ensemble([network() for _ in range(model.members)], target_scaling)
+
+
+def mean_and_deviation(targets: Tensor) -> tuple[Tensor, Tensor]:
+    """What standardises targets, ``(T,)`` each; the deviation of a target that does not vary counts as 1."""
+    centre = targets.nanmean(0).nan_to_num()
+    deviation = (targets - centre).square().nanmean(0).sqrt()
+    return centre, torch.where(deviation > 1e-12 * centre.abs(), deviation, 1.0)
 
 
 EVALUATED = 4       # training batches evaluated at a time: without gradients they need less memory
@@ -228,11 +235,11 @@ class ClassifyProblem(Problem):
             return functional.cross_entropy(
                 scores, label, class_weight, reduction="none", label_smoothing=smoothing
             )
-        label = label.float().view_as(scores)                                   # (B, T)
+        label = label.to(scores.dtype).view_as(scores)                          # (B, T)
         known = label.isfinite()
         label = torch.where(known, label, 0)
-        if self.data.metric in LOWER_IS_BETTER:
-            each = functional.mse_loss(scores, label, reduction="none")         # (B, T)
+        if self.model.target_scale is not None:                                 # regression, standardised
+            each = ((scores - label) / self.model.target_scale).square().float()
         else:
             each = functional.binary_cross_entropy_with_logits(
                 scores, label + smoothing * (0.5 - label), reduction="none", pos_weight=class_weight
@@ -244,12 +251,12 @@ class ClassifyProblem(Problem):
     def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
         if not evaluate:
             return False, {}
-        scores = self.predict(self.split.valid)
+        scores = averaged(self.predict(self.split.valid), self.data.metric)
         label = self.data.label[self.split.valid]
         valid = score(self.data, scores, label)
         # Neither smoothed nor weighted, so that losses can be compared between settings.
         valid_loss = self._task_loss(scores.to(self.device), label.to(self.device)).mean().item()
-        key = [-valid if self.data.metric in LOWER_IS_BETTER else valid, -valid_loss]
+        key = [-valid if self.data.is_regression else valid, -valid_loss]
         last = self.config.train.select == "last"
         improved = last or self.best["key"] is None or key > self.best["key"]
         if improved:
@@ -259,16 +266,17 @@ class ClassifyProblem(Problem):
 
     @torch.no_grad()
     def predict(self, graphs: Tensor) -> Tensor:
-        """Scores ``(G, C)`` of these graphs, on the CPU."""
+        """Scores ``(M, G, C)`` of these graphs by every member, on the CPU."""
         self.model.eval()
         mine = torch.arange(len(graphs))[rank() :: world_size()]
         size = EVALUATED * self.config.train.batch_size
         found = (self._forward(graphs[part])[1] for part in mine.split(size) if len(part))
-        parts = [averaged(scores, self.data.metric).cpu() for scores in found]
+        parts = [scores.cpu() for scores in found]
         self.model.train()
-        scores = torch.zeros(len(graphs), self.data.num_classes)
-        for index, values in gather((mine, torch.cat(parts) if parts else scores[:0])):
-            scores[index] = values
+        dtype = torch.float64 if self.data.is_regression else torch.float32
+        scores = torch.zeros(self.config.model.members, len(graphs), self.data.num_classes, dtype=dtype)
+        for index, values in gather((mine, torch.cat(parts, dim=1) if parts else scores[:, :0])):
+            scores[:, index] = values
         return scores
 
     @torch.no_grad()
@@ -397,7 +405,7 @@ class Job:
 
             def report(progress: Progress, row: dict[str, Any]) -> None:
                 self.curve = [{**where, **row} for row in progress.history]
-                shown = {key: f"{row[key]:.3f}" for key in ("loss", "pool_loss", "valid")}
+                shown = {key: f"{row[key]:.4g}" for key in ("loss", "pool_loss", "valid")}
                 bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
 
             progress = fit(
@@ -428,20 +436,23 @@ class Job:
         )  # fmt: skip
         if rank() == 0:
             self.keep()
-            print(f"{name}: valid {best['valid']:.3f} ({_shown(settings)})")
+            print(f"{name}: valid {digits(best['valid'], self.data.metric)} ({_shown(settings)})")
 
     def finish_fold(self, where: dict[str, Any]) -> None:
         """Score the test graphs with the best trial and save everything."""
         problem, leader = self.problem(where, self.leader["trial"]), self.leader
         problem.model.load_state_dict(leader["state"])
         test = problem.split.test
-        scores, label = problem.predict(test), self.data.label[test]                   # test graphs are used only here
+        members, label = problem.predict(test), self.data.label[test]                  # test graphs are used only here
+        scores = averaged(members, self.data.metric)
         found = {
             "seed": where["seed"], "fold": where["fold"], "metric": self.data.metric,
             "test": score(self.data, scores, label), **leader["found"],
         }  # fmt: skip
-        if self.data.metric == "acc":
-            found |= {name: function(scores, label) for name, function in CLASS_SCORES.items()}
+        if len(members) > 1:
+            found["test_single"] = float(np.mean([score(self.data, one, label) for one in members]))
+        more = MORE_SCORES.get(self.data.metric, {})
+        found |= {name: function(scores, label) for name, function in more.items()}
         settings = self.trials[where["method"]][leader["trial"]]
         if self.config.search.grid:
             found |= {"trial": leader["trial"], "settings": settings}
@@ -457,7 +468,10 @@ class Job:
         self._keep_best(problem, where, found["valid"], scores)
         self.save_predictions()                             # before the fold is recorded as finished
         self.keep()
-        scored = f"valid {found['valid']:.3f}, test {found['test']:.3f}, {found['epochs']} epochs"
+        scored = ", ".join(f"{key} {digits(found[key], self.data.metric)}" for key in ("valid", "test"))
+        if len(members) > 1:
+            scored += f" (single networks {digits(found['test_single'], self.data.metric)})"
+        scored += f", {found['epochs']} epochs"
         print(f"{self.name(where)}: {scored}" + (f" ({_shown(settings)})" if self.config.search.grid else ""))
 
     def name(self, where: dict[str, Any]) -> str:
@@ -473,7 +487,7 @@ class Job:
     def _keep_best(self, problem: ClassifyProblem, where: dict[str, Any], valid: float, scores: Tensor) -> None:
         """Save the model with the best validation score, and its clusters of some test graphs."""
         worse = self.best_valid is not None and (
-            valid >= self.best_valid if self.data.metric in LOWER_IS_BETTER else valid <= self.best_valid
+            valid >= self.best_valid if self.data.is_regression else valid <= self.best_valid
         )
         if where["method"] != self.out.method or worse:
             return
@@ -544,12 +558,12 @@ def run(
     if config.train.batch_size < world_size():
         raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
     cross_validate = folds is not None or not config.train.official_split
-    if data.official_split is not None and data.metric == "acc" and cross_validate:
+    if data.official_split is not None and (data.metric == "acc" or data.is_regression) and cross_validate:
         config = replace(config, train=replace(config.train, official_split=False))     # of all graphs together
         data = replace(data, official_split=None)
         if rank() == 0:
             print(f"the split of {data.name} is not used: folds of all graphs (--folds, or train.official_split=false)")
-    _check_classes(data)
+    _check_labels(data)
     if data.official_split is not None:
         if folds not in (None, [0]) or not config.train.official_split:
             given = "train.official_split=false" if folds is None else "--folds"
@@ -587,16 +601,22 @@ def run(
     return out
 
 
-def _check_classes(data: GraphData) -> None:
-    """Every graph needs a class, and there must be two of them."""
-    if data.metric != "acc":
-        return
+def _check_labels(data: GraphData) -> None:
+    """Every graph needs a class, of which there must be two, or a number to predict."""
     used = data.label if data.official_split is None else data.label[torch.cat(data.official_split)]
-    unknown = int((used == UNLABELLED).sum())
+    if data.is_regression:
+        for target, column in enumerate(used.unbind(1)):
+            if not bool(column.isfinite().any()):
+                name = f" {data.class_names[target]!r}" if data.class_names else ""
+                raise ConfigError(f"{data.name}: no graph has a number to predict{name}: training needs them.")
+        unknown = int((~used.isfinite()).all(1).sum())
+    else:
+        unknown = int((used == UNLABELLED).sum()) if data.metric == "acc" else 0
     if unknown:
+        kind, apply = ("number", "predict") if data.is_regression else ("class", "classify")
         raise ConfigError(
-            f"{data.name}: {unknown} of {len(used)} graphs have no class, but training needs one for every graph; "
-            "leave them out, and classify them with --predict afterwards."
+            f"{data.name}: {unknown} of {len(used)} graphs have no {kind}, but training needs one for every graph; "
+            f"leave them out, and {apply} them with --predict afterwards."
         )
-    if data.num_classes < 2:
+    if data.metric == "acc" and data.num_classes < 2:
         raise ConfigError(f"{data.name} has one class: there is nothing to classify.")

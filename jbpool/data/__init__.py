@@ -48,16 +48,17 @@ def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> Nod
 
 
 def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> GraphData:
-    """Load a dataset for graph classification.
+    """Load a dataset for graph classification or regression.
 
     Parameters
     ----------
     name : str
-        A TU dataset (PROTEINS, NCI1, ...), an ``ogbg-mol*`` dataset, gcb-hard and so on, gcb-sim, motifs, or file.
+        A TU dataset (PROTEINS, NCI1, ...), an ``ogbg-mol*`` dataset, gcb-hard and so on, gcb-sim, motifs, trees, or
+        file.
     root : str or Path, optional
         Folder searched before the other data roots.
     **options
-        Options of the dataset: ``motifs``, ``gcb_sim``, ``load_graph_files``.
+        Options of the dataset: ``motifs``, ``trees``, ``gcb_sim``, ``load_graph_files``.
 
     Returns
     -------
@@ -120,8 +121,9 @@ def node_files(name: str) -> list[str]:
 
 
 def own_graph_options(name: str) -> list[str]:
-    """The options of a dataset of ``load_graphs`` that describe the user's files."""
-    return list(inspect.signature(loader(GRAPH_SETS, name)).parameters) if name == "file" else []
+    """The options of a dataset of ``load_graphs`` that describe the user's files, but not what to predict."""
+    options = inspect.signature(loader(GRAPH_SETS, name)).parameters if name == "file" else ()
+    return [option for option in options if option not in ("task", "targets")]
 
 
 def _wrong_options(load: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -127,6 +127,7 @@ def graph_data(
     feat_names: Sequence[str] | None = None,
     class_names: Sequence[str] = (),
     ids: np.ndarray | None = None,
+    metric: str = "acc",
 ) -> GraphData:
     """Many graphs, made symmetric and simple by the same rules as a single one; without features, degrees are used.
 
@@ -143,7 +144,7 @@ def graph_data(
     target : array
         ``(E,)``, second node, of the same graph.
     label : Tensor
-        ``(G,)`` classes 0, 1, 2, ...; -1: unlabelled.
+        ``(G,)`` classes 0, 1, 2, ...; -1: unlabelled; or ``(G, T)`` targets.
     weight : array, optional
         ``(E,)``.
     edge_feat : array, optional
@@ -153,9 +154,11 @@ def graph_data(
     feat_names : sequence of str, optional
         Names of the columns of ``feat``.
     class_names : sequence of str, optional
-        Names of the classes. Default: none are known.
+        Names of the classes or targets. Default: none are known.
     ids : array, optional
         ``(G,)``, the user's own graph ids.
+    metric : str, default "acc"
+        Score of the predictions: acc, or rmse of targets.
     """
     num_nodes = int(sizes.sum())
     coo = symmetric_adjacency(source, target, weight, num_nodes).tocoo()
@@ -176,6 +179,7 @@ def graph_data(
         feat=feat,
         label=label,
         num_classes=len(class_names),
+        metric=metric,
         edge_feat=None if edge_feat is None else _of_both_directions(source, target, edge_feat, row, column, num_nodes),
         edge_weight=None if weight is None else torch.from_numpy(coo.data.astype(np.float32)),
         class_names=class_names,

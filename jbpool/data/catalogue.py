@@ -156,6 +156,7 @@ GRAPH_SETS: dict[str, str] = {
     **dict.fromkeys(GCB, "sets.gcb:load_gcb"),
     "gcb-sim": "sets.gcb:gcb_sim",
     "motifs": "sets.synthetic:motifs",
+    "trees": "sets.synthetic:trees",
     "file": "files.graph_folder:load_graph_files",
 }
 

@@ -146,14 +146,14 @@ class GraphData:
     source: Tensor                          # (E,)
     target: Tensor                          # (E,)
     feat: Tensor                            # (N, D)
-    label: Tensor                           # (G,) classes, or (G, T) tasks (NaN where unknown)
-    num_classes: int                        # classes, or T tasks
-    metric: str = "acc"
+    label: Tensor                           # (G,) classes, or (G, T) tasks or targets (NaN where unknown)
+    num_classes: int                        # classes, or T tasks or targets
+    metric: str = "acc"                     # rmse: the labels are numbers to predict
     edge_feat: Tensor | None = None         # (E, D_e)
     edge_weight: Tensor | None = None       # (E,)
     edge_sum: Tensor | None = None          # (N, D_s) sum of the edge features of each node
     official_split: Split | None = None     # also the user's own
-    class_names: Sequence[str] | None = None
+    class_names: Sequence[str] | None = None            # or the names of the targets
     ids: np.ndarray | None = None           # (G,) the user's own graph ids; None: 0 .. G-1
     feat_names: Sequence[str] | None = None             # of the columns of feat, if they have names
     edge_names: Sequence[str] | None = None             # of the columns of edge_feat, if they have names
@@ -168,10 +168,16 @@ class GraphData:
         return len(self.sizes)
 
     def __repr__(self) -> str:
+        kind = "classes" if self.label.dim() == 1 else "targets" if self.is_regression else "tasks"
         return (
             f"GraphData({self.name!r}, {len(self)} graphs, {len(self.feat)} nodes, {len(self.source)} edges, "
-            f"{self.feat.shape[1]} features, {self.num_classes} {'classes' if self.label.dim() == 1 else 'tasks'})"
+            f"{self.feat.shape[1]} features, {self.num_classes} {kind})"
         )
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the labels are numbers to predict."""
+        return self.metric == "rmse"
 
     @cached_property
     def _first_node(self) -> Tensor:
@@ -243,7 +249,8 @@ class GraphData:
         """Training, validation and test graphs of one fold; the official split if the dataset has one.
 
         Folds are stratified by class and depend only on the labels and the seed, so that all methods use the same
-        folds. The validation graphs are a stratified tenth of the graphs that are not test graphs.
+        folds. The validation graphs are a stratified tenth of the graphs that are not test graphs. Folds of regression
+        are random.
 
         Parameters
         ----------
@@ -256,11 +263,17 @@ class GraphData:
         """
         if self.official_split is not None:
             return self.official_split
-        from sklearn.model_selection import StratifiedKFold, train_test_split
+        from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
         whole = all(isinstance(value, Integral) and not isinstance(value, bool) for value in (fold, folds))
         if not (whole and folds >= 2 and 0 <= fold < folds):
             raise DataError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")
+        if self.is_regression:
+            if len(self) < max(folds, 4):
+                raise DataError(f"{self.name}: {len(self)} graphs are too few for {folds} folds.")
+            rest, test = list(KFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(self))))[fold]
+            train, valid = train_test_split(rest, test_size=0.1, random_state=seed)
+            return Split(*(torch.from_numpy(np.sort(part)) for part in (train, valid, test)))
         label = self.label.numpy()
         if (label < 0).any():
             raise DataError(f"{self.name}: {(label < 0).sum()} graphs have no class; leave them out of the folds.")
@@ -270,6 +283,8 @@ class GraphData:
         if len(rare):
             name = self.class_names[rare[0]] if self.class_names else rare[0]
             fix = "use fewer folds or merge classes" if counts[rare[0]] > 3 else "every class needs at least 4 graphs"
+            if counts.max() < 4 and self.num_classes > 20:
+                fix = "if the labels are numbers to predict, set dataset.task=regression"
             has = f"{self.name}: class {name} has {counts[rare[0]]} graphs"
             raise DataError(f"{has}, too few for {folds} stratified folds; {fix}.")
         order = StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(label)), label)

@@ -138,6 +138,7 @@ class Axes:
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 SHOWN_VALUES = 120          # places of a curve with values under the pointer, and rows of a table
+MOST_POINTS = 600           # of a chart of predictions
 MANY_BARS = 40              # more need the whole width
 NAMED_BAR = 8               # width of a bar with space for its name
 
@@ -205,6 +206,27 @@ def scatter(series: Series, x_label: str, label: str) -> Chart:
             body.append(f'<circle {place} fill="{colour(number)}" fill-opacity=".65">{tooltip}</circle>')
             rows.append([name, _value(x), _value(y)])
     return Chart(draw(NARROW, height, body + above, label), ("", "x", "y"), rows[:SHOWN_VALUES])
+
+
+def agreement(true: Sequence[float], predicted: Sequence[float], label: str) -> Chart:
+    """Predicted against true numbers, some of them if there are many, with the line on which both are equal."""
+    some = np.unique(np.linspace(0, len(true) - 1, min(MOST_POINTS, len(true))).astype(int))
+    height, label = 320, f"predicted against true: {label}"
+    points = [(true[i], predicted[i]) for i in some if math.isfinite(true[i]) and math.isfinite(predicted[i])]
+    if not points:
+        return Chart(nothing(NARROW, height, label), (), ())
+    both = ticks(min(map(min, points)), max(map(max, points)))
+    axes = Axes(both, both, NARROW, height, 12, "true (across), predicted (up)")
+    (left, low), (right, high) = ((axes.x(end), axes.y(end)) for end in (both[0], both[-1]))
+    ends = f'x1="{left:.1f}" y1="{low:.1f}" x2="{right:.1f}" y2="{high:.1f}"'
+    body = [*axes.body, f'<line {ends} stroke="currentColor" stroke-opacity=".5" stroke-dasharray="4 4"/>']
+    for x, y in points:
+        place = f'cx="{axes.x(x):.1f}" cy="{axes.y(y):.1f}" r="3"'
+        told = tip(f"true {x:.4g}, predicted {y:.4g}")
+        body.append(f'<circle {place} fill="{colour(0)}" fill-opacity=".5">{told}</circle>')
+    rows = [[_value(x), _value(y)] for x, y in points[:SHOWN_VALUES]]
+    note = f"{len(points):,} of {len(true):,} graphs are shown." if len(points) < len(true) else ""
+    return Chart(draw(NARROW, height, body, label), ("true", "predicted"), rows, note)
 
 
 def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, Sequence[str]] | None = None) -> Chart:

@@ -87,13 +87,15 @@ def _figure(chart: Chart) -> str:
 
 
 def number(value: Any) -> str:
-    """A value as text: three digits after the point, or a dash."""
-    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+    """A value as text: three digits after the point, or three of a very small or large number; or a dash."""
+    if not isinstance(value, float):
+        return "-" if value is None else str(value)
+    return f"{value:.3f}" if value == 0 or 0.001 <= abs(value) < 1e5 else f"{value:.3g}"
 
 
 def spread(mean: float | None, deviation: float | None) -> str:
     """Mean and deviation as text."""
-    return number(mean) + (f" ± {deviation:.3f}" if deviation is not None else "")
+    return number(mean) + (f" ± {number(deviation)}" if deviation is not None else "")
 
 
 def score(scores: dict[str, Any], key: str) -> str:

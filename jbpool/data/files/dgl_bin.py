@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +24,7 @@ from jbpool.data.arrays import check_memory, read_arrays
 from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
 from jbpool.data.containers import UNLABELLED, GraphData, NodeData
 from jbpool.data.download import Arrays
-from jbpool.data.files.labels import class_codes
+from jbpool.data.files.labels import GraphLabels, class_codes, graph_labels
 from jbpool.errors import DataError, naming
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
@@ -133,7 +134,7 @@ def load_node_bin(path: Path) -> NodeData:
         adjacency,
         weight_name=None if weight is None else "edata 'weight'",
         feat=feat,
-        label=None if label is None else _classes(label, count, path)[0],
+        label=None if label is None else torch.from_numpy(_classes(label, count, path)[0]),
     )
 
 
@@ -153,29 +154,44 @@ def _frames(arrays: Arrays, path: Path) -> tuple[Tensor | None, np.ndarray | Non
     return None if feat is None else torch.from_numpy(feat), weight
 
 
-def _classes(label: np.ndarray, count: int, path: Path) -> tuple[Tensor, list[str]]:
+def _classes(label: np.ndarray, count: int, path: Path) -> tuple[np.ndarray, list[str]]:
     """Classes as 0, 1, 2, ... without gaps, -1: unlabelled, and their names."""
     label = label[:, 0] if label.ndim == 2 and label.shape[1] == 1 else label
     if label.shape != (count,) or label.dtype.kind not in "iub" or int(label.min()) < UNLABELLED:
         expected = f"{count} classes 0, 1, 2, ... (-1: unlabelled)"
         raise DataError.at(path, f"label ({label.dtype}, {label.shape}) must be {expected}")
-    codes, names = class_codes(label)
-    return torch.from_numpy(codes), names
+    return class_codes(label)
 
 
-def load_graph_bin(path: Path) -> GraphData:
-    """Many graphs, with the labels 'label' (classes, -1: unlabelled) and 'id', if present."""
+def _labels(given: dict[str, np.ndarray], count: int, task: str | None, path: Path) -> GraphLabels:
+    """Classes, or targets: floats, also several columns of them under one name."""
+    columns: dict[str, np.ndarray] = {}
+    for name, values in given.items():
+        if values.dtype.kind != "f" and task != "regression":
+            return GraphLabels(*_classes(values, count, path), "acc")
+        table = values[:, None] if values.ndim == 1 else values
+        if table.ndim != 2 or len(table) != count:
+            raise DataError.at(path, f"{name} of shape {values.shape} must have a number or a row for {count} graphs")
+        names = [name] if table.shape[1] == 1 else [f"{name} {place}" for place in range(table.shape[1])]
+        columns |= dict(zip(names, table.T, strict=True))
+    found = graph_labels(columns or {"label": np.full(count, "", dtype=object)}, task, path)
+    if columns and task is None and found.metric == "acc":
+        question = "classes or numbers to predict? Set dataset.task to classification or to regression"
+        raise DataError.at(path, f"the labels are floats without fractions: {question}")
+    return found
+
+
+def load_graph_bin(path: Path, task: str | None = None, targets: Sequence[str] | None = None) -> GraphData:
+    """Many graphs, with the labels 'label' (classes, -1: unlabelled; or targets) and 'id', if present."""
     arrays = read_bin(path)
     sizes = arrays["sizes"]
     labels = {key.removeprefix("label "): value for key, value in arrays.items() if key.startswith("label ")}
-    given = next((labels[key] for key in ("label", "labels", "glabel") if key in labels), None)
-    if given is None and set(labels) - {"id"}:
-        fix = "save them with dgl.save_graphs(path, graphs, {'label': classes})"
+    known = [key for key in targets or ("label", "labels", "glabel") if key in labels]
+    if set(labels) - {"id"} and (not known or (targets and len(known) < len(targets))):
+        fix = "save them with dgl.save_graphs(path, graphs, {'label': classes}), or name them in dataset.targets"
         raise DataError.at(path, f"has the labels {list(labels)}: {fix}")
-    classes = torch.full((len(sizes),), UNLABELLED)
-    class_names: list[str] = []
-    if given is not None:
-        classes, class_names = _classes(given, len(sizes), path)
+    given = {key: labels[key] for key in (known if targets else known[:1])}
+    found = _labels(given, len(sizes), "regression" if targets else task, path)
     ids = labels.get("id")
     if ids is not None and (ids.shape != sizes.shape or len(np.unique(ids)) < len(ids)):
         raise DataError.at(path, f"'id' of shape {ids.shape} must be {len(sizes)} different numbers")
@@ -183,8 +199,9 @@ def load_graph_bin(path: Path) -> GraphData:
     shift = (np.cumsum(sizes) - sizes).repeat(arrays["num_edges"])
     with naming(path):
         return graph_data(
-            path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, classes, weight=weight,
-            edge_feat=_edge_features(arrays, path), feat=feat, class_names=class_names, ids=ids,
+            path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, torch.from_numpy(found.label),
+            weight=weight, edge_feat=_edge_features(arrays, path), feat=feat, class_names=found.names, ids=ids,
+            metric=found.metric,
         )  # fmt: skip
 
 

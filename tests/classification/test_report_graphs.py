@@ -7,9 +7,8 @@ import pytest
 import torch
 from commands import CLASSIFY
 
-from jbpool.classification import pictured
-from jbpool.classification.pictured import choose_pictured, names_of_classes, verdict
-from jbpool.classification.report import _card, _static, graphs_section
+from jbpool.classification import report
+from jbpool.classification.report import _card, _static, choose_pictured, graphs_section, names_of_classes, verdict
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +42,7 @@ def test_no_decisions_without_classes(data, metric, tasks):
 
 def test_every_kind_of_error_is_pictured(data, monkeypatch):
     """60 graphs, nearly all predicted as class 0: the two others are there, and the least certain of the rest."""
-    monkeypatch.setattr(pictured, "PICTURED", 9)
+    monkeypatch.setattr(report, "PICTURED", 9)
     scores = torch.zeros(60, 3)
     scores[:, 0] = torch.linspace(1, 4, 60)
     scores[7] = torch.tensor([0.0, 9.0, 0.0])
@@ -62,20 +61,22 @@ def test_every_kind_of_error_is_pictured(data, monkeypatch):
 
 def test_large_graphs_are_not_pictured(data, monkeypatch):
     limit = int(data.sizes.median())
-    monkeypatch.setattr(pictured, "PICTURED_NODES", limit)
+    monkeypatch.setattr(report, "PICTURED_NODES", limit)
     chosen = choose_pictured(data, torch.arange(60), torch.zeros(60, 3))
     assert chosen.tolist() == torch.arange(60)[data.sizes <= limit].tolist()[:48]
 
 
 def test_graphs_without_classes_can_be_browsed(data):
-    task = replace(data, metric="rmse", num_classes=1, label=torch.zeros(60, 1))
+    task = replace(data, metric="rmse", num_classes=1, label=torch.zeros(60, 1), class_names=["path"])
     picture = {
         "graph": torch.tensor(3), "cluster": torch.zeros(int(data.sizes[3]), dtype=torch.long),
         "adj": torch.zeros(2, 2), "scores": torch.zeros(1),
     }  # fmt: skip
     page = graphs_section(task, [picture])
-    assert "1 of 2 clusters used" in page
-    assert "predicted:" not in page
+    assert "1 of 2 clusters used. path: 0, predicted: 0." in page
+    assert "Margin" not in page
+    tasks = replace(task, metric="rocauc", num_classes=2, label=torch.zeros(60, 2))
+    assert "predicted:" not in graphs_section(tasks, [picture])
     assert graphs_section(task, []) == ""
 
 
