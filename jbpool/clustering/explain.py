@@ -159,6 +159,19 @@ def as_json(explained: Explained) -> dict[str, Any]:
     return {"clusters": clusters, "merges": tree}
 
 
+def from_json(result: dict[str, Any]) -> Explained:
+    """Return the summaries and hierarchy of ``result.json``."""
+    lists = {"features": Trait, "closest": Neighbour}
+    clusters = []
+    for entry in result["clusters"]:
+        entry = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+        entry |= {key: tuple(kind(**one) for one in entry[key]) for key, kind in lists.items()}
+        clusters.append(ClusterSummary(**entry))
+    tree = result["merges"]
+    merges = None if tree is None else Merges(np.array(tree["children"]).reshape(-1, 2), np.array(tree["cost"]))
+    return Explained(clusters, merges)
+
+
 def _plain(name: Any) -> str | int | float:
     """Return the name of a node as JSON has it: a number or text."""
     name = name.item() if isinstance(name, np.generic) else name

@@ -17,7 +17,7 @@ from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
 from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
-from jbpool.clustering.explain import as_json, explain_nodes
+from jbpool.clustering.explain import as_json, explain_nodes, from_json
 from jbpool.clustering.network import ClusterProblem, make_model
 from jbpool.clustering.report import Shown, page
 from jbpool.clustering.scores import best_run, graph_scores, label_scores, normalized_mutual_information
@@ -560,7 +560,7 @@ def write_report(folder: Path, data: NodeData) -> Path:
         names, cluster = torch.from_numpy(clusters[place]).long().unique(return_inverse=True)
         confidence = None if shares is None else torch.from_numpy(shares[place])
         by_seed = dict(zip(seeds, clusters, strict=True))
-        explained = explain_nodes(data, names[cluster], confidence)
+        explained = from_json(result)
     path = folder / "report.html"
     shown = Shown(result, history, data, best, cluster, names.tolist(), confidence, explained, by_seed)
     write_text(path, page(shown))

@@ -17,6 +17,8 @@ EARLY = 80              # of which with a stronger attraction, so that groups ca
 EARLY_PULL, PULL = 10.0, 1.5
 COMPONENTS = 12         # of the features, in which nearest nodes are searched
 NEIGHBOURS = 6          # nearest nodes in the space of the features that attract a node, besides its edges
+LEAF = 32               # points in a leaf of the trees that nearest nodes are searched in: twice as fast as 10
+NEARLY = 0.5            # how much farther than the nearest nodes those may be that are taken for them: 0.5 % are
 ROOM = 0.6              # distance kept between nodes, relative to that of nodes spread evenly over a disc
 SPREAD_STEPS = 25
 SMALL_STEPS = 60        # of the majorisation of small graphs
@@ -104,8 +106,9 @@ def _spread(xy: np.ndarray, distance: float) -> np.ndarray:
     """Move overlapping nodes apart, a little per step, until most keep a minimum distance."""
     count = len(xy)
     for _ in range(SPREAD_STEPS):
-        gap, near = cKDTree(xy).query(xy, k=min(NEIGHBOURS + 1, count))                     # (N, k), itself included
-        node, rank = np.nonzero((gap < distance) & (near != np.arange(count)[:, None]))
+        tree = cKDTree(xy, LEAF)
+        gap, near = tree.query(xy, k=min(NEIGHBOURS + 1, count), distance_upper_bound=distance)     # (N, k)
+        node, rank = np.nonzero((near < count) & (near != np.arange(count)[:, None]))       # not itself, not none
         other, gap_here = near[node, rank], gap[node, rank]
         push = (distance - gap_here) / np.maximum(gap_here, 1e-9) / 4
         moved = (xy[node] - xy[other]) * push[:, None]
@@ -116,7 +119,7 @@ def _spread(xy: np.ndarray, distance: float) -> np.ndarray:
 def _attraction(feat: np.ndarray, edges: np.ndarray) -> scipy.sparse.csr_array:
     """Return symmetric shares of attraction with sum one: half to the edges of a node, half to its nearest nodes."""
     count = len(feat)
-    _, near = cKDTree(feat).query(feat, k=min(NEIGHBOURS + 1, count))                       # (N, k), itself included
+    _, near = cKDTree(feat, LEAF).query(feat, k=min(NEIGHBOURS + 1, count), eps=NEARLY)     # (N, k), itself included
     pairs = np.column_stack([np.repeat(np.arange(count), near.shape[1]), near.ravel()])
     parts = []
     for pair in (np.concatenate([edges, edges[:, ::-1]]), pairs):
@@ -133,11 +136,11 @@ def _descend(xy: np.ndarray, attraction: scipy.sparse.csr_array) -> np.ndarray:
     """Minimise the t-SNE objective by gradient descent with momentum."""
     count = len(xy)
     pairs = scipy.sparse.coo_matrix(scipy.sparse.triu(attraction, 1))                       # every pair once
-    one, other, share = pairs.row, pairs.col, pairs.data
+    one, other, share = pairs.row, pairs.col, pairs.data.astype(np.float32)
     speed, gain, grid = np.zeros_like(xy), np.ones_like(xy), None
     for step in range(STEPS):
         pull, momentum = (EARLY_PULL, 0.5) if step < EARLY else (PULL, 0.8)
-        x, y = np.ascontiguousarray(xy.T)
+        x, y = np.ascontiguousarray(xy.T, dtype=np.float32)
         x, y = x[one] - x[other], y[one] - y[other]
         force = share / (1 + x * x + y * y)
         attract = [np.bincount(one, part, count) - np.bincount(other, part, count) for part in (force * x, force * y)]
