@@ -391,6 +391,13 @@ def _show_config(settings: Iterable[tuple[str, Any, Any, str]]) -> int:
     return 0
 
 
+# Scores whose names do not say it
+MEANING = {
+    "score": "bits per node that the clusters save in describing edges and features",
+    "moved": "nodes that changed their cluster after the training, for one that explains them better",
+}
+
+
 def _print_scores(method: str, scores: dict[str, Any], paper: tuple[float | None, ...] | None) -> None:
     """Print the mean scores; beside them the paper's ``(ACC, its deviation, NMI, its deviation)``, if it has any."""
     print(method)
@@ -399,7 +406,9 @@ def _print_scores(method: str, scores: dict[str, Any], paper: tuple[float | None
         whole = all(isinstance(run.get(key), int) for run in scores["runs"]) and scores["std"][key] == 0
         line = f"{key:>18} {value:8.{0 if whole else 3}f}"
         line += f" +- {scores['std'][key]:.3f}" if len(scores["runs"]) > 1 and not whole else ""
-        print(line + (f"   (the paper's {method}: {published[key]:.3f})" if key in published else ""))
+        notes = [f"the paper's {method}: {published[key]:.3f}"] if key in published else []
+        notes += [MEANING[key]] if key in MEANING else []
+        print(line + (f"   ({'; '.join(notes)})" if notes else ""))
 
 
 # ---------------------------------------------------------------- the other commands

@@ -111,8 +111,8 @@ class _TimedBar(Bar):
 
 
 @contextmanager
-def watched(what: str, **options: Any) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar for work that counts itself; yield what to call with the amount done so far and the total.
+def watched(what: str, **options: Any) -> Iterator[Callable[..., None]]:
+    """Show a bar for work that counts itself; yield what to call with the amount done, the total, and the bits saved.
 
     Parameters
     ----------
@@ -123,8 +123,10 @@ def watched(what: str, **options: Any) -> Iterator[Callable[[int, int], None]]:
     """
     with Bar(desc=what, leave=False, **options) as bar:
 
-        def watch(done: int, total: int) -> None:
+        def watch(done: int, total: int, saved: float | None = None) -> None:
             bar.total = total
+            if saved is not None:
+                bar.set_postfix_str(f"{saved:.2f} bits saved per node", refresh=False)
             bar.update(done - bar.n)
 
         yield watch

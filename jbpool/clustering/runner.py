@@ -152,9 +152,10 @@ class Job:
         if best_run(self.out.runs)["seed"] == seed:
             self.save_model(result.model)
         self.keep()
-        shown = scores | {"loss": result.record["loss"]}
-        keys = [key for key in ("acc", "nmi", "ari", "modularity", "loss") if key in shown]
-        print(f"seed {seed}: " + ", ".join(f"{key} {shown[key]:.3f}" for key in keys))
+        parts = [f"{key} {scores[key]:.3f}" for key in ("acc", "nmi", "ari", "modularity") if key in scores]
+        saved = result.record.get("score")
+        parts.append(f"loss {result.record['loss']:.3f}" if saved is None else f"{saved:.3f} bits saved per node")
+        print(f"seed {seed}: {', '.join(parts)}")
 
     def scores(self, cluster: Tensor, num_clusters: int | None = None) -> dict[str, float]:
         """Return all scores of clusters ``(N,)``; their number is that of the run, unless given."""

@@ -223,3 +223,11 @@ def test_a_short_run_on_the_real_sets(name, tmp_path):
     changes = [f"dataset.root={SHARED}", "train.epochs=4", "train.seeds=[0]", "train.eval_every=2"]
     out = run(load_config(NODE_CLUSTER, name, changes), tmp_path / "r")
     assert out.history[-1]["loss"] < out.history[0]["loss"]
+
+
+def test_what_auto_prints_is_explained(tmp_path):
+    changes = CLUSTER.arguments("method.name=auto", "train.restarts=2")
+    printed = call(CLUSTER.command, *changes, "--out", "r", cwd=tmp_path).out
+    score = result_of(tmp_path / "r")["runs"][0]["score"]
+    assert f"{score:.3f} bits saved per node\n" in printed
+    assert f"{score:.3f}   (bits per node that the clusters save" in printed

@@ -92,7 +92,7 @@ def find_clusters(
     seed: int = 0,
     starts: int = STARTS,
     merged: tuple[str, Tensor] | None = None,
-    watch: Callable[[int, int], None] = lambda done, total: None,
+    watch: Callable[[int, int, float], None] = lambda done, total, saved: None,
     shares: RowShares | None = None,
 ) -> Found:
     """Cluster the nodes of a graph.
@@ -115,7 +115,7 @@ def find_clusters(
         A view and clusters ``(N,)`` that were found in it, as
         ``choose_num_clusters`` returns them: one more partition to refine.
     watch : callable, optional
-        Called with the number of views clustered so far and their total.
+        Called with the number of views clustered so far, their total, and the most bits saved per node so far.
     shares : RowShares, optional
         Rows of each process of the run; all of them get the same result. Default: this process is alone.
     """
@@ -151,7 +151,7 @@ def try_partitions(
     seed: int,
     starts: int,
     merged: tuple[str, Tensor] | None = None,
-    watch: Callable[[int, int], None] = lambda done, total: None,
+    watch: Callable[[int, int, float], None] = lambda done, total, saved: None,
     shares: RowShares | None = None,
 ) -> list[tuple[Trial, Refined]]:
     """Cluster every view from several starts, and refine the partitions; parameters as for ``find_clusters``."""
@@ -188,7 +188,7 @@ def try_partitions(
             clusters = hard_clusters(heads, rows)
             del rows
             keep(view, dict(zip(best.tolist(), losses.tolist(), strict=True)), clusters)
-        watch(done, len(views))
+        watch(done, len(views), max((trial.saved for trial, _ in tried), default=0.0))
     if merged is not None:
         sizes = merged[1].bincount(minlength=num_clusters).double()
         keep(merged[0], {None: -float(sizes.sqrt().sum() / (num_clusters * sizes.sum()) ** 0.5)}, [merged[1]])
