@@ -48,6 +48,7 @@ REASONS = {                                     # why a block does not run -> wh
     "needs a GPU": r"cu\d|cuda|gpu",
     "changes the environment": r"^(pip|make|python -m pip)\b",
     "needs several machines": r"--nnodes",
+    "needs lightning": r"^import lightning$",   # which is not installed: not imported either
 }
 SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 TASKS = {"cluster": NODE_CLUSTER, "classify": GRAPH_CLASSIFY}
@@ -172,6 +173,8 @@ def check(block: Block) -> None:
     if block.language == "python":
         tree = ast.parse(block.code)
         imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        if block.reason == "needs lightning":
+            imports = [node for node in imports if ast.unparse(node) != "import lightning"]
         exec(compile(ast.Module(imports, []), f"line {block.line}", "exec"), {})
         return None
     for words in commands_of(block.code):
