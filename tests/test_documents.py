@@ -189,7 +189,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text().splitlines()) < 100
+    assert len((ROOT / "README.md").read_text().splitlines()) < 80
 
 
 def test_the_site_has_every_page():

@@ -102,8 +102,8 @@ def draw_assignments() -> None:
     """Five assignment matrices and their loss."""
     soft = 0.7 * hard([4, 4, 4]) + 0.1
     shown = {
-        "undecided": torch.full((12, 3), 1 / 3), "all in one": hard([12, 0, 0]), "decided, unequal": hard([8, 2, 2]),
-        "equal, less decided": soft, "decided and equal": hard([4, 4, 4]),
+        "uniform": torch.full((12, 3), 1 / 3), "all in one": hard([12, 0, 0]), "hard, unequal": hard([8, 2, 2]),
+        "equal, less confident": soft, "hard and equal": hard([4, 4, 4]),
     }  # fmt: skip
     parts = []
     for i, (name, assign) in enumerate(shown.items()):
@@ -160,7 +160,7 @@ def draw_root() -> None:
     """Both forms of the loss on two paths from uniform assignments."""
     num_clusters, steps = 4, [i / 60 for i in range(61)]
     uniform = torch.full((100, num_clusters), 1 / num_clusters)
-    ends = {"from undecided to all in one": hard([100, 0, 0, 0]), "from undecided to equal clusters": hard([25] * 4)}
+    ends = {"from uniform to all in one": hard([100, 0, 0, 0]), "from uniform to equal clusters": hard([25] * 4)}
     parts = []
     for i, (title, end) in enumerate(ends.items()):
         axes = Axes(52 + 350 * i, (0, 1), (-1.0, -0.2))
@@ -268,7 +268,7 @@ def draw_collapse() -> None:
     }
     axes = Axes(140, (0, 300), (-1.0, -0.2), width=430)
     ends = {4: -1.0, 3: -math.sqrt(3 / 4), 2: -math.sqrt(2 / 4), 1: -math.sqrt(1 / 4)}
-    marks = {value: f"{used} of 4 clusters {value:.2f}" for used, value in ends.items()} | {-0.25: "undecided -0.25"}
+    marks = {value: f"{used} of 4 clusters {value:.2f}" for used, value in ends.items()} | {-0.25: "uniform -0.25"}
     title = "balance loss while training, K = 4"
     parts = [axes.frame({0: "0", 100: "100", 200: "200", 300: "300"}, marks, "epoch", title)]
     for (colour, name, x, y), (feat, zero_start) in runs.items():
