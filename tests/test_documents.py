@@ -52,6 +52,11 @@ def write_node_files(folder, edges, features, labels=None, num_nodes=60):
 
 def prepare_data(folder, space):
     write_node_files(folder, "edges.csv", "features.csv", "labels.csv")
+    graph = networkx.planted_partition_graph(2, 20, 0.4, 0.05, seed=0)
+    for node, attributes in graph.nodes(data=True):
+        attributes |= {"age": node % 7, "income": 100 * (node // 20), "city": "AB"[node // 20]}
+    del graph.graph["partition"]                    # sets, which GraphML has not
+    networkx.write_graphml(graph, folder / "people.graphml")
 
 
 def prepare_runs(folder, space):

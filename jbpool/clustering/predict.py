@@ -26,7 +26,7 @@ from jbpool.graph import as_graph, check_symmetric
 from jbpool.nn.pools import POOLS
 
 MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int, "made_feat": bool}    # in model.pt
-DESCRIBING = {"dataset.separator", "dataset.header", "dataset.root"}        # these do not select another graph
+DESCRIBING = {"dataset.separator", "dataset.header", "dataset.missing", "dataset.root"}  # select no other graph
 
 
 def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:

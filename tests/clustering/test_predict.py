@@ -108,7 +108,7 @@ def test_scores_of_a_graph_with_labels(trained, tmp_path):
         ([], "already exists"),
         (["--out", "new", "--cfg", "cora"], "--cfg has no effect"),
         (["--out", "new", "--set", "model.layers=2"], "only dataset... can be set"),
-        (["--out", "new", "--set", "dataset.features=two-labels.csv"], "two-labels.csv"),
+        (["--out", "new", "--set", "dataset.features=two-labels.csv"], "has 2 features, the model was trained on 3"),
         (["--out", "new", "--set", "dataset.name=sbm"], "Did you mean"),
         (["--out", "new", "--set", "dataset.features=null"], "trained with 3 per node: give dataset.features"),
     ],

@@ -14,11 +14,10 @@ edges.csv      ``graph``, ``source``, ``target``, optionally ``weight``, and a c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,24 +28,13 @@ from jbpool.data.assemble import graph_data
 from jbpool.data.containers import GraphData, Split
 from jbpool.data.files.dgl_bin import load_graph_bin
 from jbpool.data.files.labels import GraphLabels, graph_labels, without_gaps
-from jbpool.data.files.text import (
-    LABEL_WORDS,
-    SOURCE_WORDS,
-    TARGET_WORDS,
-    WEIGHT_WORDS,
-    Table,
-    nothing_in,
-    read_blocks,
-    read_text,
-    shown,
-)
+from jbpool.data.files.tables import LABEL_WORDS, SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, read_text, shown
 from jbpool.data.sets.tu import load_tu_folder
 from jbpool.errors import DataError, naming
 
 GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
 GRAPH_WORDS = ("graph", "graph_id", "graphid")
 PARTS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
-NAME_COLUMN = "if it is a feature, give it a name"
 
 log = logging.getLogger(__name__)
 
@@ -87,115 +75,91 @@ def load_graph_tables(folder: Path, task: str | None = None, targets: Sequence[s
 
 def _tables(path: Path) -> Iterator[Table]:
     """The rows of a CSV file with a header, block by block."""
-    table, rows, counted, comments = None, False, 0, 0
-    for block in read_blocks(path):
-        comments += block.comments
-        if block.content.strip():
-            table = Table.parse(path, block, header=True) if table is None else table.continued(block)
-            if rows or any(True for _ in table.rows()):
-                if table.unnamed:                               # an index that pandas has written, not a feature
-                    counted += table.skip_index(NAME_COLUMN, counted)
-                rows = True
-                yield table
-    if not rows:
-        raise DataError.at(path, nothing_in(comments) if table is None else "there are no rows below the header")
+    for table in read_text(path, header=True):
+        if table.unnamed:                               # an index that pandas has written, not a feature
+            table.skip_index("if it is a feature, give it a name")
+        yield table
 
 
-def _others(table: Table, used: tuple[int | None, ...]) -> tuple[int, ...]:
+def _others(table: Table, used: Sequence[int | None]) -> list[int]:
     """The places of the columns that are not used yet, without an unnamed index."""
-    return tuple(place for place in range(int(table.unnamed), table.columns) if place not in used)
+    return [place for place in range(int(table.unnamed), table.columns) if place not in used]
 
 
-def _column(table: Table, words: Sequence[str], name: str) -> int:
-    """The place of a column that must be there."""
-    place = table.column(words, None)
+def _column(table: Table, words: Sequence[str]) -> int:
+    """The place of a column that must be there, called by the first of the words or another of them."""
+    place = table.column(words)
     if place is None:
         named = ", ".join(repr(column) for column in table.header or ())
-        raise DataError.at(table.path, f"no column is called {name!r}; the header has {named}", 1)
+        raise DataError.at(table.path, f"no column is called {words[0]!r}; the header has {named}", 1)
     return place
 
 
+def _ids(table: Table, place: int) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of ids, and the different ids as text."""
+    codes, different = pd.factorize(table.ids(place))
+    return codes, np.array([*map(str, different)], dtype=object)
+
+
 def _read_graphs(path: Path, task: str | None, targets: Sequence[str] | None) -> _Graphs:
-    ids: list[np.ndarray] = []
-    labels: dict[str, list[np.ndarray]] = {}
-    parts = []
-    for table in _tables(path):
-        graph = _column(table, (*GRAPH_WORDS, "id"), "graph")
-        found, split = _label_columns(table, targets), table.column(("split",), None)
-        others = (*found, split) if split is not None else found
-        if not ids:
-            unused = [(table.header or [])[place] for place in _others(table, (graph, *others))]
-            if unused:
-                log.warning("%s: columns %s are not used; features belong to %s", path, unused, NODES)
-        arrays = table.read((graph,), classes=others, text=True)
-        ids.append(arrays[graph])
-        repeated = pd.Series(np.concatenate(ids)).duplicated().to_numpy()[-len(ids[-1]) :]
-        if repeated.any():
-            row = int(repeated.argmax())
-            raise DataError.at(path, f"graph {shown(ids[-1][row])} has more than one row", table.line(row))
-        for place, name in zip(found, table.names(found), strict=True):
-            labels.setdefault(name, []).append(arrays[place])
-        if split is not None:
-            parts.append(_parts(table, arrays[split]))
-    unknown = np.full(sum(map(len, ids)), "", dtype=object)
-    columns = {name: without_gaps(np.concatenate(blocks), path) for name, blocks in labels.items()}
+    table = next(read_text(path, whole=True, header=True))
+    if table.unnamed:
+        table.skip_index("if it is a feature, give it a name")
+    graph = _column(table, (*GRAPH_WORDS, "id"))
+    found, split = _label_columns(table, targets), table.column(("split",))
+    unused = [(table.header or [])[place] for place in _others(table, (graph, *found, split))]
+    if unused:
+        log.warning("%s: columns %s are not used; features belong to %s", path, unused, NODES)
+    codes, ids = _ids(table, graph)
+    repeated = pd.Series(codes).duplicated().to_numpy()
+    table.refuse(repeated, lambda row: f"graph {ids[codes[row]]!r} has more than one row")
+    texts = (without_gaps(table.text(place), path) for place in found)
+    columns = dict(zip(table.names(found), texts, strict=True))
     if not columns:                                         # graphs to be predicted
-        columns = dict.fromkeys(targets or ["label"], unknown)
-    read = graph_labels(columns, "regression" if targets else task, path)
-    return _Graphs(pd.Index(np.concatenate(ids)), read, _split(np.concatenate(parts), path) if parts else None)
+        columns = dict.fromkeys(targets or ["label"], np.full(len(ids), "", dtype=object))
+    labels = graph_labels(columns, "regression" if targets else task, path)
+    return _Graphs(pd.Index(ids), labels, None if split is None else _split(table, table.text(split)))
 
 
 def _label_columns(table: Table, targets: Sequence[str] | None) -> tuple[int, ...]:
     """The places of the labels or of the targets; none if no target has a column: the graphs are to be predicted."""
     if targets is None:
-        label = table.column((*LABEL_WORDS, "target"), None)
+        label = table.column((*LABEL_WORDS, "target"))
         return () if label is None else (label,)
-    found = {name: table.column((name,), None) for name in targets}
+    found = {name: table.column((name,)) for name in targets}
     missing = [name for name, place in found.items() if place is None]
     if missing and len(missing) < len(targets):
         raise DataError.at(table.path, f"no column is called {missing[0]!r}, as dataset.targets says", 1)
     return tuple(place for place in found.values() if place is not None)
 
 
-def _parts(table: Table, values: np.ndarray) -> np.ndarray:
-    """train, valid or test of every row."""
-    found = pd.Series(values).str.lower().map(PARTS)
-    if found.isna().any():
-        row = int(found.isna().to_numpy().argmax())
-        near = hint(values[row], ("train", "valid", "test"))
-        raise DataError.at(table.path, f"split {values[row]!r} is not train, valid or test.{near}", table.line(row))
-    return found.to_numpy()
-
-
-def _split(parts: np.ndarray, path: Path) -> Split | None:
+def _split(table: Table, values: np.ndarray) -> Split | None:
+    parts = pd.Series(values).str.lower().map(PARTS)
+    known = ("train", "valid", "test")
+    wrong = parts.isna().to_numpy()
+    table.refuse(wrong, lambda row: f"split {values[row]!r} is not train, valid or test.{hint(values[row], known)}")
     if not (parts == "train").any():                    # graphs to be predicted
-        log.warning("%s: no graph has the split 'train', so the column is not used", path)
+        log.warning("%s: no graph has the split 'train', so the column is not used", table.path)
         return None
     for name in Split._fields:
         if not (parts == name).any():
-            raise DataError.at(path, f"no graph has the split {name!r}: train, valid and test need one at least")
+            raise table.error(f"no graph has the split {name!r}: train, valid and test need one at least")
     return Split(*(torch.from_numpy(np.flatnonzero(parts == name)) for name in Split._fields))
 
 
-def _graphs_of(table: Table, values: np.ndarray, ids: pd.Index) -> np.ndarray:
+def _graphs_of(table: Table, place: int, ids: pd.Index) -> np.ndarray:
     """The number of the graph of every row."""
-    index = ids.get_indexer(pd.Index(values))
-    _refuse(table, index < 0, lambda row: f"graph {shown(values[row])} is not in {GRAPHS}")
+    codes, names = _ids(table, place)
+    index = ids.get_indexer(names)[codes]
+    table.refuse(index < 0, lambda row: f"graph {names[codes[row]]!r} is not in {GRAPHS}")
     return index
 
 
-def _refuse(table: Table, bad: Any, message: Callable[[int], str]) -> None:
-    """Raise an error for the line of the first True; ``message``: of the row."""
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DataError.at(table.path, message(row), table.line(row))
-
-
-def _float32(table: Table, arrays: dict[int, np.ndarray], places: tuple[int, ...]) -> np.ndarray:
+def _float32(table: Table, places: Sequence[int]) -> np.ndarray:
     """Columns of numbers as ``(rows, columns)``."""
     with np.errstate(over="ignore"):
-        values = np.column_stack([arrays[place].astype(np.float32) for place in places])
-    _refuse(table, ~np.isfinite(values).all(1), lambda row: "a number is beyond the range of float32")
+        values = np.column_stack([table.numbers(place).astype(np.float32) for place in places])
+    table.refuse(~np.isfinite(values).all(1), "a number is beyond the range of float32")
     return values
 
 
@@ -203,17 +167,15 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
     graph_blocks, code_blocks, feat_blocks = [], [], []
     names: dict[str, int] = {}
     for table in _tables(path):
-        graph, node = _column(table, GRAPH_WORDS, "graph"), table.column(("node", "node_id", "id"), None)
-        key = (graph,) if node is None else (graph, node)
-        places = _others(table, key)
+        graph, node = _column(table, GRAPH_WORDS), table.column(("node", "node_id", "id"))
+        places = _others(table, (graph, node))
         feat_names = table.names(places)
-        arrays = table.read(key, places, text=True)
-        graph_blocks.append(_graphs_of(table, arrays[graph], ids))
+        graph_blocks.append(_graphs_of(table, graph, ids))
         if node is not None:
-            codes, different = pd.factorize(arrays[node])
+            codes, different = _ids(table, node)
             code_blocks.append(np.array([names.setdefault(name, len(names)) for name in different])[codes])
         if places:
-            feat_blocks.append(_float32(table, arrays, places))
+            feat_blocks.append(_float32(table, places))
     graph_of = np.concatenate(graph_blocks)
     order = np.argsort(graph_of, kind="stable")
     sizes = np.bincount(graph_of, minlength=len(ids))
@@ -229,8 +191,8 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
     repeated = np.flatnonzero(np.diff(key[place]) == 0)
     if len(repeated):
         row = int(order[place[repeated[0] + 1]])                    # the second of two equal rows
-        line = next(islice((number for table in _tables(path) for number, _ in table.rows()), row, None))
-        raise DataError.at(path, "the graph already has a node of this id", line)
+        table = next(table for table in _tables(path) if row < table.first + len(table.frame))
+        raise table.error("the graph already has a node of this id", row - table.first)
     feat = np.concatenate(feat_blocks)[order] if feat_blocks else np.zeros((len(order), 0), dtype=np.float32)
     return _Nodes(sizes, feat, feat_names, names, key[place], place)
 
@@ -242,34 +204,32 @@ def _read_edges(
     ends: tuple[list[np.ndarray], list[np.ndarray]] = [], []
     weights, feats, names = [], [], None
     for table in _tables(path):
-        graph = _column(table, GRAPH_WORDS, "graph")
-        pair = _column(table, SOURCE_WORDS, "source"), _column(table, TARGET_WORDS, "target")
-        weight = table.column(WEIGHT_WORDS, None)
+        graph = _column(table, GRAPH_WORDS)
+        pair = _column(table, SOURCE_WORDS), _column(table, TARGET_WORDS)
+        weight = table.column(WEIGHT_WORDS)
         places = _others(table, (graph, *pair, weight))
-        numbers = places if weight is None else (*places, weight)
-        arrays = table.read((graph, *pair), numbers, text=True)
-        graph_of = _graphs_of(table, arrays[graph], ids)
+        graph_of = _graphs_of(table, graph, ids)
         for kept, end in zip(ends, pair, strict=True):
-            kept.append(_nodes_of(table, graph_of, arrays[end], nodes))
+            kept.append(_nodes_of(table, graph_of, end, nodes))
         if weight is not None:
-            _refuse(table, arrays[weight] < 0, lambda row: "the weight is negative")
-            weights.append(_float32(table, arrays, (weight,))[:, 0])
+            weights.append(_float32(table, [weight])[:, 0])
+            table.refuse(weights[-1] < 0, "the weight is negative")
         if places:
-            feats.append(_float32(table, arrays, places))
+            feats.append(_float32(table, places))
             names = table.names(places)
     source, target = (np.concatenate(blocks) for blocks in ends)
     edge_weight, edge_feat = (np.concatenate(blocks) if blocks else None for blocks in (weights, feats))
     return source, target, edge_weight, edge_feat, names
 
 
-def _nodes_of(table: Table, graph_of: np.ndarray, values: np.ndarray, nodes: _Nodes) -> np.ndarray:
+def _nodes_of(table: Table, graph_of: np.ndarray, place: int, nodes: _Nodes) -> np.ndarray:
     """The number, over all graphs, of the node in every row."""
-    codes, different = pd.factorize(values)
+    codes, different = _ids(table, place)
     code = np.array([nodes.names.get(name, -1) for name in different], dtype=np.int64)[codes]
     key = graph_of * len(nodes.names) + code
     found = np.searchsorted(nodes.keys, key).clip(max=len(nodes.keys) - 1)
     bad = (code < 0) | (nodes.keys[found] != key)
-    _refuse(table, bad, lambda row: f"node {shown(values[row])} is not in {NODES} for this graph")
+    table.refuse(bad, lambda row: f"node {different[codes[row]]!r} is not in {NODES} for this graph")
     return nodes.place[found]
 
 
@@ -342,23 +302,20 @@ def load_graph_files(
 
 def _lines(path: Path) -> tuple[np.ndarray, Table]:
     """The ids in a file, one per line, as text; a header such as ``id`` is skipped."""
-    block = read_text(path)
-    table = Table.parse(path, block, header=False)
+    names = (*GRAPH_WORDS, "id")
+    table = next(read_text(path, whole=True, find_header=lambda rows: rows[0][0].lower() in names))
     if table.columns != 1:
-        raise DataError.at(path, f"{table.columns} columns: expected one graph id per line", table.first + 1)
-    if next(table.rows())[1][0].lower() in (*GRAPH_WORDS, "id"):
-        table = Table.parse(path, block, header=True)
-    return table.read((0,), text=True)[0], table
+        raise table.error(f"{table.columns} columns: expected one graph id per line", 0)
+    codes, ids = _ids(table, 0)
+    repeated = pd.Series(codes).duplicated().to_numpy()
+    table.refuse(repeated, lambda row: f"graph {ids[codes[row]]!r} is listed twice")
+    return ids, table
 
 
 def _read_ids(path: Path, count: int) -> np.ndarray:
-    ids, table = _lines(path)
+    ids, _ = _lines(path)
     if len(ids) != count:
         raise DataError.at(path, f"{len(ids)} ids for {count} graphs")
-    repeated = pd.Series(ids).duplicated().to_numpy()
-    if repeated.any():
-        place = int(repeated.argmax())
-        raise DataError.at(path, f"graph {shown(ids[place])} is listed twice", table.line(place))
     return ids
 
 
@@ -373,15 +330,9 @@ def _read_split(parts: Mapping[str, str | Path | None], data: GraphData) -> Spli
     for name, place in parts.items():
         path = Path(place)                          # type: ignore[arg-type]
         ids, table = _lines(path)
-        index = known.get_indexer(pd.Index(ids))
-        for bad, problem in (
-            (index < 0, "is not in the dataset"),
-            (pd.Series(ids).duplicated().to_numpy(), "is listed twice"),
-            ((index >= 0) & (part_of[index] != ""), "is also in another part of the split"),
-        ):
-            if bad.any():
-                row = int(np.argmax(bad))
-                raise DataError.at(path, f"graph {shown(ids[row])} {problem}", table.line(row))
+        index = known.get_indexer(ids)
+        for bad, problem in (index < 0, "is not in the dataset"), (part_of[index] != "", "is also in another part"):
+            table.refuse(bad, lambda row, ids=ids, what=problem: f"graph {ids[row]!r} {what}")      # type: ignore[misc]
         part_of[index] = name
         found[name] = torch.from_numpy(np.sort(index))
     return Split(**found)

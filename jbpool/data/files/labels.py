@@ -17,7 +17,7 @@ from torch import Tensor
 from jbpool.checks import lookup
 from jbpool.data.arrays import read_array
 from jbpool.data.containers import UNLABELLED
-from jbpool.data.files.text import ID_WORDS, LABEL_WORDS, Table, refuse_repeated, shown
+from jbpool.data.files.tables import ID_WORDS, Table, is_header_of_labels, kind_of, read_tables, shown
 from jbpool.errors import DataError
 
 WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.0+)?")
@@ -35,53 +35,59 @@ class Labels:
     ignored: list[str]              # unused parts of the file, for the summary
 
 
-def read_labels(path: Path, position: pd.Index) -> Labels:
-    """Labels of the nodes in ``position``, from a table with node ids or an array with one row per node."""
-    ignored: list[str] = []
-    by_row = path.suffix.lower() in (".npy", ".npz")
-    if by_row:
-        values = read_array(path, "label")
-        if position.dtype.kind not in "iu" or position.min() < 0:
-            fix = "use a CSV with node id and label"
-            raise DataError.at(path, f"labels by row need node ids that are whole numbers from 0 on; {fix}")
-        least = int(position.max()) + 1
-        if values.ndim != 1 or len(values) < least or values.dtype.kind not in "iubU":
-            expected = f"expected at least {least} labels, entry i for node id i"
-            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: {expected}")
-        ids: np.ndarray = np.arange(len(values))
-    else:
-        table = Table.open(path, LABEL_WORDS)
-        first = 0
-        if table.columns == 3 and table.unnamed:
+def read_labels(path: Path, nodes: pd.Index) -> Labels:
+    """The classes of these nodes, from a table with node ids or an array with one row per node."""
+    if kind_of(path) != "array":
+        table = next(read_tables(path, whole=True, find_header=is_header_of_labels))
+        first = int(table.unnamed and table.columns == 3)
+        if first:
             table.skip_index("two columns are expected, node id and label")
-            first = 1
         if table.columns != first + 2:
-            raise DataError.at(path, f"{table.columns} columns: expected node id and label", table.first + 1)
+            raise table.error(f"{table.columns} columns: expected node id and label", 0)
         key, value = first, first + 1
         if table.column(ID_WORDS, key) == value:                    # the header says so
             key, value = value, key
-        arrays = table.read((key,), classes=(value,))
-        ids, values = arrays[key], without_gaps(arrays[value], path)
-        ignored = table.ignored({key, value})
-        refuse_repeated(ids, path)
+        return table_labels(table, key, value, nodes)
+    values = read_array(path, "label")
+    if nodes.dtype.kind not in "iu" or nodes.min() < 0:
+        fix = "use a table with node id and label"
+        raise DataError.at(path, f"labels by row need node ids that are whole numbers from 0 on; {fix}")
+    least = int(nodes.max()) + 1
+    if values.ndim != 1 or len(values) < least or values.dtype.kind not in "iubU":
+        expected = f"expected at least {least} labels, entry i for node id i"
+        raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: {expected}")
+    return _labels(path, np.arange(len(values)), np.asarray(values), nodes, [])
 
-    if not by_row and ids.dtype.kind != position.dtype.kind:                       # number or text: 7 is the node "7"
-        ids, position = (np.array([str(name) for name in names], dtype=object) for names in (ids, position))
-    # (N,) row of each node, -1: none
-    place = np.asarray(position) if by_row else pd.Index(ids).get_indexer(pd.Index(position))
-    label, class_names = class_codes(np.asarray(values))
+
+def table_labels(table: Table, key: int, value: int, nodes: pd.Index) -> Labels:
+    """The classes of these nodes: the column ``value`` of a table whose column ``key`` has the node ids."""
+    ids, values = table.ids(key), without_gaps(table.text(value), table.path)
+    refuse_repeated(table, ids)
+    if ids.dtype.kind != nodes.dtype.kind:                          # 7 in one file and "7" in the other are one node
+        ids, nodes = (np.array([*map(str, names)], dtype=object) for names in (ids, nodes))
+    return _labels(table.path, ids, values, pd.Index(nodes), table.ignored((key, value)))
+
+
+def _labels(path: Path, ids: np.ndarray, values: np.ndarray, nodes: pd.Index, ignored: list[str]) -> Labels:
+    codes, class_names = class_codes(values)
     if not class_names:
         raise DataError.at(path, "has no label for any node")
-    label = np.where(place < 0, UNLABELLED, label[place])
+    place = pd.Index(ids).get_indexer(nodes)                        # (N,) row of each node, -1: none
+    label = np.where(place < 0, UNLABELLED, codes[place])
     if (label == UNLABELLED).all():
-        where = f"its first id is {shown(ids[0])}, the first id of the graph {shown(position[0])}"
+        where = f"its first id is {shown(ids[0])}, the first id of the graph {shown(nodes[0])}"
         raise DataError.at(path, f"has no label for any node of the graph; {where}")
     num_unknown_ids = len(ids) - int((place >= 0).sum())
     if num_unknown_ids:
         ignored.append(f"{num_unknown_ids:,} rows of {path.name} for ids that are not in the graph")
-    used = np.unique(label[label >= 0])
-    codes = np.where(label >= 0, np.searchsorted(used, label), UNLABELLED)      # only classes that occur in the graph
-    return Labels(torch.from_numpy(codes), [class_names[code] for code in used], ignored)
+    used, label[label >= 0] = np.unique(label[label >= 0], return_inverse=True)     # only classes of the graph
+    return Labels(torch.from_numpy(label), [class_names[code] for code in used], ignored)
+
+
+def refuse_repeated(table: Table, ids: np.ndarray) -> None:
+    """Raise if a node id occurs twice."""
+    repeated = pd.Series(ids).duplicated().to_numpy()
+    table.refuse(repeated, lambda row: f"node {shown(ids[row])} has more than one row")
 
 
 def class_codes(values: np.ndarray) -> tuple[np.ndarray, list[str]]:

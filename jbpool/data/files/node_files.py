@@ -1,10 +1,7 @@
-"""The user's own graph: an edge list, a table of features, labels.
+"""The user's own graph: edges, features and labels in files of any kind, or a file that has all of them.
 
-An edge list has a line per edge: two node ids and, optionally, a weight, separated by commas, tabs, semicolons or
-spaces; ``.gz`` too. Ids can be anything. ``.npy``, ``.npz`` and Parquet files hold edges as arrays. Tables in CSV form
-start each row with the node id; row i of a ``.npy`` or ``.npz`` belongs to node id i. Every edge counts in both
-directions, self loops and zero weights are dropped, the weights of repeated lines are added, and where the two
-directions of an edge differ the larger weight holds.
+Every edge counts in both directions, self loops and zero weights are dropped, the weights of repeated edges are added,
+and where the two directions of an edge differ the larger weight holds.
 """
 
 from __future__ import annotations
@@ -23,20 +20,146 @@ from torch import Tensor
 from jbpool.data.arrays import open_npy, read_array
 from jbpool.data.assemble import node_data, symmetric_adjacency
 from jbpool.data.containers import NodeData, to_csr_tensor
-from jbpool.data.files.dgl_bin import load_node_bin
 from jbpool.data.files.edge_lists import EdgeList, read_edges
-from jbpool.data.files.labels import read_labels
-from jbpool.data.files.text import (
+from jbpool.data.files.labels import read_labels, refuse_repeated, table_labels
+from jbpool.data.files.tables import (
+    GAPS,
     ID_WORDS,
+    PLAIN,
     Table,
-    refuse_repeated,
+    is_header_of_features,
+    is_number,
+    kind_of,
+    not_a_number,
+    read_tables,
     shown,
 )
 from jbpool.errors import DataError, naming
 
-FEATURE_BLOCK = 1 << 22         # numbers looked at or converted at a time
+BLOCK = 1 << 22                 # numbers looked at or converted at a time
+CATEGORIES = 256                # different words of a column at most
+FILL = "fill the gaps, e.g. with sklearn.impute.SimpleImputer, or --set dataset.missing=mean"
 
 log = logging.getLogger(__name__)
+
+
+def load_node_files(
+    edges: str | Path | None = None,
+    features: str | Path | None = None,
+    labels: str | Path | None = None,
+    graph: str | Path | None = None,
+    separator: str | None = None,
+    header: bool | None = None,
+    missing: str | None = None,
+) -> NodeData:
+    """Your own graph: a file with edges, optional ones with features and labels, or one file with all of them.
+
+    Parameters
+    ----------
+    edges : str or Path, optional
+        Edge list in text, Parquet, ``.npy`` or ``.npz``, or a graph: ``.gml``, ``.graphml``, ``.gexf``, ``.bin``.
+    features : str or Path, optional
+        Table in text or Parquet, ``.npy`` or ``.npz``; of a graph file also names of node attributes, ``age,income``.
+    labels : str or Path, optional
+        Classes of all or some nodes, in the same kinds of files, or the name of a node attribute.
+    graph : str or Path, optional
+        Instead of the other files: a file of ``dgl.save_graphs``.
+    separator : str, optional
+        Separator of an edge list in text, one character or ``tab``. Default: detected.
+    header : bool, optional
+        Whether an edge list in text has a header line. Default: detected.
+    missing : str, optional
+        ``mean``: gaps in the features, and nodes without features, get the mean of the column. Default: an error.
+    """
+    if (edges is None) == (graph is None):
+        raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
+    if missing not in (None, "mean"):
+        raise DataError(f"dataset.missing={missing!r}: the only choice is mean.")
+    path = Path(edges if graph is None else graph)          # type: ignore[arg-type]
+    kind = kind_of(path) if graph is None else "dgl"
+    if kind != "text" and (separator or header is not None):
+        raise DataError.at(path, "dataset.separator and dataset.header are for text files: leave them out")
+    if kind == "dgl":
+        if features is not None or labels is not None:
+            raise DataError("dataset 'file': features and labels are in the DGL .bin file (ndata 'feat', 'label').")
+        from jbpool.data.files.dgl_bin import load_node_bin
+
+        return load_node_bin(path)
+    if kind in ("gml", "graphml", "gexf"):
+        from jbpool.data.files.graph_files import read_graph_file
+
+        file = read_graph_file(path, kind)
+        listed = file.edges
+    else:
+        file = None
+        with naming(path):
+            listed = read_edges(path, separator, header)
+    table, known = None, None
+    if features is not None:
+        chosen = file.table("features", features) if file else None
+        if chosen is None:
+            table = read_features(Path(features), missing)
+        else:
+            table = table_features(chosen, 0, [*range(1, chosen.columns)], missing)
+    ids = _node_ids(listed, table, path, missing)
+    source, target = listed.numbered(ids)
+    weight, weight_name, ignored = listed.weight, listed.weight_name, list(listed.ignored)
+    del listed                                              # its ids are no longer needed
+    with naming(path):                                      # a weight beyond float32
+        adjacency = symmetric_adjacency(source, target, weight, len(ids))
+    if labels is not None:
+        chosen = file.table("labels", labels) if file else None
+        if chosen is None:
+            known = read_labels(Path(labels), pd.Index(ids))
+        else:
+            known = table_labels(chosen, 0, 1, pd.Index(ids))
+    return node_data(
+        path.name.split(".")[0],
+        adjacency,
+        weight_name=weight_name,
+        feat=None if table is None else table.rows_of(ids),
+        feat_names=None if table is None else table.names,
+        label=None if known is None else known.label,
+        class_names=None if known is None else known.class_names,
+        ids=ids,
+        ignored=[*ignored, *(table.ignored if table else ()), *(known.ignored if known else ())],
+    )
+
+
+def _node_ids(edges: EdgeList, table: FeatureTable | None, path: Path, missing: str | None) -> np.ndarray:
+    """All node ids, sorted: those of the edges and those of the features."""
+    if table is None:
+        return edges.distinct_ids()
+    if table.ids is None:                                       # rows by number
+        low, high = edges.extremes()
+        if edges.names is not None or low < 0 or high >= len(table):
+            bad = edges.names[0] if edges.names is not None else low if low < 0 else high
+            raise DataError.at(
+                table.path,
+                f"{len(table)} rows are for node ids 0..{len(table) - 1}, but {path.name} has node {shown(bad)}; "
+                "use a table whose first column is the node id",
+            )
+        return np.arange(len(table))
+    ids = edges.distinct_ids()
+    if ids.dtype.kind != table.ids.dtype.kind:                  # 7 in one file and "7" in the other are the same node
+        kinds = [_kind_of_ids(given) for given in (table.ids, ids)]
+        raise DataError.at(table.path, f"node ids are {kinds[0]} here, but {kinds[1]} in {path.name}")
+    lacking = np.setdiff1d(ids, table.ids)
+    if not len(lacking):
+        return np.sort(table.ids)
+    if missing is None:
+        others = f" and {len(lacking) - 1} others" if len(lacking) > 1 else ""
+        what = f"has no row for node {shown(lacking[0])}{others} of {path.name}"
+        raise DataError.at(table.path, f"{what}: add rows, or --set dataset.missing=mean")
+    return np.union1d(ids, table.ids)
+
+
+def _kind_of_ids(ids: np.ndarray) -> str:
+    """``"whole numbers"`` or text, with the first id that is not a number."""
+    if ids.dtype.kind in "iu":
+        return "whole numbers"
+    other = next((name for name in ids.tolist() if not re.fullmatch(PLAIN, str(name))), ids[0])
+    return f"text, such as {shown(other)},"
 
 
 @dataclass(frozen=True)
@@ -52,67 +175,34 @@ class FeatureTable:
     def __len__(self) -> int:
         return self.values.shape[0]
 
-    def rows_of(self, position: pd.Index) -> Tensor:
+    def rows_of(self, nodes: np.ndarray) -> Tensor:
+        """The rows of these nodes; the mean of all rows for nodes without one."""
         values = self.values
-        if self.ids is not None:
-            values = values[np.argsort(position.get_indexer(self.ids))]
         if scipy.sparse.issparse(values):
             return to_csr_tensor(scipy.sparse.csr_matrix(values))
+        if self.ids is not None:
+            row = pd.Index(self.ids).get_indexer(nodes)
+            values = np.where((row < 0)[:, None], values.mean(0), values[row]) if (row < 0).any() else values[row]
         return torch.from_numpy(values)
 
 
-def read_features(path: Path) -> FeatureTable:
-    """Features from CSV, ``.npy``, ``.npz`` or a sparse scipy ``.npz``.
+def read_features(path: Path, missing: str | None = None) -> FeatureTable:
+    """Features from a table, a ``.npy`` or ``.npz`` array or a sparse scipy ``.npz``.
 
     A ``.npy`` of float32 in C order is memory-mapped and not copied. Others are converted to float32 block by block.
     """
-    ids, ignored, names = None, [], None
-    suffix = path.suffix.lower()
-    if suffix in (".npy", ".npz"):
-        values = open_npy(path) if suffix == ".npy" else read_array(path, "feat")
-        # Without columns a file of a few bytes may have any number of rows, each of which becomes a node.
-        if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "fiub":
-            raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected a table of numbers")
-    else:
-        table = Table.open(path)
+    if kind_of(path) != "array":
+        table = next(read_tables(path, whole=True, find_header=is_header_of_features))
         key = _id_column(table)
-        places = tuple(place for place in range(int(key > 0 and table.unnamed), table.columns) if place != key)
+        places = [place for place in range(int(key > 0 and table.unnamed), table.columns) if place != key]
         if not places:
-            raise DataError.at(path, "one column: expected a node id and its features", table.first + 1)
-        arrays = table.read((key,), places)
-        ids, values = arrays[key], np.column_stack([arrays[place] for place in places])
-        ignored = table.ignored({key, *places})
-        names = None if table.header is None else table.names(places)
-        refuse_repeated(ids, path)
-    return FeatureTable(path, _finite_float32(path, values), ids, ignored, names)
-
-
-def _finite_float32(
-    path: Path, values: np.ndarray | scipy.sparse.csr_matrix
-) -> np.ndarray | scipy.sparse.csr_matrix:
-    """The same numbers as float32 in C order, without a copy if they are; refused unless all are finite."""
-    if scipy.sparse.issparse(values):
-        with np.errstate(over="ignore"):
-            matrix = scipy.sparse.csr_matrix(values, dtype=np.float32)
-        _require_finite(path, matrix.data)
-        return matrix
-    rows = max(1, FEATURE_BLOCK // max(1, values.shape[1]))
-    if values.dtype == np.float32 and values.flags.c_contiguous:
-        for start in range(0, len(values), rows):
-            _require_finite(path, values[start : start + rows])
-        return values
-    converted = np.empty(values.shape, dtype=np.float32)
-    for start in range(0, len(values), rows):
-        part = slice(start, start + rows)
-        with np.errstate(over="ignore"):
-            converted[part] = values[part]
-        _require_finite(path, converted[part])
-    return converted
-
-
-def _require_finite(path: Path, values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
-        raise DataError.at(path, "features hold NaN, infinity or numbers beyond float32")
+            raise table.error("one column: expected a node id and its features", 0)
+        return table_features(table, key, places, missing)
+    values = open_npy(path) if path.suffix.lower() == ".npy" else read_array(path, "feat")
+    # Without columns a file of a few bytes may have any number of rows, each of which becomes a node.
+    if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "fiub":
+        raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected a table of numbers")
+    return FeatureTable(path, _finite_float32(path, values, missing), None, [])
 
 
 def _id_column(table: Table) -> int:
@@ -120,7 +210,7 @@ def _id_column(table: Table) -> int:
 
     An unnamed first column alone is the id: ``DataFrame.to_csv()`` writes an index of node ids so.
     """
-    named = table.column(ID_WORDS, None)
+    named = table.column(ID_WORDS)
     if not table.unnamed:
         return named or 0
     if named is None:
@@ -131,93 +221,87 @@ def _id_column(table: Table) -> int:
     return named
 
 
-def load_node_files(
-    edges: str | Path | None = None,
-    features: str | Path | None = None,
-    labels: str | Path | None = None,
-    graph: str | Path | None = None,
-    separator: str | None = None,
-    header: bool | None = None,
-) -> NodeData:
-    """Your own graph: an edge list with optional features and labels, or a saved DGL graph.
-
-    ``separator`` (one character, or ``tab``) and ``header`` (true or false) override how an edge list in text is read.
-
-    Parameters
-    ----------
-    edges : str or Path, optional
-        Edge list.
-    features : str or Path, optional
-        Table (CSV), ``.npy`` or ``.npz``.
-    labels : str or Path, optional
-        Classes of all or some nodes: table (CSV), ``.npy`` or ``.npz``.
-    graph : str or Path, optional
-        Instead of the other files: a file of ``dgl.save_graphs``.
-    separator : str, optional
-        Separator of the edge list, one character or ``tab``. Default: detected.
-    header : bool, optional
-        Whether the edge list has a header line. Default: detected.
-    """
-    if (edges is None) == (graph is None):
-        raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
-    if graph is not None:
-        if features is not None or labels is not None:
-            raise DataError("dataset 'file': features and labels are in the DGL .bin file (ndata 'feat', 'label').")
-        return load_node_bin(Path(graph))
-
-    path = Path(edges)                                      # type: ignore[arg-type]
-    with naming(path):
-        listed = read_edges(path, separator, header)
-    table = None if features is None else read_features(Path(features))
-    ids = _node_ids(listed, table, path)
-    source, target = listed.numbered(ids)
-    weight, weight_name, ignored = listed.weight, listed.weight_name, list(listed.ignored)
-    del listed                                              # its ids are no longer needed
-    with naming(path):                                      # a weight beyond float32
-        adjacency = symmetric_adjacency(source, target, weight, len(ids))
-    position = pd.Index(ids)
-    known = None if labels is None else read_labels(Path(labels), position)
-    return node_data(
-        path.name.split(".")[0],
-        adjacency,
-        weight_name=weight_name,
-        feat=None if table is None else table.rows_of(position),
-        feat_names=None if table is None else table.names,
-        label=None if known is None else known.label,
-        class_names=None if known is None else known.class_names,
-        ids=ids,
-        ignored=[*ignored, *(table.ignored if table else ()), *(known.ignored if known else ())],
-    )
+def table_features(table: Table, key: int, places: list[int], missing: str | None) -> FeatureTable:
+    """The features in these columns of a table whose column ``key`` has the node ids."""
+    ids = table.ids(key)
+    refuse_repeated(table, ids)
+    columns, names = [], []
+    for place, name in zip(places, table.names(places) if table.header else map(str, places), strict=True):
+        for suffix, values in _numbers(table, place, missing).items():
+            columns.append(values)
+            names.append(name + suffix)
+    values = _finite_float32(table.path, np.column_stack(columns), missing)
+    return FeatureTable(table.path, values, ids, table.ignored((key, *places)), names if table.header else None)
 
 
-def _node_ids(edges: EdgeList, table: FeatureTable | None, path: Path) -> np.ndarray:
-    """All node ids, sorted: those of the edges and those of the features."""
-    if table is None:
-        return edges.distinct_ids()
-    if table.ids is None:                                       # rows by number
-        low, high = edges.extremes()
-        if edges.names is not None or low < 0 or high >= len(table):
-            bad = edges.names[0] if edges.names is not None else low if low < 0 else high
-            raise DataError.at(
-                table.path,
-                f"{len(table)} rows are for node ids 0..{len(table) - 1}, but {path.name} has node {shown(bad)}; "
-                "use a CSV whose first column is the node id",
-            )
-        return np.arange(len(table))
-    ids = edges.distinct_ids()
-    if ids.dtype.kind != table.ids.dtype.kind:                  # 7 in one file and "7" in the other are the same node
-        kinds = [_kind_of_ids(given) for given in (table.ids, ids)]
-        raise DataError.at(table.path, f"node ids are {kinds[0]} here, but {kinds[1]} in {path.name}")
-    missing = np.setdiff1d(ids, table.ids)
-    if len(missing):
-        others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
-        raise DataError.at(table.path, f"has no row for node {shown(missing[0])}{others} of {path.name}")
-    return np.sort(table.ids)
+def _numbers(table: Table, place: int, missing: str | None) -> dict[str, np.ndarray]:
+    """A column of numbers, or a column of zeros and ones per word, by the end of their names; gaps are NaN."""
+    column = table.frame[place]
+    if column.dtype.kind in "iufb":
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        table.refuse(np.isinf(values), "infinity is not a finite number")
+        result, gap = {"": values}, np.isnan(values)
+    else:
+        codes, different = pd.factorize(table.text(place))
+        is_gap = np.array([text.lower() in GAPS - {"inf", "-inf"} for text in different])
+        numeric = np.array([is_number(text) for text in different])
+        words = ~(is_gap | numeric)
+        commas = all(re.fullmatch(r"[-+]?\d*,\d+", text) for text in different[words])
+        if words.any() and (numeric.any() or commas):
+            row = int(words[codes].argmax())
+            raise table.error(not_a_number(different[codes[row]], place), row)
+        gap = is_gap[codes]
+        if gap.any() and missing is None:
+            row = int(gap.argmax())
+            raise table.error(f"{not_a_number(different[codes[row]], place)}: {FILL}", row)
+        if not words.any():
+            numbers = np.array([np.nan if skip else float(text) for text, skip in zip(different, is_gap, strict=True)])
+            result = {"": numbers[codes]}
+        else:
+            if words.sum() > CATEGORIES:
+                fix = "leave it out, or encode it as numbers"
+                raise table.error(f"{table.called(place)} has {words.sum():,} different words: {fix}")
+            log.warning("%s: %s is text: it becomes a column of zeros and ones for each of its %d words",
+                        table.path, table.called(place), words.sum())  # fmt: skip
+            result = {}
+            for code in np.flatnonzero(words)[np.argsort(different[words])]:
+                result[f"={different[code]}"] = np.where(gap, np.nan, codes == code)
+    if gap.any() and missing is None:
+        raise table.error(f"{table.called(place)} has no number here: {FILL}", int(gap.argmax()))
+    if gap.all():
+        raise table.error(f"{table.called(place)} is empty: leave it out")
+    return result
 
 
-def _kind_of_ids(ids: np.ndarray) -> str:
-    """``"whole numbers"`` or text, with the first id that is not a number."""
-    if ids.dtype.kind in "iu":
-        return "whole numbers"
-    other = next((name for name in ids.tolist() if not re.fullmatch(r"-?(0|[1-9][0-9]*)", str(name))), ids[0])
-    return f"text, such as {shown(other)},"
+def _finite_float32(
+    path: Path, values: np.ndarray | scipy.sparse.csr_matrix, missing: str | None
+) -> np.ndarray | scipy.sparse.csr_matrix:
+    """The same numbers as float32 in C order, without a copy if they are; refused unless all are finite."""
+    if scipy.sparse.issparse(values):
+        with np.errstate(over="ignore"):
+            matrix = scipy.sparse.csr_matrix(values, dtype=np.float32)
+        _require_finite(path, matrix.data)
+        return matrix
+    rows = max(1, BLOCK // max(1, values.shape[1]))
+    parts = [slice(start, start + rows) for start in range(0, len(values), rows)]
+    if missing is not None and any(np.isnan(values[part]).any() for part in parts):
+        gaps = [np.isnan(values[part]).sum(0) for part in parts]
+        total = sum(np.nansum(values[part], axis=0, dtype=np.float64) for part in parts)
+        mean = total / np.maximum(len(values) - sum(gaps), 1)
+        values = np.concatenate([np.where(np.isnan(values[part]), mean, values[part]) for part in parts])
+    if values.dtype == np.float32 and values.flags.c_contiguous:
+        for part in parts:
+            _require_finite(path, values[part])
+        return values
+    converted = np.empty(values.shape, dtype=np.float32)
+    for part in parts:
+        with np.errstate(over="ignore"):
+            converted[part] = values[part]
+        _require_finite(path, converted[part])
+    return converted
+
+
+def _require_finite(path: Path, values: np.ndarray) -> None:
+    if not np.isfinite(values).all():
+        fix = f": {FILL}" if np.isnan(values).any() else ""
+        raise DataError.at(path, f"features hold NaN, infinity or numbers beyond float32{fix}")

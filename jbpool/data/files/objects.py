@@ -53,17 +53,17 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
     elif _is_of(adjacency, "igraph", "Graph"):
         matrix, weighted, ids = _from_igraph(adjacency)
     elif _is_list_of_edges(adjacency):
-        from jbpool.data.files import tables
+        from jbpool.data.files import frames
 
-        matrix, weighted, ids = tables.from_edges(adjacency, features)
+        matrix, weighted, ids = frames.from_edges(adjacency, features)
     elif _is_table(adjacency):
-        from jbpool.data.files import tables
+        from jbpool.data.files import frames
 
-        if tables.is_matrix(adjacency):
-            adjacency = tables.in_order_of_rows(adjacency)
+        if frames.is_matrix(adjacency):
+            adjacency = frames.in_order_of_rows(adjacency)
             (matrix, weighted), ids = _from_matrix(_array(adjacency)), adjacency.index.to_numpy()
         else:
-            matrix, weighted, ids = tables.from_edges(adjacency, features)
+            matrix, weighted, ids = frames.from_edges(adjacency, features)
     else:
         if not scipy.sparse.issparse(adjacency):
             adjacency = _array(adjacency)
@@ -75,10 +75,10 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
                 "as a DataFrame with the columns source, target and weight, or the transpose, edge_index.T."
             )
         elif adjacency.shape[1] in (2, 3):
-            from jbpool.data.files import tables
+            from jbpool.data.files import frames
 
             _refuse_points(adjacency)
-            matrix, weighted, ids = tables.from_edges(adjacency, features)
+            matrix, weighted, ids = frames.from_edges(adjacency, features)
         else:
             fix = "the transpose, edge_index.T" if adjacency.shape[0] == 2 else FORMS
             raise DataError(f"adjacency has shape {adjacency.shape}: give {fix}.")
@@ -268,9 +268,9 @@ def _table(features: Any) -> Any:
     if features is None:
         return None
     if _is_table(features):
-        from jbpool.data.files import tables
+        from jbpool.data.files import frames
 
-        tables.check_features(features)
+        frames.check_features(features)
         return features
     if scipy.sparse.issparse(features) and features.ndim == 2:
         features = scipy.sparse.csr_matrix(features)
@@ -288,9 +288,9 @@ def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor |
     if features is None:
         return None
     if _is_table(features):
-        from jbpool.data.files import tables
+        from jbpool.data.files import frames
 
-        features = tables.feature_array(features, ids)
+        features = frames.feature_array(features, ids)
     values, sparse = features, scipy.sparse.issparse(features)
     if values.shape[0] != num_nodes or values.shape[1] < 1:
         raise DataError(f"features have shape {values.shape} and the graph has {num_nodes} nodes: give a row for each.")

@@ -1,139 +1,520 @@
-"""Tables in memory, pandas DataFrames: edge lists, matrices with named nodes, features."""
+"""Tables of a user's files, text (CSV, TSV, spaces, ``.gz``) or Parquet, read in blocks of rows.
+
+The columns of a table are numbered, and found by their names if there is a header. Lines of text end in LF, CRLF or CR;
+those that start with ``#`` or ``%`` are comments. Separator and header are detected from the first rows; callers can
+override them:
+
+- the separator is a tab if there is one, else comma or semicolon, whichever gives more fields, else white space;
+- the first row is a header if its first field is empty or a name such as ``id``, if it names a source and a target, or
+  if it is text above columns of numbers, where the first column may be text ids; in features and labels, another field
+  may be called ``id``, too.
+"""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import logging
-import warnings
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse
 
-from jbpool.data.assemble import check_weights, symmetric_adjacency
-from jbpool.data.files.text import SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, column_named, names_ends
+from jbpool.console import progress_bar
+from jbpool.data.arrays import check_memory, unpacked_limit
 from jbpool.errors import DataError
 
-EDGE_WORDS = (SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS)
+# What columns may be called; if several of the names occur, the first of them counts.
+SOURCE_WORDS = ("source", "src", "from", "node1", "source_id", "from_id", "id1")
+TARGET_WORDS = ("target", "dst", "to", "node2", "target_id", "to_id", "id2")
+ID_WORDS = ("id", "node", "node_id", "nodeid", "name")
+WEIGHT_WORDS = ("weight", "weights", "w")
+LABEL_WORDS = ("label", "class")
+# Names of both ends that are a header together, and only if no node is called so.
+PAIRS = (
+    ("u", "v"), ("start", "end"), ("head", "tail"), ("node_1", "node_2"), ("id_1", "id_2"), ("user1", "user2"),
+    ("user_id", "friend_id"), ("user", "friend"), ("person", "friend"), ("person1", "person2"), ("caller", "callee"),
+    ("citing", "cited"), ("citing_id", "cited_id"), ("sender", "receiver"), ("follower", "followee"),
+    ("follower_id", "followee_id"), ("parent", "child"), ("origin", "destination"), ("src_id", "dst_id"),
+)  # fmt: skip
+PLAIN = r"-?(?:0|[1-9]\d*)"             # a whole number that is written like any other program would write it
+BLOCK = 16 << 20                # bytes read at a time
+MAX_LINE = 16 << 20             # bytes of a line, where a file is read in blocks
+SPACES = r"\s+"
+SAMPLE = 20                     # rows from which the format of a table is detected
+GAPS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
+KINDS = {
+    ".npy": "array", ".npz": "array", ".parquet": "parquet", ".pq": "parquet",
+    ".gml": "gml", ".graphml": "graphml", ".gexf": "gexf", ".bin": "dgl",
+}  # fmt: skip
+ROWS = 1 << 20                  # of Parquet read at a time
 
 log = logging.getLogger(__name__)
 
 
-def is_matrix(table: pd.DataFrame) -> bool:
-    """Whether a table is a matrix of nodes, and not an edge list."""
-    is_edge_list = names_ends(map(str, table.columns)) and set(table.index) != set(table.columns)
-    return 3 < len(table) == table.shape[1] and not is_edge_list
+def kind_of(path: Path) -> str:
+    """``array``, ``parquet``, ``gml``, ``graphml``, ``gexf``, ``dgl``, or ``text`` for any other suffix."""
+    return KINDS.get(Path(path.name.lower().removesuffix(".gz")).suffix, "text")
 
 
-def from_edges(
-    edges: pd.DataFrame | np.ndarray | list[tuple], features: Any
-) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
-    """The adjacency matrix of an edge list, whether it has weights, and the ids of the nodes, ``None`` for 0 .. N-1.
+def column_named(words: Sequence[str], names: Iterable[str]) -> int | None:
+    """The place of the column with the first of these names that occurs."""
+    lower = [name.lower() for name in names]
+    return next((lower.index(word) for word in words if word in lower), None)
+
+
+def ends_named(names: Iterable[str]) -> tuple[int | None, int | None]:
+    """The places of source and target."""
+    names = list(names)
+    source, target = column_named(SOURCE_WORDS, names), column_named(TARGET_WORDS, names)
+    if source is None and target is None:
+        lower = [name.lower() for name in names]
+        pair = next((pair for pair in PAIRS if set(pair) <= set(lower)), None)
+        return (None, None) if pair is None else (lower.index(pair[0]), lower.index(pair[1]))
+    return source, target
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a header field is empty, as pandas writes it for an index, or ``Unnamed: 0``, as pandas reads it back."""
+    return re.fullmatch(r"(unnamed: ?\d+|__index_level_\d+__)?", name.lower()) is not None
+
+
+def shown(value: object) -> str:
+    """An id as the user wrote it."""
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A block of rows. A column holds numbers if all its fields are numbers, else text."""
+
+    path: Path
+    frame: pd.DataFrame         # columns 0, 1, 2, ...
+    header: list[str] | None    # as the user has written it; key words count in any case
+    first: int = 0              # rows of the file before these
+
+    @property
+    def columns(self) -> int:
+        return self.frame.shape[1]
+
+    @property
+    def comments(self) -> int:
+        """Lines of the file so far that are left out."""
+        return 0
+
+    def error(self, problem: str, row: int | None = None) -> DataError:
+        """An error in a row of this block."""
+        return DataError.at(self.path, problem if row is None else f"row {self.first + row + 1}: {problem}")
+
+    def refuse(self, bad: Any, problem: str | Callable[[int], str]) -> None:
+        """Raise an error for the row of the first True; a function says what is wrong with that row."""
+        if bad.any():
+            row = int(bad.argmax())
+            raise self.error(problem if isinstance(problem, str) else problem(row), row)
+
+    def called(self, place: int) -> str:
+        """A column, for messages."""
+        return f"column {self.header[place]!r}" if self.header and self.header[place] else f"column {place + 1}"
+
+    def column(self, words: Sequence[str], default: int | None = None) -> int | None:
+        """The column with the first of these names that occurs, or the default."""
+        place = column_named(words, self.header or ())
+        return default if place is None else place
+
+    def names(self, places: Sequence[int]) -> list[str]:
+        """The names of columns, which must differ."""
+        names = [(self.header or [])[place] for place in places]
+        name, count = max(Counter(names).items(), key=lambda item: item[1], default=("", 0))
+        if count > 1:
+            raise self.error(f"two columns are called {name!r}: rename one of them")
+        return names
+
+    def ids(self, place: int) -> np.ndarray:
+        """Ids: whole numbers, or text if any of them is not plainly a whole number; none is missing."""
+        column = self.frame[place]
+        if column.isna().any():
+            raise self.error(f"{self.called(place)} has missing values: drop these rows")
+        if column.dtype.kind in "iu":
+            return column.to_numpy()
+        if not pd.api.types.is_string_dtype(column):
+            raise self.error(f"{self.called(place)} holds {column.dtype}: node ids must be whole numbers or text")
+        return column.to_numpy(dtype=object)
+
+    def text(self, place: int) -> np.ndarray:
+        """A column as text; missing values are empty."""
+        column = self.frame[place]
+        return column.astype(object).where(column.notna(), "").map(str).to_numpy(dtype=object)
+
+    def numbers(self, place: int) -> np.ndarray:
+        """A column of finite numbers, float64."""
+        column = self.frame[place]
+        if column.dtype.kind not in "iufb":
+            self.refuse_text(place)
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        name = self.called(place)
+        self.refuse(~np.isfinite(values), lambda row: f"{name} has the value {values[row]}, not a finite number")
+        return values
+
+    def refuse_text(self, place: int) -> None:
+        """Raise an error for the first field that is not a number; nothing if there is none."""
+        text = self.text(place)
+        number = pd.to_numeric(pd.Series(text), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        self.refuse(~np.isfinite(number), lambda row: not_a_number(text[row], place))
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether the first column has no name, like an index written by ``DataFrame.to_csv()``."""
+        return self.header is not None and is_unnamed(self.header[0])
+
+    def counts_rows(self) -> bool:
+        """Whether the first column is 0, 1, 2, ..."""
+        expected = np.arange(self.first, self.first + len(self.frame))
+        return np.array_equal(self.frame[0].to_numpy(), expected)
+
+    def skip_index(self, fix: str) -> None:
+        """Warn that the unnamed first column is skipped; refuse it if it does not count the rows."""
+        if not self.counts_rows():
+            what = "the first column has no name and is not a row number 0, 1, 2, ..."
+            raise self.error(f"{what}: {fix}, or leave it out (DataFrame.to_csv(..., index=False))")
+        if self.first == 0:
+            log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
+
+    def ignored(self, used: Iterable[int | None]) -> list[str]:
+        """Unused parts of the file, for the summary."""
+        used = set(used)
+        parts = [self.called(place) for place in range(len(self.header or ())) if place not in used]
+        if self.comments:
+            parts.append(f"{self.comments:,} comment line{'s' if self.comments > 1 else ''}")
+        return [f"{part} of {self.path.name}" for part in parts]
+
+
+def not_a_number(field: str, place: int) -> str:
+    """The problem of a field that should be a number."""
+    if field == "":
+        return f"field {place + 1} is empty"
+    comma = ": write decimals with a point" if re.fullmatch(r"[-+]?\d*,\d+", field) else ""
+    return f"{field[:40]!r} is not a finite number{comma}"
+
+
+def read_tables(path: Path, whole: bool = False, **options: Any) -> Iterator[Table]:
+    """The blocks of a table in text or Parquet; ``options`` are those of :func:`read_text`."""
+    kind = kind_of(path)
+    if kind == "text":
+        return read_text(path, whole, **options)
+    if kind == "parquet":
+        return _read_parquet(path, whole)
+    raise DataError.at(path, f"a table is expected (text or Parquet), not a file of {kind.upper()}")
+
+
+def _read_parquet(path: Path, whole: bool) -> Iterator[Table]:
+    """The rows of a Parquet file; ``whole``: as one table."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise DataError.at(path, "reading Parquet needs pyarrow: pip install pyarrow") from None
+    if not path.is_file():
+        raise DataError.at(path, "no such file")
+    try:
+        file = parquet.ParquetFile(path)
+        names, rows = file.schema_arrow.names, file.metadata.num_rows
+    except Exception as error:          # pyarrow reports damage under several names
+        raise DataError.at(path, f"not a Parquet file ({error})") from None
+    check_memory(path, 8 * rows * (len(names) if whole else 2), f"a table of {rows:,} rows")
+    first = 0
+    try:
+        with progress_bar(f"reading {path.name}", rows, "rows") as bar:
+            for block in file.iter_batches(batch_size=max(rows, 1) if whole else ROWS):
+                frame = block.to_pandas(ignore_metadata=True).set_axis(range(len(names)), axis=1)
+                yield Table(path, frame, names, first)
+                first += len(frame)
+                bar.update(len(frame))
+    except Exception as error:
+        raise DataError.at(path, f"cannot be read ({error})") from None
+    if not first:
+        raise DataError.at(path, "has no rows")
+
+
+@dataclass
+class Layout:
+    """How the rows of a file are written."""
+
+    separator: str              # a character, or SPACES
+    header: list[str] | None
+    columns: int
+    comments: int = 0           # lines left out so far
+
+
+@dataclass(frozen=True)
+class TextTable(Table):
+    """A block of lines."""
+
+    layout: Layout = field(kw_only=True)
+    content: bytes = b""        # the rows and blank lines; comments are blank
+    before: int = 0             # lines of the file before the content
+
+    @property
+    def comments(self) -> int:
+        return self.layout.comments
+
+    def error(self, problem: str, row: int | None = None) -> DataError:
+        if row is None:
+            return super().error(problem)
+        rows = [*islice(_rows(self.content, self.before), row + 1)]
+        _refuse_ragged(self.path, rows, self.layout)
+        return DataError.at(self.path, problem, rows[-1][0])
+
+    @cached_property
+    def _has_odd_numbers(self) -> bool:
+        """Whether the block may have numbers such as 007 and +7, which as ids are not 7."""
+        separator = b"" if self.layout.separator == SPACES else re.escape(self.layout.separator.encode())
+        return re.search(rb'(?:^|[\s,;"' + separator + rb"])(?:\+|-?0\d)", self.content) is not None
+
+    def ids(self, place: int) -> np.ndarray:
+        column = self.frame[place]
+        if column.dtype == np.int64 and not self._has_odd_numbers:
+            return column.to_numpy()
+        text = self.text(place)
+        self.refuse(text == "", f"field {place + 1} is empty")
+        is_plain = column.dtype == np.int64 and pd.Series(text).str.fullmatch(PLAIN).all()
+        return column.to_numpy() if is_plain else text
+
+    def text(self, place: int) -> np.ndarray:
+        column = self.frame[place]
+        if not pd.api.types.is_string_dtype(column):
+            column = _parse(self.content, self.layout, dtype=str, usecols=[place])[place]
+        codes, different = pd.factorize(column)                 # stripping each text once is faster
+        return np.array([name.strip() for name in different], dtype=object)[codes]
+
+
+def read_text(
+    path: Path,
+    whole: bool = False,
+    *,
+    separator: str | None = None,
+    header: bool | None = None,
+    find_header: Callable[[list[list[str]]], bool] | None = None,
+    attributes: bool = False,
+) -> Iterator[TextTable]:
+    """The rows of a file, a block at a time; at least one.
 
     Parameters
     ----------
-    edges : DataFrame, array or list of tuples
-        Source, target and optionally weight.
-    features : DataFrame, matrix or None
-        Its index, or else its number of rows, decides which nodes there are.
+    path : Path
+        The file.
+    whole : bool, default False
+        Read the file as one block.
+    separator : str, optional
+        One character, or ``SPACES``. Default: detected.
+    header : bool, optional
+        Whether the first row is a header. Default: detected.
+    find_header : callable, optional
+        Whether the first of some rows is a header. Default: :func:`is_header`.
+    attributes : bool, default False
+        Lines may end with the attributes of an edge, as networkx writes them.
     """
-    edges = _named_columns(pd.DataFrame(edges))
-    if edges.shape[1] not in (2, 3) or len(edges) == 0:
-        raise DataError(f"the edge list has shape {edges.shape}: give columns source, target and optionally weight.")
-    if edges.iloc[:, :2].isna().any(axis=None):
-        raise DataError("the edge list has missing node ids: drop these rows.")
-    one, other = edges.iloc[:, 0].to_numpy(), edges.iloc[:, 1].to_numpy()
-    weight = None
-    if edges.shape[1] == 3:
+    layout, lines, rows, comments = None, 0, 0, 0
+    for raw in _whole_lines(path, whole):
+        content, skipped = _cleaned(path, raw, lines)
+        before, lines = lines, lines + content.count(b"\n")
+        comments += skipped
+        if layout is not None:
+            layout.comments = comments
+        if not content.strip():
+            continue
+        if attributes and re.search(rb"\}[ \t]*(?:\n|\Z)", content):
+            content = _without_attributes(path, content, before)
+        if layout is None:
+            sample = [*islice(_rows(content, before), SAMPLE)]
+            layout = _layout(path, sample, separator, header, find_header or is_header)
+            layout.comments = comments
+            if layout.header is not None:
+                content = re.sub(rb"[^\n]*\S[^\n]*", b"", content, count=1)        # keeps the numbers of the lines
+        problem = "rows of different lengths"
         try:
-            weight = edges.iloc[:, 2].to_numpy(dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError("the third column of the edge list must hold numbers, the weights.") from None
-        check_weights(weight, "the third column of the edge list")
-    ids = pd.Index(pd.unique(np.concatenate([one, other])))
-    if ids.dtype.kind == "f" and np.isinf(ids).any():
-        raise DataError("the edge list has infinite node ids: drop these rows.")
-    if isinstance(features, pd.DataFrame):
-        ids = index_of(features, ids)
-    elif features is not None and pd.api.types.is_numeric_dtype(ids.dtype):
-        count = features.shape[0]
-        if ids.min() < 0 or not (ids == ids.astype(np.int64)).all() or ids.max() >= count:
-            raise DataError(f"node ids {ids.min():g} to {ids.max():g}: expected whole numbers from 0 to {count - 1}.")
-        matrix = symmetric_adjacency(one.astype(np.int64), other.astype(np.int64), weight, count)
-        return matrix, weight is not None, None
-    elif features is not None:
-        raise DataError("node ids are not numbers: pass features as a DataFrame whose index holds the node ids.")
-    else:
-        mixed = ids.inferred_type.startswith("mixed")                   # numbers and text have no order
-        ids = pd.Index(sorted(ids, key=str), dtype=object) if mixed else ids.sort_values()
-    matrix = symmetric_adjacency(ids.get_indexer(one), ids.get_indexer(other), weight, len(ids))
-    return matrix, weight is not None, ids.to_numpy()
+            frame = _parse(content, layout)
+        except pd.errors.EmptyDataError:
+            continue                                            # only a header
+        except (ValueError, OverflowError) as error:
+            frame, problem = None, f"cannot be read ({error})"
+        if frame is None or frame.shape[1] != layout.columns:
+            _refuse_ragged(path, _rows(content, before), layout)
+            raise DataError.at(path, problem)
+        yield TextTable(path, frame, layout.header, rows, layout=layout, content=content, before=before)
+        rows += len(frame)
+    if layout is None:
+        empty = f"has only comments, lines that begin with # or % ({comments:,})" if comments else "the file is empty"
+        raise DataError.at(path, empty)
+    if not rows:
+        raise DataError.at(path, "there are no rows below the header")
 
 
-def _named_columns(edges: pd.DataFrame) -> pd.DataFrame:
-    """Source, target and weight in this order, by the names that a CSV header may have; else as they are."""
-    names = [str(name).strip().lower() for name in edges.columns]
-    place = [column_named(words, names) for words in EDGE_WORDS]
-    if None not in place[:2]:
-        chosen = [number for number in place if number is not None]
-        unused = [name for number, name in enumerate(edges.columns) if number not in chosen]
-        if unused:
-            log.warning("columns %s of the edge list are not used; weights come from a column called weight", unused)
-        return edges.iloc[:, chosen]
-    if edges.shape[1] == 3 and isinstance(edges.columns[2], str) and place[2] != 2:
-        raise DataError(
-            f"the third column of the edge list is called {edges.columns[2]!r}: call it weight, or leave it out."
-        )
-    return edges
+def _whole_lines(path: Path, whole: bool) -> Iterator[bytes]:
+    """Raw parts that end where a line ends; one part if ``whole``."""
+    parts: list[bytes] = []
+    for block in unpacked(path):
+        end = 0 if whole else block.rfind(b"\n") + 1 or block.rfind(b"\r", 0, -1) + 1       # CR: half a CRLF, maybe
+        if end:
+            yield b"".join([*parts, block[:end]])
+            parts = []
+        parts.append(block[end:])
+        if not whole and sum(map(len, parts)) > MAX_LINE:
+            raise DataError.at(path, f"a line of more than {MAX_LINE:,} bytes: this is not a table of edges")
+    if any(parts):
+        yield b"".join(parts)
 
 
-def index_of(features: pd.DataFrame, nodes: pd.Index) -> pd.Index:
-    """The index of a table of features, which has to hold every node once."""
-    if not features.index.is_unique:
-        raise DataError("the index of features holds a node twice: give one row per node.")
-    missing = nodes.difference(features.index, sort=False)
-    if len(missing):
-        raise DataError(f"features have no row for node {missing.tolist()[0]!r}: their index must hold all node ids.")
-    return features.index
+def unpacked(path: Path) -> Iterator[bytes]:
+    """The content of a file, unpacked if it is gzip, in blocks."""
+    if not path.is_file():
+        raise DataError.at(path, "is a folder, give a file" if path.is_dir() else "no such file")
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as raw, progress_bar(f"reading {path.name}", size, "bytes") as bar:
+            is_packed = raw.peek(2)[:2] == b"\x1f\x8b"              # gzip, whatever the name of the file
+            file = gzip.GzipFile(fileobj=raw) if is_packed else raw
+            left = unpacked_limit(size)
+            while block := file.read(BLOCK):
+                left -= len(block)
+                if left < 0 and is_packed:
+                    raise DataError.at(path, "unpacks to more than its size allows")
+                bar.update(raw.tell() - bar.n)
+                yield block
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError.at(path, f"cannot be read ({error})") from None
 
 
-def in_order_of_rows(adjacency: pd.DataFrame) -> pd.DataFrame:
-    """A matrix whose index and columns name the nodes; columns that are only numbered are in the order of the rows."""
-    nodes, columns = adjacency.index, adjacency.columns
-    if nodes.equals(columns) or columns.equals(pd.RangeIndex(len(columns))):
-        return adjacency
-    if not (nodes.is_unique and columns.is_unique and nodes.isin(columns).all()):
-        raise DataError("the index and the columns of adjacency name different nodes: use the same names for both.")
-    return adjacency[nodes]
+def _cleaned(path: Path, content: bytes, before: int) -> tuple[bytes, int]:
+    """UTF-8 with LF, comments blanked out, and how many there were."""
+    if before == 0:
+        content = content.removeprefix(b"\xef\xbb\xbf")
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    place, problem = -1, ""
+    if before == 0 and content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError.at(path, "is UTF-16 text: save it as UTF-8, e.g. iconv -f UTF-16 -t UTF-8 old.csv > new.csv")
+    try:
+        if not content.isascii():
+            content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        place, problem = error.start, f"not UTF-8 text ({error.reason}): save it as UTF-8"
+    if not problem and b"\0" in content:
+        place, problem = content.index(b"\0"), "contains a zero byte: not text, or not in UTF-8; save it as UTF-8"
+    if problem:
+        raise DataError.at(path, problem, before + content.count(b"\n", 0, place) + 1)
+    comments = 0
+    if b"#" in content or b"%" in content:
+        content, comments = re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
+    return content, comments
 
 
-def check_features(features: pd.DataFrame) -> None:
-    """Refuse columns that are not numbers."""
-    for name, column in features.items():
-        if column.dtype.kind in "mM":
-            raise DataError(f"column {name!r} of features contains dates or times: drop it, or make it a number.")
-        if not pd.api.types.is_numeric_dtype(column.dtype) and pd.to_numeric(column, errors="coerce").isna().any():
-            raise DataError(f"column {name!r} of features is not numeric: drop it, or encode it, e.g. one-hot.")
+def _without_attributes(path: Path, content: bytes, before: int) -> bytes:
+    """``0 1 {}`` as ``0 1``, and ``0 1 {'weight': 2.0}`` as ``0 1 2.0``, as networkx.write_edgelist writes edges."""
+    content = re.sub(rb"(?m)[ \t,;]+\{\}[ \t]*$", b"", content)
+    content = re.sub(rb"(?m)\{'weight': ([-+.\w]+)\}[ \t]*$", rb"\1", content)
+    other = re.search(rb"(?m)(?<=[ \t,;])\{'[^\n]*\}[ \t]*$", content)
+    if other:
+        fix = "only {} and {'weight': number} are read; write the file with networkx.write_weighted_edgelist"
+        line = before + content.count(b"\n", 0, other.start()) + 1
+        raise DataError.at(path, f"edge attributes {other[0].decode()[:60]}: {fix}", line)
+    return content
 
 
-def feature_array(features: pd.DataFrame, ids: np.ndarray | None) -> np.ndarray:
-    """The numbers of a table, its rows in the order of the nodes."""
-    if ids is not None:
-        index_of(features, pd.Index(ids))
-        features = features.loc[ids]
-    else:
-        features = _in_order_of_nodes(features)
-    return features.apply(pd.to_numeric).to_numpy(dtype=np.float64, na_value=np.nan)
+def _rows(content: bytes, before: int) -> Iterator[tuple[int, str]]:
+    """Line number (from 1) and text of every line that is not blank."""
+    lines = enumerate(io.BytesIO(content), start=before + 1)
+    return ((number, line.decode("utf-8").rstrip("\n")) for number, line in lines if line.strip())
 
 
-def _in_order_of_nodes(features: pd.DataFrame) -> pd.DataFrame:
-    """Rows in the order of the nodes 0 .. N-1 if their index is a permutation of these; else as they are."""
-    index, nodes = features.index, pd.RangeIndex(len(features))
-    if index.dtype.kind not in "iuf" or index.equals(nodes) or not index.is_unique or not index.isin(nodes).all():
-        return features
-    warnings.warn(
-        "the index of features holds the nodes 0 .. N-1 in another order: rows are used by their index. If row i is "
-        "node i, pass features.reset_index(drop=True).",
-        stacklevel=5,
-    )
-    return features.loc[nodes]
+def _fields(path: Path, number: int, line: str, separator: str) -> list[str]:
+    if separator == SPACES:
+        return line.split()
+    try:
+        return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
+    except csv.Error as error:
+        raise DataError.at(path, f"cannot be read ({error})", number) from None
+
+
+def _layout(
+    path: Path, sample: list[tuple[int, str]], separator: str | None, header: bool | None,
+    find_header: Callable[[list[list[str]]], bool],
+) -> Layout:  # fmt: skip
+    """How the first rows are written."""
+    if separator is None:
+        counts = {mark: len(_fields(path, *sample[0], mark)) for mark in (";", ",")}    # a tie: decimal commas
+        best = max(counts, key=lambda mark: counts[mark])
+        separator = best if counts[best] > 1 else SPACES
+        separator = "\t" if any("\t" in line.strip() for _, line in sample) else separator
+    rows = [_fields(path, number, line, separator) for number, line in sample]
+    has_header = find_header(rows) if header is None else header
+    layout = Layout(separator, rows[0] if has_header else None, len(rows[0]))
+    kind = {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
+    log.info("%s: separated by %s, %s header line, %d columns", path, kind, "a" if has_header else "no", layout.columns)
+    return layout
+
+
+def is_number(text: str) -> bool:
+    """Whether a field is a finite number."""
+    try:
+        return "_" not in text and bool(np.isfinite(float(text)))       # float() accepts 1_000, tables do not
+    except ValueError:
+        return False
+
+
+def is_header(rows: list[list[str]]) -> bool:
+    """Whether the first row of an edge list, or of any table, is a header."""
+    first, rest = [field.lower() for field in rows[0]], rows[1:]
+    if first[0] in ID_WORDS or is_unnamed(first[0]):
+        return True
+    if column_named(SOURCE_WORDS, first) is not None and column_named(TARGET_WORDS, first) is not None:
+        return True
+    others = {field.lower() for row in rest for field in row}
+    if rest and any(set(pair) <= set(first) and not set(pair) & others for pair in PAIRS):
+        return True
+    texts = [place for place, field in enumerate(first) if not is_number(field)]
+    above_numbers = [
+        place for place in texts
+        if first[place] not in GAPS and rest and all(place < len(row) and is_number(row[place]) for row in rest)
+    ]  # fmt: skip
+    return bool(above_numbers) and (texts == above_numbers or len(first) > 2)
+
+
+def is_header_of_features(rows: list[list[str]]) -> bool:
+    """The same for features: a later column may have the ids, and two columns may be text above ids and numbers."""
+    first, rest = [field.lower() for field in rows[0]], rows[1:]
+    two = len(first) == 2 and first[1] not in GAPS and bool(rest)
+    above_numbers = two and all(len(row) == 2 and is_number(row[1]) for row in rest)
+    named = column_named(ID_WORDS, first) is not None or above_numbers
+    return is_header(rows) or (named and not any(map(is_number, first)))
+
+
+def is_header_of_labels(rows: list[list[str]]) -> bool:
+    """The same for labels: columns called id and label, in any order."""
+    named = column_named(ID_WORDS, rows[0]) is not None and column_named(LABEL_WORDS, rows[0]) is not None
+    return is_header(rows) or named
+
+
+def _parse(content: bytes, layout: Layout, **more: object) -> pd.DataFrame:
+    """The columns of a block, of numbers or of text as pandas infers them from all rows."""
+    with np.errstate(invalid="ignore"):             # an infinite id: pandas converts it, compares, and refuses it
+        return pd.read_csv(
+            io.BytesIO(content), sep=layout.separator, header=None, keep_default_na=False, na_values=[],
+            skipinitialspace=True, encoding="utf-8", low_memory=False,
+            quoting=csv.QUOTE_NONE if layout.separator == SPACES else csv.QUOTE_MINIMAL, **more,
+        )  # fmt: skip
+
+
+def _refuse_ragged(path: Path, rows: Iterable[tuple[int, str]], layout: Layout) -> None:
+    """Raise the error for the first line with another number of fields, if there is one."""
+    for number, line in rows:
+        count = len(_fields(path, number, line, layout.separator))
+        if count != layout.columns:
+            raise DataError.at(path, f"{count} fields instead of {layout.columns}", number)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jbpool.data import DataError, load_nodes
-from jbpool.data.files import edge_lists, node_files, text
+from jbpool.data.files import edge_lists, node_files, tables
 
 PAIRS = np.array([[0, 1], [1, 2], [2, 0], [2, 3], [3, 2], [1, 1]])
 WEIGHTS = np.array([1, 2, 3, 4, 5, 6])
@@ -41,9 +41,10 @@ def same(one, other):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of a few edges, so that a small file has several."""
-    monkeypatch.setattr(text, "BLOCK", 40)
+    monkeypatch.setattr(tables, "BLOCK", 40)
     monkeypatch.setattr(edge_lists, "BLOCK", 4)
-    monkeypatch.setattr(node_files, "FEATURE_BLOCK", 4)
+    monkeypatch.setattr(tables, "ROWS", 4)
+    monkeypatch.setattr(node_files, "BLOCK", 4)
 
 
 class TestArrays:
@@ -64,8 +65,8 @@ class TestArrays:
             )
             data = load_nodes("file", edges=tmp_path / "e.npz")
             assert same(data, from_csv(tmp_path, PAIRS, weight))
-            assert "weighted by array 'weight'" in data.summary
-            assert "ignored: array 'year' of e.npz" in data.summary
+            assert "weighted by column 'weight'" in data.summary
+            assert "ignored: column 'year' of e.npz" in data.summary
 
     @pytest.mark.parametrize("scale", [1, 7, 10**12])
     @pytest.mark.parametrize("shift", [0, 5])
@@ -77,7 +78,7 @@ class TestArrays:
 
     def test_dense_ids_are_used_as_they_are(self, tmp_path):
         np.save(tmp_path / "e.npy", PAIRS)
-        listed = edge_lists.read_npy_edges(tmp_path / "e.npy")
+        listed = edge_lists.read_edges(tmp_path / "e.npy")
         source, target = listed.numbered(listed.distinct_ids())
         assert source is listed.source
         assert target is listed.target
@@ -86,14 +87,14 @@ class TestArrays:
     @pytest.mark.parametrize(
         ("array", "words"),
         [
-            (PAIRS.astype(float), r"e\.npy: the array holds float64: node ids must be whole numbers"),
+            (PAIRS.astype(float), r"e\.npy: source holds float64: node ids must be whole numbers"),
             (PAIRS.astype(str), "node ids must be whole numbers"),
             (PAIRS > 1, "holds bool"),
             (PAIRS.T, r"array of shape \(2, 6\): \(E, 2\) expected"),
             (PAIRS[:, 0], r"array of shape \(6,\)"),
             (PAIRS[:0], "has no edges"),
-            (PAIRS - 1, "edge 0 has the node id -1: ids are numbers from 0"),
-            (np.array([[0, 1], [1, 2**63]], dtype=np.uint64), "edge 1 has the node id 9223372036854775808"),
+            (PAIRS - 1, "row 1: node id -1: ids are numbers from 0"),
+            (np.array([[0, 1], [1, 2**63]], dtype=np.uint64), "row 2: node id 9223372036854775808"),
             (np.array([[print, 1]], dtype=object), "without objects"),
         ],
     )
@@ -107,14 +108,14 @@ class TestArrays:
         ("arrays", "words"),
         [
             ({"source": [0]}, r"has the arrays \['source'\]: source and target expected"),
-            ({"source": [0, 1], "target": [1]}, r"target has shape \(1,\), source \(2,\)"),
+            ({"source": [0, 1], "target": [1]}, r"target has shape \(1,\): one number per edge"),
             ({"source": [0], "target": [1], "weight": [1, 2]}, r"weight has shape \(2,\)"),
             ({"source": [[0]], "target": [[1]]}, r"source has shape \(1, 1\)"),
-            ({"source": [0], "target": [-1]}, "edge 0 has the node id -1"),
+            ({"source": [0], "target": [-1]}, "row 1: node id -1"),
             ({"source": [0], "target": [0.5]}, "target holds float64"),
-            ({"source": [0, 0], "target": [1, 2], "weight": [1, -2]}, "edge 1 has the weight -2: finite and >= 0"),
-            ({"source": [0], "target": [1], "weight": [np.nan]}, "weight nan"),
-            ({"source": [0], "target": [1], "weight": ["heavy"]}, "numbers expected"),
+            ({"source": [0, 0], "target": [1, 2], "weight": [1, -2]}, "row 2: weight -2 is negative"),
+            ({"source": [0], "target": [1], "weight": [np.nan]}, "row 1: column 'weight' has the value nan"),
+            ({"source": [0], "target": [1], "weight": ["heavy"]}, "row 1: 'heavy' is not a finite number"),
             ({"source": [0], "target": [1], "weight": [1e300]}, "beyond the range of float32"),
             ({"source": np.array([print]), "target": [1]}, "source.npy' is damaged .*objects"),
             ({"source": np.zeros(0, int), "target": np.zeros(0, int)}, "has no edges"),
@@ -185,13 +186,12 @@ class TestParquet:
         [
             ({"source": [0.0], "target": [1.0]}, "column 'source' holds float64: node ids must be whole numbers"),
             ({"source": [0, None], "target": [1, 2]}, "column 'source' has missing values"),
-            ({"source": ["a"], "target": [1]}, "both hold whole numbers or both text"),
-            ({"source": [b"a"], "target": [b"b"]}, "holds object: node ids"),
-            ({"source": [0]}, r"has the columns \['source'\]"),
-            ({"source": [0], "target": [1], "weight": [-1.5]}, "edge 0 has the weight -1.5"),
-            ({"source": [0], "target": [1], "weight": ["x"]}, "numbers expected"),
-            ({"source": [0, 1], "target": [1, 2], "weight": [1.0, None]}, "edge 1 has the weight nan"),
-            ({"source": np.zeros(0, int), "target": np.zeros(0, int)}, "has no edges"),
+            ({"source": [b"a"], "target": [b"b"]}, "holds object: node ids must be"),
+            ({"source": [0]}, r"1 columns: expected source, target"),
+            ({"source": [0], "target": [1], "weight": [-1.5]}, "row 1: weight -1.5 is negative"),
+            ({"source": [0], "target": [1], "weight": ["x"]}, "row 1: 'x' is not a finite number"),
+            ({"source": [0, 1], "target": [1, 2], "weight": [1.0, None]}, "row 2: column 'weight' has the value nan"),
+            ({"source": np.zeros(0, int), "target": np.zeros(0, int)}, "has no rows"),
         ],
     )
     def test_bad_tables(self, tmp_path, columns, words):

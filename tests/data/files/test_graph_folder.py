@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from jbpool.data import DataError, load_graphs
-from jbpool.data.files import text as tables
+from jbpool.data.files import tables as reader
 
 TABLES = {
     "graphs": "graph,label,split\nb,yes,train\na,no,valid\nc,yes,test\n007,,train\n",
@@ -31,7 +31,7 @@ def folder(tmp_path):
 @pytest.fixture
 def block(request, monkeypatch):
     """Tables are read in blocks of so many bytes."""
-    monkeypatch.setattr(tables, "BLOCK", request.param)
+    monkeypatch.setattr(reader, "BLOCK", request.param)
 
 
 def edges_of(data, graph):
@@ -41,7 +41,7 @@ def edges_of(data, graph):
     return dict(zip(ends, zip(part.edge_weight.tolist(), part.edge_feat.tolist(), strict=True), strict=True))
 
 
-@pytest.mark.parametrize("block", [tables.BLOCK, 16, 60], indirect=True)
+@pytest.mark.parametrize("block", [reader.BLOCK, 16, 60], indirect=True)
 def test_a_folder_of_tables(folder, block):
     data = load_graphs("file", folder=folder())
     assert data.ids.tolist() == ["b", "a", "c", "007"]
@@ -73,7 +73,7 @@ def test_folds_need_classes(folder):
         load_graphs("file", folder=folder(graphs=graphs)).split(0, 2)
 
 
-@pytest.mark.parametrize("block", [tables.BLOCK, 16, 60], indirect=True)
+@pytest.mark.parametrize("block", [reader.BLOCK, 16, 60], indirect=True)
 def test_an_index_that_pandas_has_written_is_no_feature(folder, block, caplog):
     plain = load_graphs("file", folder=folder())
     numbered = {}
@@ -161,7 +161,7 @@ def test_nodes_without_ids_and_features(folder):
         ({"edges": "graph,source,target,weight\na,n1,n2,-1\n"}, "edges.csv, line 2: the weight is negative"),
     ],
 )
-@pytest.mark.parametrize("block", [tables.BLOCK, 10], indirect=True)
+@pytest.mark.parametrize("block", [reader.BLOCK, 10], indirect=True)
 def test_mistakes_in_tables(folder, changes, words, block):
     with pytest.raises(DataError, match=words):
         load_graphs("file", folder=folder(**changes))

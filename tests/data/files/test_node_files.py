@@ -145,8 +145,8 @@ def test_ids_are_kept_as_they_are_written(tmp_path, content, expected):
 
 
 def test_what_cannot_be_guessed_can_be_said(tmp_path):
-    edges = write(tmp_path / "e.csv", "person,friend\nann,bob\n")
-    assert set(edges_of(load_nodes("file", edges=edges))) == both(("person", "friend"), ("ann", "bob"))
+    edges = write(tmp_path / "e.csv", "Von,Nach\nann,bob\n")
+    assert set(edges_of(load_nodes("file", edges=edges))) == both(("Von", "Nach"), ("ann", "bob"))
     assert set(edges_of(load_nodes("file", edges=edges, header=True))) == both(("ann", "bob"))
     for text, expected in (("a b|c\n", both(("a b", "c"))), ("1|007\n7|2\n", both(("1", "007"), ("7", "2")))):
         edges = write(tmp_path / "e.csv", text)
@@ -156,7 +156,7 @@ def test_what_cannot_be_guessed_can_be_said(tmp_path):
 def test_a_first_line_that_may_be_a_header_is_mentioned(tmp_path, caplog):
     edges = write(tmp_path / "e.csv", "Von,Nach\nann,bob\nbob,eve\n")
     assert load_nodes("file", edges=edges).graph.num_nodes == 5
-    assert "read as an edge, Von to Nach; if it is a header, set dataset.header=true" in caplog.text
+    assert "read as an edge, Von to Nach; if it is a header, --set dataset.header=true" in caplog.text
     caplog.clear()
     load_nodes("file", edges=write(tmp_path / "f.csv", "ann,bob\nbob,eve\n"))
     load_nodes("file", edges=edges, header=False)

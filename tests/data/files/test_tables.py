@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from jbpool.data import DataError, load_nodes
-from jbpool.data.files import text
+from jbpool.data.files import tables
+from jbpool.data.files.tables import PAIRS
 
 PLAIN = "0,1\n1,2\n2,0\n2,3\n"
 
@@ -31,7 +32,7 @@ def both(*pairs):
 
 
 class TestUnnamedFirstColumn:
-    frame = pd.DataFrame({"person": ["ann", "bob"], "friend": ["bob", "eve"]})
+    frame = pd.DataFrame({"Von": ["ann", "bob"], "Nach": ["bob", "eve"]})
 
     @pytest.mark.parametrize("corner", ["", "Unnamed: 0"])
     def test_row_numbers_of_an_edge_list_are_skipped(self, tmp_path, corner, caplog):
@@ -188,6 +189,24 @@ def test_odd_characters_are_refused_with_the_line(tmp_path, content, words):
         load_nodes("file", edges=write(tmp_path / "e.csv", content))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
+def test_other_encodings_say_what_to_do(tmp_path, encoding):
+    (tmp_path / "e.csv").write_bytes("zoë,ann\nann,eve\n".encode(encoding))
+    with pytest.raises(DataError, match=r"e\.csv.*save it as UTF-8"):
+        load_nodes("file", edges=tmp_path / "e.csv")
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_headers_that_name_both_ends(tmp_path, source, target, caplog):
+    """In any order and case, and in any columns; but they are nodes if they occur again."""
+    edges = write(tmp_path / "e.csv", f"{source.upper()},{target}\nann,bob\nbob,eve\n")
+    assert edges_of(load_nodes("file", edges=edges)) == both(("ann", "bob"), ("bob", "eve"))
+    edges = write(tmp_path / "e.csv", f"since,{target},{source}\nmay,ann,bob\nmay,bob,eve\n")
+    assert edges_of(load_nodes("file", edges=edges)) == both(("ann", "bob"), ("bob", "eve"))
+    edges = write(tmp_path / "e.csv", f"{source},{target}\nann,bob\nbob,{target}\n")
+    assert edges_of(load_nodes("file", edges=edges)) == both((source, target), ("ann", "bob"), ("bob", target))
+
+
 @pytest.mark.parametrize("delimiter", [" ", "\t", ","])
 def test_networkx_edge_lists(tmp_path, delimiter):
     graph = networkx.Graph([(0, 1), (1, 2)])
@@ -243,7 +262,7 @@ def weighted_edges_of(data):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of a few lines, so that a small file has several."""
-    monkeypatch.setattr(text, "BLOCK", 40)
+    monkeypatch.setattr(tables, "BLOCK", 40)
 
 
 LINES = [f"{i},{(3 * i) % 40}" for i in range(40)]
@@ -269,7 +288,7 @@ def test_blocks_change_nothing(tmp_path, monkeypatch, end, rows, name):
     content = b"\xef\xbb\xbf" + end.join(rows).encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     whole = load_nodes("file", edges=tmp_path / name)
-    monkeypatch.setattr(text, "BLOCK", 47)
+    monkeypatch.setattr(tables, "BLOCK", 47)
     in_blocks = load_nodes("file", edges=tmp_path / name)
     assert weighted_edges_of(whole) == weighted_edges_of(in_blocks)
     assert whole.ids.tolist() == in_blocks.ids.tolist()
@@ -307,8 +326,8 @@ def test_an_index_that_stops_counting(tmp_path, small_blocks):
 
 
 def test_an_endless_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "MAX_LINE", 1000)
-    monkeypatch.setattr(text, "BLOCK", 100)
+    monkeypatch.setattr(tables, "MAX_LINE", 1000)
+    monkeypatch.setattr(tables, "BLOCK", 100)
     (tmp_path / "e.csv").write_text("0,1\n" + "9" * 2000)
     with pytest.raises(DataError, match="a line of more than 1,000 bytes"):
         load_nodes("file", edges=tmp_path / "e.csv")
