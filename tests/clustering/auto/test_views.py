@@ -130,9 +130,18 @@ def communities(sizes=(50, 60, 70), within=0.3, across=0.02):
     return networkx.stochastic_block_model(sizes, rates, seed=0), np.repeat(np.arange(len(sizes)), sizes)
 
 
-@pytest.mark.parametrize("small", [0, 1000])
-def test_the_view_of_the_edges_equals_a_dense_eigendecomposition(monkeypatch, small):
-    monkeypatch.setattr(views, "SMALL", small)
+@pytest.mark.parametrize(("steps", "delta", "mean"), [(1, 0.5, True), (16, 0.5, True), (8, 0.85, False), (30, 0.3, 1)])
+def test_the_filter_is_the_polynomial_to_the_tolerance(steps, delta, mean):
+    x = np.linspace(-1, 1, 999)
+    powers = [(1 - delta + delta * x) ** power for power in range(steps + 1)]
+    weights = views.filter_weights(steps, delta, mean)
+    error = abs(np.polynomial.chebyshev.chebval(x, weights) - (np.mean(powers, axis=0) if mean else powers[-1]))
+    assert error.max() <= views.TOLERANCE
+    assert len(weights) <= steps + 1
+    assert steps < 16 or len(weights) < 0.7 * steps                     # worth it
+
+
+def test_the_view_of_the_edges_equals_a_dense_eigendecomposition():
     graph, _ = as_graph(communities()[0])
     vectors = torch.linalg.eigh(walk(graph, None, added=0.25))[1].flip(1)[:, :3]
     expected, out = unit(vectors), edge_view(graph, 3).double()
