@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from jbpool.clustering.auto.recipe import EDGES, best_of, try_partitions
 from jbpool.clustering.auto.refinement import ClusterModel, Known, cheapest_union, saved_nats
@@ -114,7 +113,8 @@ def _merge(
         watch(high - count + 1)
         if count < low and savings:
             break
-        weight, size = _blocks(known, cluster, count)
+        onehot, near = known.placed(cluster, count)
+        weight, size = _blocks(known, onehot, near)
         saved = saved_nats(weight, size) / math.log(2) / len(cluster)
         if not savings or saved >= max(savings.values()):       # of equally good numbers the smallest
             best = cluster
@@ -122,19 +122,23 @@ def _merge(
         if count <= low:
             break
         one, other = cheapest_union(weight, size)
-        cluster = torch.where(cluster == other, one, cluster).unique(return_inverse=True)[1]
-        cluster = _moved(known, cluster, count - 1)
+        cluster = _moved(known, _united(onehot, one, other), _united(near, one, other))
     return savings, best
 
 
-def _blocks(known: Known, cluster: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _blocks(known: Known, onehot: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
     """Return the edge weight between clusters, ``(K, K)``, and the nodes with edges in each, ``(K,)``; float64."""
-    onehot = one_hot(cluster, count).float()
-    return onehot.T.double() @ known.neighbours(onehot).double(), (known.connected[:, None] * onehot).sum(0).double()
+    return onehot.T.double() @ near.double(), known.connected.double() @ onehot.double()
 
 
-def _moved(known: Known, cluster: Tensor, count: int) -> Tensor:
+def _united(columns: Tensor, one: int, other: int) -> Tensor:
+    """Add column ``other`` to ``one``: ``(N, K)`` to ``(N, K - 1)``."""
+    columns[:, one] += columns[:, other]
+    return torch.cat([columns[:, :other], columns[:, other + 1 :]], dim=1)
+
+
+def _moved(known: Known, onehot: Tensor, near: Tensor) -> Tensor:
     """Return the clusters ``(N,)`` after one round of moves."""
-    model = ClusterModel(count, 0 if known.rows is None else known.rows.shape[1]).to(cluster.device)
-    model.measure(known, cluster)
-    return model.scores(known, one_hot(cluster, count).float()).argmax(1)
+    model = ClusterModel(onehot.shape[1], 0 if known.rows is None else known.rows.shape[1]).to(onehot.device)
+    model.measure(known, onehot, near)
+    return model.scores(known, near).argmax(1)

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from jbpool.clustering.auto.bounded_heads import Heads, hard_clusters, trained_heads
 from jbpool.clustering.auto.refinement import ClusterModel, Known, Refined, refine
@@ -135,7 +134,7 @@ def find_clusters(
         if other.view == trial.view:
             share = together / together.sum(1, keepdim=True).clamp_min(1)               # (K, K) of a cluster
             trust += torch.where(known.informed, share[cluster, refined.cluster], 1) / same_view
-    probability = model.probability(known, one_hot(cluster, num_clusters).float())      # (N, K)
+    probability = model.probability(known, known.placed(cluster, num_clusters)[1])      # (N, K)
     trust *= probability.gather(1, cluster[:, None]).squeeze(1)
     return Found(
         cluster, trust, trial.loss, trial.saved, trial.view, [asdict(other) for other, _ in tried], trial.moved,

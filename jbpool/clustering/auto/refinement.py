@@ -20,11 +20,11 @@ Nothing here prefers clusters of equal size, unlike the balance loss that partit
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 from torch.special import xlogy
 
 from jbpool.clustering.auto.weighting import UnitRows, no_weights
@@ -90,6 +90,17 @@ class Known:
         """Return ``A Z``: ``(N, K)`` to ``(N, K)``."""
         return propagate(self.graph, onehot, self.weight)
 
+    def placed(self, cluster: Tensor, num_clusters: int) -> tuple[Tensor, Tensor]:
+        """Return clusters ``(N,)`` as Z, ``(N, K)`` zeros and ones, and ``A Z``, on which models are measured."""
+        onehot = torch.zeros(len(cluster), num_clusters, device=cluster.device).scatter_(1, cluster[:, None], 1)
+        return onehot, self.neighbours(onehot)
+
+    @cached_property
+    def squares(self) -> Tensor:
+        """The sums of squares of the features, ``(D,)`` float64."""
+        assert self.rows is not None
+        return self.rows.squares()
+
     def sums(self, onehot: Tensor) -> Tensor:
         """Return ``X^T Z``, the features of every cluster: ``(N, K)`` to ``(D, K)`` float64."""
         assert self.rows is not None
@@ -137,14 +148,14 @@ class ClusterModel(nn.Module):
         self.register_buffer("prior", torch.zeros(num_clusters))
         self.register_buffer("measurements", torch.tensor(False))
 
-    def measure(self, known: Known, cluster: Tensor) -> float:
-        """Measure the clusters ``(N,)`` of a graph. Returns: the nats that they save."""
-        onehot = known.informed[:, None] * one_hot(cluster, len(self.prior)).float()        # (N, K)
+    def measure(self, known: Known, onehot: Tensor, near: Tensor) -> float:
+        """Measure clusters, given by Z and ``A Z``, ``(N, K)`` both. Returns: the nats that they save."""
+        onehot = known.informed[:, None] * onehot
         size = onehot.sum(0)                                                        # (K,)
         total = float(size.sum())
         self.prior = torch.where(size > 0, ((size + 1) / (total + len(size))).log(), NEVER)
         named = torch.special.xlogy(size, size / max(total, 1)).sum()               # minus the entropy of the sizes
-        saved = float(named) + self._measure_edges(known.neighbours(onehot).T @ onehot)
+        saved = float(named) + self._measure_edges(near.T @ onehot)
         if known.rows is not None:
             self.measurements.fill_(known.measurements)
             saved += (self._measure_means if known.measurements else self._measure_words)(known, onehot)
@@ -173,10 +184,9 @@ class ClusterModel(nn.Module):
         return float((count * ratio).sum())
 
     def _measure_means(self, known: Known, onehot: Tensor) -> float:
-        assert known.rows is not None
         size = (known.length * onehot).sum(0).double()                              # (K,) rows that are not zero
         total = size.sum().clamp_min(1)
-        sums, squares = known.sums(onehot), known.rows.squares()                    # (D, K), (D,)
+        sums, squares = known.sums(onehot), known.squares                  # (D, K), (D,)
         common = sums.sum(1, keepdim=True) / total                                  # (D, 1)
         extra = PRIOR_WORDS * total / len(size)
         means = (sums + extra * common) / (size + extra)                            # (D, K)
@@ -189,16 +199,16 @@ class ClusterModel(nn.Module):
         self.offset = ((common.square() - means.square()) * scale / 2).sum(0).float()
         return float(total / 2 * torch.where(varies, spread / inside, 1).log().sum())
 
-    def scores(self, known: Known, onehot: Tensor) -> Tensor:
-        """Return log probabilities of every node and cluster, up to a constant per node: ``(N, K)`` to ``(N, K)``."""
-        return known.neighbours(onehot) @ self.blocks + known.explained(self.words, self.offset) + self.prior
+    def scores(self, known: Known, near: Tensor) -> Tensor:
+        """Return log probabilities of nodes and clusters up to a constant per node, given ``A Z``: ``(N, K)`` both."""
+        return (near @ self.blocks).add_(self.prior).add_(known.explained(self.words, self.offset))
 
-    def probability(self, known: Known, onehot: Tensor) -> Tensor:
-        """Return the probability of every cluster for every node, given those of its neighbours, ``(N, K)``.
+    def probability(self, known: Known, near: Tensor) -> Tensor:
+        """Return the probability of every node and cluster, given ``A Z``: ``(N, K)`` to ``(N, K)``.
 
         All clusters are equally probable for a node of which nothing is known.
         """
-        return torch.where(known.informed[:, None], self.scores(known, onehot).softmax(1), 1 / len(self.prior))
+        return torch.where(known.informed[:, None], self.scores(known, near).softmax(1), 1 / len(self.prior))
 
     @torch.no_grad()
     def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -209,7 +219,7 @@ class ClusterModel(nn.Module):
         known = Known(graph, feat, edge_weight, bool(self.measurements))
         soft = (known.explained(self.words, self.offset) + self.prior).softmax(1)           # (N, K)
         for _ in range(NEW_ROUNDS):
-            soft = self.probability(known, soft)
+            soft = self.probability(known, known.neighbours(soft))
         return soft.argmax(1), soft.amax(1)
 
 
@@ -230,13 +240,14 @@ def refine(known: Known, cluster: Tensor, num_clusters: int) -> Refined:
     before, best = -math.inf, None
     for _ in range(ROUNDS):
         model = ClusterModel(num_clusters, in_feats).to(cluster.device)
-        saved = model.measure(known, cluster)
+        onehot, near = known.placed(cluster, num_clusters)
+        saved = model.measure(known, onehot, near)
         if best is None or saved > best.saved:
             best = Refined(cluster, saved, model)
         if saved - before < GAIN * abs(saved):
             break
         before = saved
-        cluster = model.scores(known, one_hot(cluster, num_clusters).float()).argmax(1)
+        cluster = model.scores(known, near).argmax(1)
     assert best is not None
     return best
 

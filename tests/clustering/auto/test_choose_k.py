@@ -40,7 +40,8 @@ def naive_saving(graph, cluster):
 
 
 def described(graph, cluster):
-    return choose_k._blocks(Known(graph, None), cluster, int(cluster.max()) + 1)
+    known = Known(graph, None)
+    return choose_k._blocks(known, *known.placed(cluster, int(cluster.max()) + 1))
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

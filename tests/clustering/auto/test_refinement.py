@@ -5,7 +5,6 @@ import math
 import networkx
 import pytest
 import torch
-from torch.nn.functional import one_hot
 from zoo import random_graph, undirected
 
 from jbpool.clustering.auto.recipe import find_clusters
@@ -115,8 +114,8 @@ def test_a_move_equals_naive_loops(layout, weighted, signed):
     known = Known(graph, feat if layout == "dense" else feat.to_sparse_csr(), weight)
     assert known.measurements is signed
     model = ClusterModel(4, 12)
-    model.measure(known, cluster)
-    found = model.scores(known, one_hot(cluster, 4).float()).argmax(1)
+    model.measure(known, *known.placed(cluster, 4))
+    found = model.scores(known, known.placed(cluster, 4)[1]).argmax(1)
     assert not torch.equal(found, cluster)
     assert torch.equal(found[margin > 1e-3], expected[margin > 1e-3])
 
@@ -126,9 +125,9 @@ def test_what_words_and_edges_save_is_the_sum_over_nodes_of_their_scores(weighte
     """Each edge is in the scores of both its nodes and counts once; the prior has no pseudo-counts here."""
     graph, feat, weight, cluster = example(weighted, signed=False)
     known, model = Known(graph, feat, weight), ClusterModel(4, 12)
-    saved = model.measure(known, cluster)
-    onehot = one_hot(cluster, 4).float()
-    edges = ((known.neighbours(onehot) @ model.blocks) * onehot).sum() / 2
+    saved = model.measure(known, *known.placed(cluster, 4))
+    onehot, near = known.placed(cluster, 4)
+    edges = ((near @ model.blocks) * onehot).sum() / 2
     words = (known.explained(model.words, model.offset) * onehot).sum()
     size = cluster.bincount().double()
     entropy = -(size * (size / 40).log()).sum()
@@ -140,7 +139,8 @@ def test_what_measurements_save_is_the_gain_in_likelihood():
     _, feat, _, cluster = example(weighted=False, signed=True)
     feat[7] = feat[8]
     empty = undirected([], [], 40)
-    saved = ClusterModel(4, 12).measure(Known(empty, feat), cluster)
+    known = Known(empty, feat)
+    saved = ClusterModel(4, 12).measure(known, *known.placed(cluster, 4))
     rows = (feat / feat.norm(dim=1, keepdim=True)).double()
     means = torch.stack([rows[cluster == k].mean(0) for k in range(4)])[cluster]
     gain = sum(
@@ -163,10 +163,11 @@ def test_refinement_never_saves_less_and_stops():
     data = load_nodes("sbm", num_nodes=300, num_clusters=3, seed=0)
     known = Known(data.graph, data.feat)
     cluster = torch.randint(0, 3, (300,), generator=torch.Generator().manual_seed(0))
-    before = ClusterModel(3, data.feat.shape[1]).measure(known, cluster)
+    before = ClusterModel(3, data.feat.shape[1]).measure(known, *known.placed(cluster, 3))
     refined = refine(known, cluster, 3)
     assert refined.saved > before
-    assert refined.saved == pytest.approx(ClusterModel(3, data.feat.shape[1]).measure(known, refined.cluster))
+    again = ClusterModel(3, data.feat.shape[1]).measure(known, *known.placed(refined.cluster, 3))
+    assert refined.saved == pytest.approx(again)
     right = refine(known, data.label, 3)                        # the planted clusters stay
     assert label_scores(right.cluster, data.label)["acc"] > 0.99
 
@@ -192,9 +193,9 @@ def test_nothing_is_known_of_a_node_without_edges_and_features():
     cluster = torch.arange(20) % 4
     empty = undirected([], [], 20)
     known, model = Known(empty, torch.zeros(20, 3)), ClusterModel(4, 3)
-    assert model.measure(known, cluster) == 0
+    assert model.measure(known, *known.placed(cluster, 4)) == 0
     assert all(bool(value.isfinite().all()) for value in model.state_dict().values())
-    assert (model.probability(known, one_hot(cluster, 4).float()) == 0.25).all()
+    assert (model.probability(known, known.placed(cluster, 4)[1]) == 0.25).all()
     # Isolated nodes do not make the cluster that they are in more likely.
     cliques = networkx.disjoint_union(networkx.complete_graph(10), networkx.complete_graph(10))
     cliques.add_nodes_from(range(20, 50))
