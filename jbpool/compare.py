@@ -53,7 +53,7 @@ class Run(NamedTuple):
 
 
 def load_run(folder: Path, name: str) -> Run:
-    """What is compared of a run folder."""
+    """Return what is compared of a run folder."""
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such run folder.")
     result, _ = read_results(folder)
@@ -95,7 +95,7 @@ def _predictions(folder: Path, name: str, result: dict[str, Any]) -> Run:
 
 
 def _class_names(folder: Path, metric: str, columns: int) -> list[str]:
-    """Names of the predicted classes; none of several tasks and of regression."""
+    """Return the names of the predicted classes; none of several tasks and of regression."""
     if metric != "acc":
         return ["negative", "positive"] if metric in ("rocauc", "ap") and columns == 1 else []
     known = None
@@ -108,7 +108,7 @@ def _class_names(folder: Path, metric: str, columns: int) -> list[str]:
 
 
 def names_of(folders: list[Path]) -> list[str]:
-    """Short names of run folders: as few of their last parts as tell them apart."""
+    """Return the short names of run folders: as few of their last parts as tell them apart."""
     parts = [Path(os.path.abspath(folder)).parts for folder in folders]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
@@ -118,7 +118,7 @@ def names_of(folders: list[Path]) -> list[str]:
 
 
 def common(one: Run, other: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the nodes or graphs that both runs have."""
+    """Return the places of the nodes or graphs that both runs have."""
     _, here, there = np.intersect1d(one.ids, other.ids, return_indices=True)
     order = np.argsort(here)
     return here[order], there[order]
@@ -128,7 +128,7 @@ def common(one: Run, other: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 def flat(config: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """``section.key`` -> value of all settings."""
+    """Return ``section.key`` -> value of all settings."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         name = f"{above}{key}"
@@ -137,7 +137,7 @@ def flat(config: dict[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def different_settings(runs: list[Run]) -> list[list[str]]:
-    """Rows of the settings that are not the same in all runs."""
+    """Return the rows of the settings that are not the same in all runs."""
     configs = [flat(run.result["config"]) for run in runs]
     keys = list(dict.fromkeys(key for config in configs for key in config))
     rows = [[key, *(str(config.get(key, "-")) for config in configs)] for key in keys]
@@ -167,7 +167,7 @@ def match(one: np.ndarray, other: np.ndarray) -> Matching:
 
 
 def agreement(one: Run, other: Run) -> float:
-    """NMI of two clusterings, or the share of equal predictions, on what both have; NaN without anything in common."""
+    """Return the NMI of two clusterings, or the share of equal predictions, on what both have, else NaN."""
     here, there = common(one, other)
     if len(here) == 0:
         return float("nan")
@@ -208,7 +208,7 @@ def agreement_section(runs: list[Run]) -> str:
 
 
 def moved_sections(first: Run, other: Run) -> list[str]:
-    """What differs between two runs, node by node or graph by graph."""
+    """Return what differs between two runs, node by node or graph by graph."""
     here, there = common(first, other)
     title = f"{first.name} and {other.name}"
     if len(here) == 0:
@@ -231,7 +231,7 @@ def moved_sections(first: Run, other: Run) -> list[str]:
 
 
 def _merged_section(first: Run, other: Run, found: Matching) -> str:
-    """One line for every cluster that merged with another, or was split off."""
+    """Return one line for every cluster that merged with another, or was split off."""
     counts, rows, sizes = found.counts, [], (found.counts.sum(1), found.counts.sum(0))
     for i, j in np.argwhere(found.whole):
         share = [f"{100 * counts[i, j] / size:.0f} %" for size in (sizes[0][i], sizes[1][j])]
@@ -242,7 +242,7 @@ def _merged_section(first: Run, other: Run, found: Matching) -> str:
 
 
 def _moved_section(first: Run, other: Run, here: np.ndarray, there: np.ndarray, moved: np.ndarray) -> str:
-    """The nodes or graphs that differ, those on which both runs are surest first."""
+    """Return the nodes or graphs that differ, those on which both runs are surest first."""
     clusters = first.result["task"] == "node_cluster"
     certain = np.minimum(first.certainty[here], other.certainty[there])
     rows = [

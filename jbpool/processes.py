@@ -29,7 +29,7 @@ def collective() -> Iterator[None]:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of ``--device``: auto, cpu or cuda. A GPU is selected as the current device of this process."""
+    """Return the device of ``--device``: auto, cpu or cuda. A GPU is selected as the current device of this process."""
     available, place = torch.cuda.is_available(), int(os.environ.get("LOCAL_RANK", "0"))
     problem = None if available else "torch sees no GPU here"
     if name != "cpu" and available:
@@ -59,12 +59,12 @@ def process_group(device: torch.device) -> Iterator[None]:
 
 
 def world_size() -> int:
-    """The number of processes."""
+    """Return the number of processes."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
 def rank() -> int:
-    """The number of this process, from 0."""
+    """Return the number of this process, from 0."""
     return distributed.get_rank() if distributed.is_initialized() else 0
 
 
@@ -76,7 +76,7 @@ def barrier() -> None:
 
 
 def mean_over_processes(value: Tensor) -> float:
-    """The mean of a scalar over all processes, the same number in each."""
+    """Return the mean of a scalar over all processes, the same number in each."""
     return total_over_processes(value.detach()).item() / world_size()
 
 
@@ -95,7 +95,7 @@ def mean_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def total_over_processes(value: Tensor) -> Tensor:
-    """The sum of a tensor over all processes, without a gradient."""
+    """Return the sum of a tensor over all processes, without a gradient."""
     total = value.clone(memory_format=torch.contiguous_format)
     if world_size() > 1:
         with collective():
@@ -104,7 +104,7 @@ def total_over_processes(value: Tensor) -> Tensor:
 
 
 def gather(value: Any) -> list[Any]:
-    """A picklable value of every process, ordered by rank. Only for trusted values: they are unpickled."""
+    """Return a picklable value of every process, ordered by rank. Only for trusted values: they are unpickled."""
     if world_size() == 1:
         return [value]
     values: list[Any] = [None] * world_size()
@@ -132,7 +132,7 @@ class RowShares:
 
     @classmethod
     def of_this_run(cls, num_rows: int, multiple: int = 1) -> RowShares:
-        """Equal shares for all processes of the run.
+        """Return equal shares for all processes of the run.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class RowShares:
 
     @classmethod
     def alone(cls, num_rows: int) -> RowShares:
-        """All rows in this process."""
+        """Return all rows in this process."""
         return cls([num_rows])
 
     @property
@@ -155,11 +155,11 @@ class RowShares:
         return len(self.counts)
 
     def add_up(self, value: Tensor) -> Tensor:
-        """The sum over the processes, the same in each."""
+        """Return the sum over the processes, the same in each."""
         return total_over_processes(value) if self.processes > 1 else value
 
     def from_first(self, value: Tensor) -> Tensor:
-        """The value of the first process: rounding may differ between machines."""
+        """Return the value of the first process: rounding may differ between machines."""
         if self.processes > 1:
             value = value.clone(memory_format=torch.contiguous_format)
             with collective():
@@ -167,7 +167,7 @@ class RowShares:
         return value
 
     def whole(self, mine: Tensor) -> Tensor:
-        """All rows from the rows of each process, ``(n, ...)`` to ``(N, ...)``, in every process."""
+        """Return all rows from the rows of each process, ``(n, ...)`` to ``(N, ...)``, in every process."""
         if self.processes == 1:
             return mine
         everything = mine.new_zeros(self.num_rows, *mine.shape[1:])
@@ -175,7 +175,7 @@ class RowShares:
         return self.add_up(everything)
 
     def exchange(self, columns: Tensor, widths: Sequence[int]) -> list[Tensor]:
-        """Columns become rows: every process has all rows of some columns, and gets its rows of all of them.
+        """Exchange columns for rows: every process has all rows of some columns, and gets its rows of all of them.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ LOWER_IS_BETTER = ("rmse",)             # the metrics of regression
 
 
 def averaged(scores: Tensor, metric: str) -> Tensor:
-    """Scores whose probabilities are the mean of those of the members of an ensemble: ``(M, B, C)`` to ``(B, C)``.
+    """Return scores whose probabilities are the mean of those of the members: ``(M, B, C)`` to ``(B, C)``.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def averaged(scores: Tensor, metric: str) -> Tensor:
 
 
 def score(data: GraphData, scores: Tensor, label: Tensor) -> float:
-    """Accuracy, RMSE, or the metric of the OGB Evaluator of the dataset.
+    """Return the accuracy, the RMSE, or the metric of the OGB Evaluator of the dataset.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def score(data: GraphData, scores: Tensor, label: Tensor) -> float:
 
 
 def balanced_accuracy(scores: Tensor, label: Tensor) -> float:
-    """Mean recall of the classes that occur.
+    """Return the mean recall of the classes that occur.
 
     Parameters
     ----------
@@ -73,17 +73,17 @@ def balanced_accuracy(scores: Tensor, label: Tensor) -> float:
 
 
 def rmse(values: Tensor, label: Tensor) -> Tensor:
-    """Root mean squared error of every target, ``(T,)``: of ``(G, T)`` values and labels, NaN where unknown."""
+    """Return the root mean squared error of every target, ``(T,)``: ``(G, T)`` values and labels, NaN where unknown."""
     return (values - label).square().nanmean(0).sqrt()
 
 
 def mae(values: Tensor, label: Tensor) -> Tensor:
-    """Mean absolute error of every target, ``(T,)``."""
+    """Return the mean absolute error of every target, ``(T,)``."""
     return (values - label).abs().nanmean(0)
 
 
 def r2(values: Tensor, label: Tensor) -> Tensor:
-    """Coefficient of determination of every target, ``(T,)``: 1 is exact, 0 as good as the mean of these labels.
+    """Return the coefficient of determination of every target, ``(T,)``: 1 is exact, 0 as good as the mean of labels.
 
     NaN where the labels are all the same.
     """
@@ -92,7 +92,7 @@ def r2(values: Tensor, label: Tensor) -> Tensor:
 
 
 def mean_of(values: Tensor) -> float:
-    """The mean over the targets for which a score is defined."""
+    """Return the mean over the targets for which a score is defined."""
     return values.nanmean().item()
 
 
@@ -107,5 +107,5 @@ MORE_SCORES: dict[str, dict[str, Callable[[Tensor, Tensor], float]]] = {
 
 
 def digits(value: float, metric: str) -> str:
-    """A score as text: three digits after the point, or four of a number that has a unit."""
+    """Return a score as text: three digits after the point, or four of a number that has a unit."""
     return f"{value:.4g}" if metric in LOWER_IS_BETTER else f"{value:.3f}"

@@ -13,7 +13,7 @@ from jbpool.ops.derivatives import first_order
 
 
 def centre_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
-    """What standardises the columns of the training graphs: ``(N, D)`` to mean ``(D,)`` and factor ``(D,)``.
+    """Return what standardises the columns of the training graphs: ``(N, D)`` to mean ``(D,)`` and factor ``(D,)``.
 
     Rare binary features must not be scaled up excessively: columns of zeros and ones are scaled by at most 10. Other
     columns that are constant in the training graphs up to rounding are ignored.
@@ -48,7 +48,7 @@ class FeatureEncoder(nn.Module):
         self.linear = nn.Linear(train_feat.shape[1], hidden)
 
     def forward(self, feat: Tensor) -> Tensor:
-        """``(N, D)`` to ``(N, hidden)``."""
+        """Encode features: ``(N, D)`` to ``(N, hidden)``."""
         return self.linear((feat - self.centre) * self.scale)
 
 
@@ -73,7 +73,7 @@ class CategoryEncoder(nn.Module):
         nn.init.xavier_uniform_(self.table.weight)
 
     def forward(self, feat: Tensor) -> Tensor:
-        """``(N, D)`` integers to ``(N, hidden)``."""
+        """Embed categories: ``(N, D)`` integers to ``(N, hidden)``."""
         return _SumOfRows.apply(self.table.weight, feat + self.first)
 
 

@@ -44,7 +44,7 @@ class Paired(NamedTuple):
     pairs: int
 
     def text(self, metric: str) -> str:
-        """The difference in percentage points, or in the unit of a metric that is an error, and the p-value."""
+        """Return the difference in percentage points, or in the unit of a metric that is an error, and the p-value."""
         p = "p not defined" if np.isnan(self.p) else "p < 0.01" if self.p < 0.01 else f"p = {self.p:.2f}"
         if metric in LOWER_IS_BETTER:
             return f"{self.mean:+.3f} ± {self.error:.3f} ({p})"
@@ -52,7 +52,7 @@ class Paired(NamedTuple):
 
 
 def corrected_t_test(differences: Sequence[float], test_over_train: float) -> Paired:
-    """The corrected resampled t-test of Nadeau and Bengio (2003).
+    """Apply the corrected resampled t-test of Nadeau and Bengio (2003).
 
     The training graphs of two folds overlap, so differences on folds are not independent, and an ordinary t-test finds
     differences where there are none. The corrected variance of the mean over J folds is
@@ -74,7 +74,7 @@ def corrected_t_test(differences: Sequence[float], test_over_train: float) -> Pa
 
 
 def paired_difference(runs: list[dict[str, Any]], others: list[dict[str, Any]], folds: int) -> Paired | None:
-    """Test score of ``runs`` minus that of ``others`` on their common folds; scores of several seeds are averaged.
+    """Return the test score of ``runs`` minus that of ``others`` on common folds, averaged over seeds.
 
     ``None`` if they have fewer than two folds in common, for example with an official split.
 
@@ -114,7 +114,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(data: GraphData, scores: Tensor, label: Tensor) -> Verdict | None:
-    """Decisions from scores ``(G, C)``; None where there are no classes (several tasks, regression).
+    """Return the decisions from scores ``(G, C)``; None where there are no classes (several tasks, regression).
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def verdict(data: GraphData, scores: Tensor, label: Tensor) -> Verdict | None:
 
 
 def names_of_classes(data: GraphData) -> list[str]:
-    """Names of the classes of ``verdict``."""
+    """Return the names of the classes of ``verdict``."""
     if data.metric != "acc":
         return ["negative", "positive"]
     return class_names(data.class_names, data.num_classes)
@@ -176,7 +176,7 @@ def choose_pictured(data: GraphData, graphs: Tensor, scores: Tensor) -> Tensor:
 
 
 def graphs_section(data: GraphData, pictures: list[dict[str, Tensor]]) -> str:
-    """The section; empty if the network has no clusters."""
+    """Return the section; empty if the network has no clusters."""
     if not pictures:
         return ""
     scores = torch.stack([picture["scores"] for picture in pictures])
@@ -209,7 +209,7 @@ def graphs_section(data: GraphData, pictures: list[dict[str, Tensor]]) -> str:
 
 
 def _card(data: GraphData, picture: dict[str, Tensor]) -> dict[str, Any]:
-    """What is shown of a graph: two drawings and a line of text."""
+    """Return what is shown of a graph: two drawings and a line of text."""
     index, cluster = int(picture["graph"]), picture["cluster"].numpy()
     graph = data.batch([index]).graph
     edges = graph.edge_index.T.numpy()
@@ -224,14 +224,14 @@ def _card(data: GraphData, picture: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def _values(data: GraphData, label: Tensor, found: Tensor) -> str:
-    """True and predicted targets of a graph."""
+    """Return true and predicted targets of a graph."""
     names = target_names(data)
     values = zip(names, label.tolist(), found.tolist(), strict=True)
     return "".join(f" {name}: {true:.4g}, predicted: {value:.4g}." for name, true, value in values)
 
 
 def target_names(data: GraphData) -> list[str]:
-    """Names of the numbers to predict: those of the user, else target 1, target 2, ..."""
+    """Return the names of the numbers to predict: those of the user, else target 1, target 2, ..."""
     return list(data.class_names or (f"target {place}" for place in range(1, data.num_classes + 1)))
 
 
@@ -284,7 +284,7 @@ def write_report(folder: Path, data: GraphData) -> Path:
 
 
 def page(shown: Shown) -> str:
-    """The page as text."""
+    """Return the page as text."""
     result, data = shown.result, shown.data
     lead = f"{len(data):,} graphs of {len(data.feat) / len(data):.0f} nodes on average; runs: {len(result['runs'])}."
     headline = {
@@ -321,14 +321,14 @@ def _scores(shown: Shown) -> str:
 
 
 def _score_keys(result: dict[str, Any]) -> list[str]:
-    """The scores of a run, in the order of a table."""
+    """Return the scores of a run, in the order of a table."""
     first = result["runs"][0]
     more = [name for name in MORE_SCORES.get(first["metric"], {}) if name in first]
     return ["test", *(["test_single"] if "test_single" in first else []), "valid", *more]
 
 
 def _title(key: str) -> str:
-    """The head of a column."""
+    """Return the head of a column."""
     return {"valid": "validation", "test_single": "test, single"}.get(key, key.replace("_", " "))
 
 
@@ -360,7 +360,7 @@ def _confusion(shown: Shown) -> str:
 
 
 def _targets(shown: Shown) -> str:
-    """Predicted against true numbers, a chart and a row of scores for every target."""
+    """Return predicted against true numbers, a chart and a row of scores for every target."""
     if not shown.data.is_regression:
         return ""
     names, label, found = target_names(shown.data), shown.predictions["label"], shown.predictions["scores"]

@@ -50,7 +50,7 @@ class Inputs:
 
     @classmethod
     def of(cls, data: GraphData) -> Inputs:
-        """Those of a dataset with edge sums."""
+        """Return the inputs of a dataset with edge sums."""
         return cls(
             name=data.name,
             metric=data.metric,
@@ -67,14 +67,14 @@ class Inputs:
 
 
 def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
-    """K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level."""
+    """Return K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level."""
     if config.model.ratio is None:
         return fixed_clusters(config.model)
     return [max(2, round(mean_size * config.model.ratio ** (level + 1))) for level in range(config.model.levels)]
 
 
 def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> Ensemble:
-    """The networks of a configuration for these training graphs."""
+    """Return the networks of a configuration for these training graphs."""
     return build_model(
         config, Inputs.of(data), numbers_of_clusters(config, data.mean_size(train)), data.batch(train)
     )
@@ -83,7 +83,7 @@ def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> Ensemb
 def build_model(
     config: ClassifyConfig, inputs: Inputs, clusters: list[int], train: GraphBatch | None = None
 ) -> Ensemble:
-    """The networks of a configuration.
+    """Return the networks of a configuration.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def build_model(
 
 
 def mean_and_deviation(targets: Tensor) -> tuple[Tensor, Tensor]:
-    """What standardises targets, ``(T,)`` each; the deviation of a target that does not vary counts as 1."""
+    """Return what standardises targets, ``(T,)`` each; the deviation of a target that does not vary counts as 1."""
     centre = targets.nanmean(0).nan_to_num()
     deviation = (targets - centre).square().nanmean(0).sqrt()
     return centre, torch.where(deviation > 1e-12 * centre.abs(), deviation, 1.0)
@@ -187,7 +187,7 @@ class ClassifyProblem(Problem):
         self.class_weight = self._class_weight().to(device) if config.train.class_weight else None
 
     def _class_weight(self) -> Tensor:
-        """Classes: inverse frequency in the training graphs. Binary tasks: negatives / positives."""
+        """Return weights of classes: inverse frequencies in training; of binary tasks negatives / positives."""
         label = self.data.label[self.split.train]
         if self.data.metric == "acc":
             counts = label.bincount(minlength=self.data.num_classes)
@@ -197,7 +197,7 @@ class ClassifyProblem(Problem):
     # ------------------------------------------------------------ training
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Every training graph once, in batches of nearly equal size, shuffled by seed and epoch."""
+        """Yield every training graph once, in batches of nearly equal size, shuffled by seed and epoch."""
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
         order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
         self.sums = torch.zeros(2, device=self.device)              # of the losses of this epoch: task, pools
@@ -230,7 +230,7 @@ class ClassifyProblem(Problem):
     def _task_loss(
         self, scores: Tensor, label: Tensor, smoothing: float = 0.0, class_weight: Tensor | None = None
     ) -> Tensor:
-        """One value per graph, ``(B,)``; unknown labels of a task (NaN) are ignored."""
+        """Return the loss of every graph, ``(B,)``; unknown labels of a task (NaN) are ignored."""
         if self.data.metric == "acc":
             return functional.cross_entropy(
                 scores, label, class_weight, reduction="none", label_smoothing=smoothing
@@ -266,7 +266,7 @@ class ClassifyProblem(Problem):
 
     @torch.no_grad()
     def predict(self, graphs: Tensor) -> Tensor:
-        """Scores ``(M, G, C)`` of these graphs by every member, on the CPU."""
+        """Return the scores ``(M, G, C)`` of these graphs by every member, on the CPU."""
         self.model.eval()
         mine = torch.arange(len(graphs))[rank() :: world_size()]
         size = EVALUATED * self.config.train.batch_size
@@ -281,7 +281,7 @@ class ClassifyProblem(Problem):
 
     @torch.no_grad()
     def clusters(self, graphs: Sequence[int]) -> list[dict[str, Tensor]]:
-        """For each graph: the clusters of the first network at its first level, and the pooled adjacency."""
+        """Return, for each graph, the clusters of the first network at its first level, and the pooled adjacency."""
         self.model.eval()
         found = []
         for graph in graphs:
@@ -370,7 +370,7 @@ class Job:
             self.run_fold({"method": method, "seed": seed, "fold": fold}, forecast)
 
     def finished(self, method: str) -> set[tuple[int, int]]:
-        """Finished (seed, fold) pairs of a method."""
+        """Return the finished (seed, fold) pairs of a method."""
         runs = self.out.runs if method == self.out.method else self.out.compared.get(method, [])
         return {(run["seed"], run["fold"]) for run in runs}
 
@@ -384,7 +384,7 @@ class Job:
         self.finish_fold(where)
 
     def problem(self, where: dict[str, Any], number: int) -> ClassifyProblem:
-        """The untrained network of a trial, with the graphs of the fold."""
+        """Return the untrained network of a trial, with the graphs of the fold."""
         config = replace(self.config, model=replace(self.config.model, pool=where["method"]))
         config = with_settings(config, self.trials[where["method"]][number])
         split = self.data.split(where["fold"], config.train.folds)
@@ -475,7 +475,7 @@ class Job:
         print(f"{self.name(where)}: {scored}" + (f" ({_shown(settings)})" if self.config.search.grid else ""))
 
     def name(self, where: dict[str, Any]) -> str:
-        """``"jb seed 0 fold 3"``."""
+        """Return ``"jb seed 0 fold 3"``."""
         return f"{where['method']} seed {where['seed']} fold {where['fold']}"
 
     def keep(self) -> None:
@@ -519,12 +519,12 @@ class Job:
 
 
 def _shown(settings: dict[str, Any]) -> str:
-    """``"model.dropout=0.3, train.lr=0.001"``."""
+    """Return ``"model.dropout=0.3, train.lr=0.001"``."""
     return ", ".join(f"{key}={value}" for key, value in settings.items())
 
 
 def load_data(config: ClassifyConfig) -> GraphData:
-    """The dataset of a configuration, with edge features summed per node, and per edge if a trial needs them."""
+    """Return the dataset of a configuration, with edge features summed per node, and per edge if a trial needs them."""
     data = load_graphs(config.dataset.name, config.dataset.root, **config.dataset.options)
     tried = [config.model.edges, *config.search.grid.get("model", {}).get("edges", [])]
     return data.with_edge_sums(keep="messages" in tried)
@@ -602,7 +602,7 @@ def run(
 
 
 def _check_labels(data: GraphData) -> None:
-    """Every graph needs a class, of which there must be two, or a number to predict."""
+    """Refuse graphs without a class or a number to predict, and fewer than two classes."""
     used = data.label if data.official_split is None else data.label[torch.cat(data.official_split)]
     if data.is_regression:
         for target, column in enumerate(used.unbind(1)):

@@ -143,11 +143,11 @@ class JBClustering:
         self.verbose = verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name; ``deep`` has no effect."""
+        """Return the parameters by name; ``deep`` has no effect."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> JBClustering:
-        """Change parameters; they take effect with the next :meth:`fit`."""
+        """Change parameters; they take effect with the next ``fit``."""
         for name, value in params.items():
             if name not in self.get_params():
                 raise ValueError(f"JBClustering has no parameter {name!r}; it has {', '.join(self.get_params())}.")
@@ -233,7 +233,7 @@ class JBClustering:
 
     @_WithModel
     def predict(self, X: Any, *, features: Any = None) -> np.ndarray:
-        """Clusters of the nodes of another graph, by the model of the first one.
+        """Return the clusters of the nodes of another graph, by the model of the first one.
 
         There is no such method after a fit without features, or with one cluster.
 
@@ -300,7 +300,7 @@ class JBClustering:
         return self._explain().merges
 
     def to_frame(self) -> pd.DataFrame:
-        """A table with a row per node: ``node``, ``cluster``, ``confidence``."""
+        """Return a table with a row per node: ``node``, ``cluster``, ``confidence``."""
         import pandas as pd
 
         self._check_fitted()
@@ -336,7 +336,7 @@ class JBClustering:
         return path
 
     def _repr_html_(self) -> str:
-        """Sizes and summary in a notebook; before ``fit``, scikit-learn's picture."""
+        """Show sizes and summary in a notebook; before ``fit``, scikit-learn's picture."""
         if not hasattr(self, "labels_"):
             from sklearn.utils import estimator_html_repr
 
@@ -348,14 +348,14 @@ class JBClustering:
         return f'{STYLE}<div class="jbpool"><p>{escape(what)}</p>{table}<p>{escape(note)}</p></div>'
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        """What notebooks ask for first."""
+        """Return what notebooks ask for first."""
         from sklearn import get_config
 
         bundle = {"text/plain": repr(self)}
         return bundle | ({"text/html": self._repr_html_()} if get_config()["display"] == "diagram" else {})
 
     def _explain(self) -> Explained:
-        """Computed when it is first asked for, since large graphs take seconds."""
+        """Describe the clusters when first asked to, since large graphs take seconds."""
         self._check_fitted()
         if self._explained is None:
             confidence = torch.from_numpy(self.confidence_)
@@ -389,7 +389,7 @@ class JBClustering:
 
 
 def _column_names(features: Any) -> np.ndarray | None:
-    """The columns of a DataFrame if all of them are text, as scikit-learn has it."""
+    """Return the columns of a DataFrame if all of them are text, as scikit-learn has it."""
     if not all(isinstance(name, str) for name in getattr(features, "columns", [None])):
         return None
     return np.asarray(features.columns, dtype=object)
@@ -402,7 +402,7 @@ def _refuse_table(y: Any) -> None:
 
 
 def _undirected_neighbours(X: Any) -> Any:
-    """Both directions of the edges of scikit-learn's nearest neighbours, without distances; others as they are.
+    """Return both directions of the edges of scikit-learn's nearest neighbours, without distances; others as they are.
 
     Such a sparse matrix has as many neighbours in every row, not symmetric, or a zero in every row, the distance of a
     point to itself.

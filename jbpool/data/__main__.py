@@ -25,7 +25,7 @@ from jbpool.data.sets import citation, gcb, npz_sets, ogb, tu
 
 
 def rows() -> list[tuple[str, str, str, str]]:
-    """(name, size, local path, download host)."""
+    """Return (name, size, local path, download host)."""
     table = []
     for name, published in CITATION.items():
         size = f"{published.nodes:,} nodes, {published.edges:,} edges, {len(published.class_sizes)} classes"
@@ -73,7 +73,7 @@ def rows() -> list[tuple[str, str, str, str]]:
 
 
 def _place(*alternatives: list[str]) -> str:
-    """The local path of the first alternative whose files all exist, else ``"no"``."""
+    """Return the local path of the first alternative whose files all exist, else ``"no"``."""
     for paths in alternatives:
         found = [find(path) for path in paths]
         if all(path is not None for path in found):

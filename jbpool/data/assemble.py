@@ -19,7 +19,7 @@ from jbpool.graph import Graph, Rows
 def symmetric_adjacency(
     one: np.ndarray, other: np.ndarray, weight: np.ndarray | None, num_nodes: int
 ) -> scipy.sparse.csr_matrix:
-    """The adjacency matrix of a list of edges: symmetric, without self loops and zeros.
+    """Return the adjacency matrix of a list of edges: symmetric, without self loops and zeros.
 
     Weights of repeated edges are added; if the two directions differ, the larger weight is used.
 
@@ -52,7 +52,7 @@ def symmetric_adjacency(
 
 
 def undirected(one: np.ndarray, other: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Both directions of every edge, once each, sorted, without self loops."""
+    """Return both directions of every edge, once each, sorted, without self loops."""
     edges = symmetric_adjacency(one, other, None, num_nodes).tocoo()
     return edges.row.astype(np.int64), edges.col.astype(np.int64)
 
@@ -69,7 +69,7 @@ def node_data(
     ids: np.ndarray | None = None,
     ignored: Sequence[str] = (),
 ) -> NodeData:
-    """A graph with its node data.
+    """Return a graph with its node data.
 
     The graph has the index type of ``adjacency``: 32 bits unless there are 2^31 nodes or edges, half the memory of
     64 bits.
@@ -129,7 +129,7 @@ def graph_data(
     ids: np.ndarray | None = None,
     metric: str = "acc",
 ) -> GraphData:
-    """Many graphs, made symmetric and simple by the same rules as a single one; without features, degrees are used.
+    """Make many graphs symmetric and simple by the rules of a single one; without features, degrees are used.
 
     Features of repeated edges are added, like weights. If one direction of an edge is given, both get its features.
 
@@ -191,7 +191,7 @@ def graph_data(
 def _of_both_directions(
     source: np.ndarray, target: np.ndarray, values: np.ndarray, row: np.ndarray, column: np.ndarray, num_nodes: int
 ) -> Tensor:
-    """The features of the edges ``row -> column``: as given for this direction, else as for the other; (E, D_e)."""
+    """Return the features of edges ``row -> column``: as given for this direction, else as for the other; (E, D_e)."""
     given, place = np.unique(source * np.int64(num_nodes) + target, return_inverse=True)
     total = torch.zeros(len(given), values.shape[1]).index_add_(0, torch.from_numpy(place), torch.from_numpy(values))
     forth, back = row * np.int64(num_nodes) + column, column * np.int64(num_nodes) + row
@@ -205,7 +205,7 @@ MAX_DEGREE_BUCKET = 15
 
 
 def degree_features(sizes: Tensor, num_edges: Tensor, source: Tensor) -> Tensor:
-    """One-hot ``floor(log2(1 + degree))``, capped; used for nodes without features. (N, 2 to 16)."""
+    """Return the one-hot ``floor(log2(1 + degree))``, capped; used for nodes without features. (N, 2 to 16)."""
     first = (sizes.cumsum(0) - sizes).repeat_interleave(num_edges)
     degree = (source + first).bincount(minlength=int(sizes.sum()))
     bucket = (1 + degree).log2().floor().long().clamp_max(MAX_DEGREE_BUCKET)
@@ -213,27 +213,27 @@ def degree_features(sizes: Tensor, num_edges: Tensor, source: Tensor) -> Tensor:
 
 
 def degree_names(feat: Tensor) -> list[str]:
-    """Names of the columns of ``degree_features``."""
+    """Return the names of the columns of ``degree_features``."""
     return [f"degree from {2**bucket - 1}" for bucket in range(feat.shape[1])]
 
 
 def is_degree(name: str) -> bool:
-    """Whether a column is one of ``degree_features``."""
+    """Return whether a column is one of ``degree_features``."""
     return re.fullmatch(r"degree from \d+", name) is not None
 
 
 def node_label_name(column: int, value: int) -> str:
-    """Name of the one-hot column of a node label, of a set with several columns of them, counted from 1."""
+    """Return the name of the one-hot column of a node label, of a set with several columns, counted from 1."""
     return f"node label {column}: {value}"
 
 
 def is_node_label(name: str) -> bool:
-    """Whether a column is a one-hot node label."""
+    """Return whether a column is a one-hot node label."""
     return re.fullmatch(r"node label \d+: -?\d+", name) is not None
 
 
 def one_hot(codes: Tensor) -> Tensor:
-    """``(N,)`` codes to ``(N, largest + 1)`` zeros and ones, float32."""
+    """Turn ``(N,)`` codes into ``(N, largest + 1)`` zeros and ones, float32."""
     return torch.zeros(len(codes), int(codes.max()) + 1).scatter_(1, codes[:, None], 1.0)
 
 
@@ -241,7 +241,7 @@ INT32_MAX = 2**31 - 1
 
 
 def narrow(numbers: np.ndarray) -> np.ndarray:
-    """Whole numbers as int32 if they fit, else int64; a view if they have that type already."""
+    """Return whole numbers as int32 if they fit, else int64; a view if they have that type already."""
     fits = numbers.dtype.itemsize <= 2 or numbers.dtype == np.int32
     if not fits and len(numbers):
         fits = bool(numbers.min() >= -INT32_MAX and numbers.max() <= INT32_MAX)
@@ -249,7 +249,7 @@ def narrow(numbers: np.ndarray) -> np.ndarray:
 
 
 def narrow_weights(weight: np.ndarray) -> np.ndarray:
-    """Edge weights as float32; refuses one that would become zero. Infinite ones are refused when they are added."""
+    """Return edge weights as float32; refuse one that would become zero. Infinite ones are refused when added."""
     if weight.dtype == np.float32:
         return weight
     with np.errstate(over="ignore", under="ignore"):

@@ -49,7 +49,7 @@ class NodeData:
         return f"NodeData({self.name!r}, {size}, {self._features}, {self.num_classes} classes)"
 
     def on(self, device: torch.device) -> tuple[Graph, Tensor | None, Tensor | None]:
-        """Graph, features and edge weights on a device."""
+        """Return graph, features and edge weights on a device."""
         feat = None if self.feat is None else self.feat.to(device)
         return self.graph.to(device), feat, None if self.edge_weight is None else self.edge_weight.to(device)
 
@@ -104,7 +104,7 @@ class NodeData:
 
 
 def _hash(*tensors: Tensor | None, digest: Any = None) -> str:
-    """SHA-256 over the shapes and values of tensors, after what ``digest`` has seen."""
+    """Return the SHA-256 over the shapes and values of tensors, after what ``digest`` has seen."""
     digest = hashlib.sha256() if digest is None else digest
     for tensor in tensors:
         if tensor is not None:
@@ -194,11 +194,11 @@ class GraphData:
         return is_symmetric(Graph(torch.stack([self.source, self.target]).long() + shift, len(self.feat), self.sizes))
 
     def mean_size(self, index: Tensor) -> float:
-        """The mean number of nodes of the graphs with these indices."""
+        """Return the mean number of nodes of the graphs with these indices."""
         return self.sizes[index].float().mean().item()
 
     def batch(self, index: Tensor | Sequence[int]) -> GraphBatch:
-        """The graphs with these indices, or of a mask, as one batched graph."""
+        """Return the graphs with these indices, or of a mask, as one batched graph."""
         index = check_index(index, len(self), f"graphs of {self.name}")
         sizes, num_edges = self.sizes[index], self.num_edges[index]
         nodes = _ranges(self._first_node[index], sizes)                 # (N,)
@@ -225,7 +225,7 @@ class GraphData:
         return _hash(self.sizes, self.feat, self.label, *edges, *(self.official_split or ()), digest=digest)
 
     def with_edge_sums(self, categories: Sequence[int] | None = None, keep: bool = False) -> GraphData:
-        """The same graphs with ``edge_sum`` instead of ``edge_feat``; categories are counted.
+        """Return the same graphs with ``edge_sum`` instead of ``edge_feat``; categories are counted.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class GraphData:
         return replace(self, edge_feat=edge_feat if keep else None, edge_sum=sums, edge_categories=categories)
 
     def split(self, fold: int = 0, folds: int = 10, seed: int = 0) -> Split:
-        """Training, validation and test graphs of one fold; the official split if the dataset has one.
+        """Return training, validation and test graphs of one fold; the official split if the dataset has one.
 
         Folds are stratified by class and depend only on the labels and the seed, so that all methods use the same
         folds. The validation graphs are a stratified tenth of the graphs that are not test graphs. Folds of regression
@@ -296,7 +296,7 @@ class GraphData:
 
 
 def _ranges(first: Tensor, length: Tensor) -> Tensor:
-    """Concatenated ranges ``first[i], first[i] + 1, ...`` of ``length[i]`` numbers."""
+    """Return the concatenated ranges ``first[i], first[i] + 1, ...`` of ``length[i]`` numbers."""
     start = length.cumsum(0) - length
     return torch.arange(int(length.sum())) + (first - start).repeat_interleave(length)
 
@@ -310,7 +310,7 @@ def row_normalized(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
 
 
 def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
-    """A scipy matrix as a float32 torch tensor in CSR layout."""
+    """Return a scipy matrix as a float32 torch tensor in CSR layout."""
     matrix.sum_duplicates()             # also sorts the columns of each row
     matrix.check_format(full_check=True)
     pointers, columns, values = (torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data))
@@ -318,7 +318,7 @@ def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
 
 
 def as_numbers(feat: Tensor, categories: Sequence[int] | None) -> Tensor:
-    """Features of nodes or edges as float32 columns, ``(N, D)`` to ``(N, D_s)``.
+    """Return features of nodes or edges as float32 columns, ``(N, D)`` to ``(N, D_s)``.
 
     Parameters
     ----------
@@ -334,5 +334,5 @@ def as_numbers(feat: Tensor, categories: Sequence[int] | None) -> Tensor:
 
 
 def sum_per_node(edge_feat: Tensor, target: Tensor, num_nodes: int) -> Tensor:
-    """The sum over the incoming edges of each node: ``(E, D_s)`` and ``(E,)`` to ``(N, D_s)``."""
+    """Return the sum over the incoming edges of each node: ``(E, D_s)`` and ``(E,)`` to ``(N, D_s)``."""
     return edge_feat.new_zeros(num_nodes, edge_feat.shape[1]).index_add_(0, target.long(), edge_feat)

@@ -19,7 +19,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 @cache
 def asset(name: str) -> str:
-    """A file of the package that pages are made from."""
+    """Return a file of the package that pages are made from."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
@@ -31,7 +31,7 @@ def render_page(
     sections: Iterable[str],
     scripts: Iterable[str] = (),
 ) -> str:
-    """The whole page.
+    """Return the whole page.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def render_page(
 
 
 def _warnings(notes: list[str]) -> str:
-    """The first few in full; the others can be opened."""
+    """Show the first few in full; the others can be opened."""
     first, more = (f"<p>{'</p><p>'.join(map(escape, part))}</p>" for part in (notes[:FULL_NOTES], notes[FULL_NOTES:]))
     if len(notes) > FULL_NOTES:
         first += f"<details><summary>{len(notes) - FULL_NOTES} more</summary>{more}</details>"
@@ -71,7 +71,7 @@ def _warnings(notes: list[str]) -> str:
 
 
 def section(title: str, body: str | Chart, note: str = "", wide: bool = False) -> str:
-    """A part of a page: HTML, or a chart with the table of its values."""
+    """Return a part of a page: HTML, or a chart with the table of its values."""
     if isinstance(body, Chart):
         note, wide = " ".join(part for part in (note, body.note) if part), wide or body.wide
         body = _figure(body)
@@ -87,29 +87,29 @@ def _figure(chart: Chart) -> str:
 
 
 def number(value: Any) -> str:
-    """A value as text: three digits after the point, or three of a very small or large number; or a dash."""
+    """Return a value as text: three digits after the point, or three of a very small or large number; or a dash."""
     if not isinstance(value, float):
         return "-" if value is None else str(value)
     return f"{value:.3f}" if value == 0 or 0.001 <= abs(value) < 1e5 else f"{value:.3g}"
 
 
 def spread(mean: float | None, deviation: float | None) -> str:
-    """Mean and deviation as text."""
+    """Return mean and deviation as text."""
     return number(mean) + (f" ± {number(deviation)}" if deviation is not None else "")
 
 
 def score(scores: dict[str, Any], key: str) -> str:
-    """The mean of a score, with its deviation if there are several runs."""
+    """Return the mean of a score, with its deviation if there are several runs."""
     return spread(scores["mean"][key], scores["std"][key] if len(scores["runs"]) > 1 else None)
 
 
 def class_names(known: Sequence[str] | None, count: int) -> list[str]:
-    """Names of ``count`` classes: the known ones, else ``class 0``, ``class 1``, ..."""
+    """Return the names of ``count`` classes: the known ones, else ``class 0``, ``class 1``, ..."""
     return list(known or (f"class {i}" for i in range(count)))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:
-    """A table that scrolls sideways where it is too wide; scripts make it sortable. ``kind``: its CSS class."""
+    """Return a table that scrolls sideways where it is too wide; scripts make it sortable. ``kind``: its CSS class."""
     top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     more = f' class="{kind}"' if kind else ""
@@ -117,7 +117,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") ->
 
 
 def settings(result: dict[str, Any]) -> str:
-    """Configuration and versions of a run."""
+    """Return the configuration and the versions of a run."""
     text = json.dumps({"config": result["config"], "versions": result["versions"]}, indent=2)
     details = f"<details><summary>configuration and versions</summary><pre>{escape(text)}</pre></details>"
     return section("Settings", details, wide=True)

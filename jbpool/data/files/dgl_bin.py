@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 def read_bin(path: Path) -> Arrays:
-    """The arrays of a file of ``dgl.save_graphs``: sizes, edges, frames, and the labels of graphs."""
+    """Return the arrays of a file of ``dgl.save_graphs``: sizes, edges, frames, and the labels of graphs."""
     if not path.is_file():
         raise DataError.at(path, "no such file")
     with open(path, "rb") as file:
@@ -87,12 +87,12 @@ def main(path: str, target: str) -> None:
 
 
 def _plain(tensor: Tensor) -> np.ndarray:
-    """A tensor as an array; numpy has no bfloat16."""
+    """Return a tensor as an array; numpy has no bfloat16."""
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def _pack(graphs: list, labels: dict[str, Tensor]) -> dict[str, np.ndarray]:
-    """All graphs in a few arrays: sizes, edges, the frames in use, and the labels of graphs."""
+    """Return all graphs in a few arrays: sizes, edges, the frames in use, and the labels of graphs."""
     if not graphs or not all(graph.is_homogeneous and graph.num_nodes() for graph in graphs):
         raise ValueError("homogeneous graphs with at least one node each are expected")
     ends = [graph.edges() for graph in graphs]
@@ -120,7 +120,7 @@ def _pack(graphs: list, labels: dict[str, Tensor]) -> dict[str, np.ndarray]:
 
 
 def load_node_bin(path: Path) -> NodeData:
-    """A single graph with ndata 'feat' and 'label' and edata 'weight', if present."""
+    """Return a single graph with ndata 'feat' and 'label' and edata 'weight', if present."""
     arrays = read_bin(path)
     if len(arrays["sizes"]) != 1:
         raise DataError.at(path, f"{len(arrays['sizes'])} graphs: one is expected for node clustering")
@@ -139,7 +139,7 @@ def load_node_bin(path: Path) -> NodeData:
 
 
 def _frames(arrays: Arrays, path: Path) -> tuple[Tensor | None, np.ndarray | None]:
-    """Features and edge weights as float32, checked."""
+    """Return features and edge weights as float32, checked."""
     feat, weight = arrays.get("ndata feat"), arrays.get("edata weight")
     with np.errstate(over="ignore"):
         feat = None if feat is None else feat.astype(np.float32)
@@ -155,7 +155,7 @@ def _frames(arrays: Arrays, path: Path) -> tuple[Tensor | None, np.ndarray | Non
 
 
 def _classes(label: np.ndarray, count: int, path: Path) -> tuple[np.ndarray, list[str]]:
-    """Classes as 0, 1, 2, ... without gaps, -1: unlabelled, and their names."""
+    """Return classes as 0, 1, 2, ... without gaps, -1: unlabelled, and their names."""
     label = label[:, 0] if label.ndim == 2 and label.shape[1] == 1 else label
     if label.shape != (count,) or label.dtype.kind not in "iub" or int(label.min()) < UNLABELLED:
         expected = f"{count} classes 0, 1, 2, ... (-1: unlabelled)"
@@ -164,7 +164,7 @@ def _classes(label: np.ndarray, count: int, path: Path) -> tuple[np.ndarray, lis
 
 
 def _labels(given: dict[str, np.ndarray], count: int, task: str | None, path: Path) -> GraphLabels:
-    """Classes, or targets: floats, also several columns of them under one name."""
+    """Return classes, or targets: floats, also several columns of them under one name."""
     columns: dict[str, np.ndarray] = {}
     for name, values in given.items():
         if values.dtype.kind != "f" and task != "regression":
@@ -182,7 +182,7 @@ def _labels(given: dict[str, np.ndarray], count: int, task: str | None, path: Pa
 
 
 def load_graph_bin(path: Path, task: str | None = None, targets: Sequence[str] | None = None) -> GraphData:
-    """Many graphs, with the labels 'label' (classes, -1: unlabelled; or targets) and 'id', if present."""
+    """Return many graphs, with the labels 'label' (classes, -1: unlabelled; or targets) and 'id', if present."""
     arrays = read_bin(path)
     sizes = arrays["sizes"]
     labels = {key.removeprefix("label "): value for key, value in arrays.items() if key.startswith("label ")}
@@ -206,7 +206,7 @@ def load_graph_bin(path: Path, task: str | None = None, targets: Sequence[str] |
 
 
 def _edge_features(arrays: Arrays, path: Path) -> np.ndarray | None:
-    """edata 'feat' as float32, checked; one number per edge is a column."""
+    """Return edata 'feat' as float32, checked; one number per edge is a column."""
     values = arrays.get("edata feat")
     if values is None:
         return None

@@ -37,7 +37,7 @@ class EdgeList:
     nodes: np.ndarray | None = None # all node ids, sorted, where the file lists them apart from the edges
 
     def distinct_ids(self) -> np.ndarray:
-        """The node ids, sorted, once each."""
+        """Return the node ids, sorted, once each."""
         if self.nodes is not None:
             return self.nodes
         if self.names is not None:
@@ -52,7 +52,7 @@ class EdgeList:
         return np.sort(pd.unique(np.concatenate([self.source, self.target])))
 
     def numbered(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target as places in ``ids``, which are sorted and hold every id of the edges."""
+        """Return source and target as places in ``ids``, which are sorted and hold every id of the edges."""
         if self.names is not None:
             return self._mapped(pd.Index(ids).get_indexer(self.names))
         low, high = self.extremes()
@@ -68,18 +68,18 @@ class EdgeList:
         return ends[0], ends[1]
 
     def extremes(self) -> tuple[int, int]:
-        """The smallest and the largest number; (0, -1) without edges."""
+        """Return the smallest and the largest number; (0, -1) without edges."""
         if not len(self.source):
             return 0, -1
         ends = self.source, self.target
         return int(min(end.min() for end in ends)), int(max(end.max() for end in ends))
 
     def _table_fits(self, high: int) -> bool:
-        """Whether a table of all ids up to the largest takes about as much memory as the edges, or less."""
+        """Return whether a table of all ids up to the largest takes about as much memory as the edges, or less."""
         return high < 2 * len(self.source) + BLOCK
 
     def _mapped(self, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``place[source]`` and ``place[target]``."""
+        """Return ``place[source]`` and ``place[target]``."""
         place = narrow(place)
         ends = [np.empty(len(end), dtype=place.dtype) for end in (self.source, self.target)]
         for end, mapped in zip((self.source, self.target), ends, strict=True):
@@ -113,7 +113,7 @@ class EdgeBlocks:
         return narrow(np.array([places.setdefault(str(name), len(places)) for name in different])[codes])
 
     def finish(self, weight_name: str | None, ignored: Sequence[str]) -> EdgeList:
-        """All edges; nothing is left here."""
+        """Give away all edges; nothing is left here."""
         names = None
         if self._places is not None:
             names = np.array([*self._places], dtype=object)
@@ -123,14 +123,14 @@ class EdgeBlocks:
 
 
 def _joined(blocks: list[np.ndarray]) -> np.ndarray:
-    """One array; the list is emptied, so that the memory of its blocks is free."""
+    """Join blocks into one array; empty the list, so that the memory of its blocks is free."""
     whole = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
     blocks.clear()
     return whole
 
 
 def read_edges(path: Path, separator: str | None = None, header: bool | None = None) -> EdgeList:
-    """The edges of a file.
+    """Return the edges of a file.
 
     With a header, source, target and weight are found by name; if there is no such name for source or target, the first
     free columns are used. A weight must have a name. Without a header, the third of three columns is the weight.
@@ -168,7 +168,7 @@ NAME_COLUMNS = "call the columns source and target"
 
 
 def _columns(table: Table) -> tuple[int, int, int | None]:
-    """The places of source, target and weight."""
+    """Return the places of source, target and weight."""
     source, target = ends_named(table.header or ())
     weight = table.column(WEIGHT_WORDS, 2 if table.header is None and table.columns == 3 else None)
     free = [place for place in range(table.columns) if place not in (source, target, weight)]
@@ -189,7 +189,7 @@ def _weights(table: Table, place: int) -> np.ndarray:
 
 
 def _meaning(table: Table, columns: tuple[int, int, int | None]) -> tuple[str | None, list[str]]:
-    """Where the weights come from, and what of the file is not used, for messages."""
+    """Return where the weights come from, and what of the file is not used, for messages."""
     weight, names = columns[2], table.header or ()
     others = [name for place, name in enumerate(names) if place not in columns and not is_unnamed(name)]
     if weight is None and others:
@@ -200,7 +200,7 @@ def _meaning(table: Table, columns: tuple[int, int, int | None]) -> tuple[str | 
 
 
 def _one_character(separator: str) -> str:
-    """The user's separator; ``tab`` is easier to type on a command line than a tab."""
+    """Return the user's separator; ``tab`` is easier to type on a command line than a tab."""
     separator = {"\\t": "\t", "tab": "\t", " ": SPACES}.get(separator, separator)
     if separator != SPACES and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n'):
         fix = "it should be one character such as , or ; or | or the word tab (replace longer separators in the file)"
@@ -209,7 +209,7 @@ def _one_character(separator: str) -> str:
 
 
 def _mention_odd_first_line(path: Path, edges: EdgeList) -> None:
-    """Two names that no other line has may well be a header."""
+    """Mention two names that no other line has: they may well be a header."""
     if edges.names is None:
         return
     ends = edges.source[0], edges.target[0]
@@ -220,7 +220,7 @@ def _mention_odd_first_line(path: Path, edges: EdgeList) -> None:
 
 
 def _array_tables(path: Path) -> Iterator[Table]:
-    """The edges of a ``.npy`` or ``.npz`` in blocks. Arrays number nodes from 0: negative ids are a mistake."""
+    """Yield the edges of a ``.npy`` or ``.npz`` in blocks. Arrays number nodes from 0: negative ids are a mistake."""
     if path.suffix.lower() == ".npy":
         pairs = open_npy(path)
         if pairs.ndim != 2 or pairs.shape[1] != 2:

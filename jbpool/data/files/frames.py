@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def is_matrix(table: pd.DataFrame) -> bool:
-    """Whether a table is a matrix of nodes, and not an edge list."""
+    """Return whether a table is a matrix of nodes, and not an edge list."""
     is_edge_list = None not in ends_named(map(str, table.columns)) and set(table.index) != set(table.columns)
     return 3 < len(table) == table.shape[1] and not is_edge_list
 
@@ -26,7 +26,7 @@ def is_matrix(table: pd.DataFrame) -> bool:
 def from_edges(
     edges: pd.DataFrame | np.ndarray | list[tuple], features: Any
 ) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
-    """The adjacency matrix of an edge list, whether it has weights, and the ids of the nodes, ``None`` for 0 .. N-1.
+    """Return the adjacency of an edge list, whether it has weights, and the ids of nodes, ``None`` for 0 .. N-1.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def from_edges(
 
 
 def _named_columns(edges: pd.DataFrame) -> pd.DataFrame:
-    """Source, target and weight in this order, by the names that a CSV header may have; else as they are."""
+    """Return source, target and weight in this order, by the names that a CSV header may have; else as they are."""
     names = [str(name).strip().lower() for name in edges.columns]
     place = [*ends_named(names), column_named(WEIGHT_WORDS, names)]
     if None not in place[:2]:
@@ -86,7 +86,7 @@ def _named_columns(edges: pd.DataFrame) -> pd.DataFrame:
 
 
 def index_of(features: pd.DataFrame, nodes: pd.Index) -> pd.Index:
-    """The index of a table of features, which has to hold every node once."""
+    """Return the index of a table of features, which has to hold every node once."""
     if not features.index.is_unique:
         raise DataError("the index of features holds a node twice: give one row per node.")
     missing = nodes.difference(features.index, sort=False)
@@ -96,7 +96,7 @@ def index_of(features: pd.DataFrame, nodes: pd.Index) -> pd.Index:
 
 
 def in_order_of_rows(adjacency: pd.DataFrame) -> pd.DataFrame:
-    """A matrix whose index and columns name the nodes; columns that are only numbered are in the order of the rows."""
+    """Return a matrix whose index and columns name the nodes; columns with numbers are in the order of the rows."""
     nodes, columns = adjacency.index, adjacency.columns
     if nodes.equals(columns) or columns.equals(pd.RangeIndex(len(columns))):
         return adjacency
@@ -115,7 +115,7 @@ def check_features(features: pd.DataFrame) -> None:
 
 
 def feature_array(features: pd.DataFrame, ids: np.ndarray | None) -> np.ndarray:
-    """The numbers of a table, its rows in the order of the nodes."""
+    """Return the numbers of a table, its rows in the order of the nodes."""
     if ids is not None:
         index_of(features, pd.Index(ids))
         features = features.loc[ids]
@@ -125,7 +125,7 @@ def feature_array(features: pd.DataFrame, ids: np.ndarray | None) -> np.ndarray:
 
 
 def _in_order_of_nodes(features: pd.DataFrame) -> pd.DataFrame:
-    """Rows in the order of the nodes 0 .. N-1 if their index is a permutation of these; else as they are."""
+    """Return rows in the order of the nodes 0 .. N-1 if their index is a permutation of these; else as they are."""
     index, nodes = features.index, pd.RangeIndex(len(features))
     if index.dtype.kind not in "iuf" or index.equals(nodes) or not index.is_unique or not index.isin(nodes).all():
         return features

@@ -35,7 +35,7 @@ class GraphFile:
     edges: EdgeList
 
     def table(self, option: str, value: str | Path) -> Table | None:
-        """A table of the ids and the node attributes that an option names; ``None`` if it names a file."""
+        """Return a table of the ids and the node attributes that an option names; ``None`` if it names a file."""
         if Path(value).is_file():
             return None
         names, known = [name.strip() for name in str(value).split(",")], {name for node in self.nodes for name in node}
@@ -54,7 +54,7 @@ class GraphFile:
 
 
 def read_graph_file(path: Path, kind: str) -> GraphFile:
-    """The graph of a file; ``kind``: ``gml``, ``graphml`` or ``gexf``. Directions are not used."""
+    """Return the graph of a file; ``kind``: ``gml``, ``graphml`` or ``gexf``. Directions are not used."""
     graph = _parse(path, kind)
     if not graph.number_of_nodes():
         raise DataError.at(path, "the graph has no nodes")
@@ -98,7 +98,7 @@ def _parse(path: Path, kind: str) -> Any:
 
 
 def _ids(given: list[Any], nodes: list[dict[str, Any]]) -> np.ndarray:
-    """The names of the nodes, else their ids: whole numbers if all of them are, else text."""
+    """Return the names of the nodes, else their ids: whole numbers if all of them are, else text."""
     for name in NAMES:
         values = [str(node.get(name, "")).strip() for node in nodes]
         if all(values) and len(set(values)) == len(values):

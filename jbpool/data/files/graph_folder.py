@@ -55,7 +55,7 @@ class _Nodes(NamedTuple):
 
 
 def load_graph_tables(folder: Path, task: str | None = None, targets: Sequence[str] | None = None) -> GraphData:
-    """The graphs of a folder with ``graphs.csv``, ``nodes.csv`` and ``edges.csv``; options as in the function below."""
+    """Read a folder with ``graphs.csv``, ``nodes.csv`` and ``edges.csv``; options as in the function below."""
     for name in (NODES, EDGES):
         if not (folder / name).is_file():
             raise DataError.at(folder, f"{name} is missing beside {GRAPHS}")
@@ -74,7 +74,7 @@ def load_graph_tables(folder: Path, task: str | None = None, targets: Sequence[s
 
 
 def _tables(path: Path) -> Iterator[Table]:
-    """The rows of a CSV file with a header, block by block."""
+    """Yield the rows of a CSV file with a header, block by block."""
     for table in read_text(path, header=True):
         if table.unnamed:                               # an index that pandas has written, not a feature
             table.skip_index("if it is a feature, give it a name")
@@ -82,12 +82,12 @@ def _tables(path: Path) -> Iterator[Table]:
 
 
 def _others(table: Table, used: Sequence[int | None]) -> list[int]:
-    """The places of the columns that are not used yet, without an unnamed index."""
+    """Return the places of the columns that are not used yet, without an unnamed index."""
     return [place for place in range(int(table.unnamed), table.columns) if place not in used]
 
 
 def _column(table: Table, words: Sequence[str]) -> int:
-    """The place of a column that must be there, called by the first of the words or another of them."""
+    """Return the place of a column that must be there, called by the first of the words or another of them."""
     place = table.column(words)
     if place is None:
         named = ", ".join(repr(column) for column in table.header or ())
@@ -96,7 +96,7 @@ def _column(table: Table, words: Sequence[str]) -> int:
 
 
 def _ids(table: Table, place: int) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of ids, and the different ids as text."""
+    """Return codes of ids, and the different ids as text."""
     codes, different = pd.factorize(table.ids(place))
     return codes, np.array([*map(str, different)], dtype=object)
 
@@ -122,7 +122,7 @@ def _read_graphs(path: Path, task: str | None, targets: Sequence[str] | None) ->
 
 
 def _label_columns(table: Table, targets: Sequence[str] | None) -> tuple[int, ...]:
-    """The places of the labels or of the targets; none if no target has a column: the graphs are to be predicted."""
+    """Return the places of the labels or targets; none if no target has a column: the graphs are to be predicted."""
     if targets is None:
         label = table.column((*LABEL_WORDS, "target"))
         return () if label is None else (label,)
@@ -148,7 +148,7 @@ def _split(table: Table, values: np.ndarray) -> Split | None:
 
 
 def _graphs_of(table: Table, place: int, ids: pd.Index) -> np.ndarray:
-    """The number of the graph of every row."""
+    """Return the number of the graph of every row."""
     codes, names = _ids(table, place)
     index = ids.get_indexer(names)[codes]
     table.refuse(index < 0, lambda row: f"graph {names[codes[row]]!r} is not in {GRAPHS}")
@@ -156,7 +156,7 @@ def _graphs_of(table: Table, place: int, ids: pd.Index) -> np.ndarray:
 
 
 def _float32(table: Table, places: Sequence[int]) -> np.ndarray:
-    """Columns of numbers as ``(rows, columns)``."""
+    """Return columns of numbers as ``(rows, columns)``."""
     with np.errstate(over="ignore"):
         values = np.column_stack([table.numbers(place).astype(np.float32) for place in places])
     table.refuse(~np.isfinite(values).all(1), "a number is beyond the range of float32")
@@ -200,7 +200,7 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
 def _read_edges(
     path: Path, ids: pd.Index, nodes: _Nodes
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None, list[str] | None]:
-    """Source and target, numbered over all graphs, weights and features of the edges, and the names of the features."""
+    """Return source and target, numbered over all graphs, weights, features and their names of the edges."""
     ends: tuple[list[np.ndarray], list[np.ndarray]] = [], []
     weights, feats, names = [], [], None
     for table in _tables(path):
@@ -223,7 +223,7 @@ def _read_edges(
 
 
 def _nodes_of(table: Table, graph_of: np.ndarray, place: int, nodes: _Nodes) -> np.ndarray:
-    """The number, over all graphs, of the node in every row."""
+    """Return the number, over all graphs, of the node in every row."""
     codes, different = _ids(table, place)
     code = np.array([nodes.names.get(name, -1) for name in different], dtype=np.int64)[codes]
     key = graph_of * len(nodes.names) + code
@@ -244,7 +244,7 @@ def load_graph_files(
     valid: str | Path | None = None,
     test: str | Path | None = None,
 ) -> GraphData:
-    """Your own graphs, with a class or numbers to predict if they are for training.
+    """Load your own graphs, with a class or numbers to predict if they are for training.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def load_graph_files(
 
 
 def _lines(path: Path) -> tuple[np.ndarray, Table]:
-    """The ids in a file, one per line, as text; a header such as ``id`` is skipped."""
+    """Return the ids in a file, one per line, as text; a header such as ``id`` is skipped."""
     names = (*GRAPH_WORDS, "id")
     table = next(read_text(path, whole=True, find_header=lambda rows: rows[0][0].lower() in names))
     if table.columns != 1:
@@ -320,7 +320,7 @@ def _read_ids(path: Path, count: int) -> np.ndarray:
 
 
 def _read_split(parts: Mapping[str, str | Path | None], data: GraphData) -> Split:
-    """The three parts of a split by graph ids."""
+    """Return the three parts of a split by graph ids."""
     missing = [name for name, path in parts.items() if path is None]
     if missing:
         raise DataError(f"dataset.{missing[0]} is missing: give train, valid and test, or none of them.")

@@ -36,7 +36,7 @@ class Labels:
 
 
 def read_labels(path: Path, nodes: pd.Index) -> Labels:
-    """The classes of these nodes, from a table with node ids or an array with one row per node."""
+    """Return the classes of these nodes, from a table with node ids or an array with one row per node."""
     if kind_of(path) != "array":
         table = next(read_tables(path, whole=True, find_header=is_header_of_labels))
         first = int(table.unnamed and table.columns == 3)
@@ -60,7 +60,7 @@ def read_labels(path: Path, nodes: pd.Index) -> Labels:
 
 
 def table_labels(table: Table, key: int, value: int, nodes: pd.Index) -> Labels:
-    """The classes of these nodes: the column ``value`` of a table whose column ``key`` has the node ids."""
+    """Return the classes of these nodes: the column ``value`` of a table whose column ``key`` has the node ids."""
     ids, values = table.ids(key), without_gaps(table.text(value), table.path)
     refuse_repeated(table, ids)
     if ids.dtype.kind != nodes.dtype.kind:                          # 7 in one file and "7" in the other are one node
@@ -91,7 +91,7 @@ def refuse_repeated(table: Table, ids: np.ndarray) -> None:
 
 
 def class_codes(values: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Codes 0, 1, 2, ... and the names of the classes; empty text and the number -1 mean unlabelled.
+    """Return codes 0, 1, 2, ... and the names of the classes; empty text and the number -1 mean unlabelled.
 
     Texts are numbers if all of them are whole numbers (also 2.0). If -1 and 1 are the only numbers, they are two
     classes. Without any class there are no names.
@@ -109,7 +109,7 @@ def class_codes(values: np.ndarray) -> tuple[np.ndarray, list[str]]:
 
 
 def without_gaps(texts: np.ndarray, path: Path) -> np.ndarray:
-    """Class names with empty text for NA and NaN, as pandas writes missing values."""
+    """Return class names with empty text for NA and NaN, as pandas writes missing values."""
     gap = np.isin(texts, GAPS)
     if gap.any():
         named = ", ".join(sorted(set(texts[gap])))
@@ -161,14 +161,14 @@ def graph_labels(columns: Mapping[str, np.ndarray], task: str | None, path: Path
 
 
 def _has_fractions(values: np.ndarray) -> bool:
-    """Whether all known labels are numbers, and one of them is not whole."""
+    """Return whether all known labels are numbers, and one of them is not whole."""
     if values.dtype.kind in "UO":
         values = pd.to_numeric(pd.Series(values[values != ""]), errors="coerce").to_numpy(dtype=np.float64)
     return values.dtype.kind == "f" and bool(np.isfinite(values).all()) and bool((values % 1 != 0).any())
 
 
 def _numbers(name: str, values: np.ndarray, path: Path) -> np.ndarray:
-    """A target as float64, NaN where it is unknown."""
+    """Return a target as float64, NaN where it is unknown."""
     if values.dtype.kind in "UO":
         known, numbers = values != "", pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(dtype=np.float64)
     else:

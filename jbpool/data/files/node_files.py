@@ -52,7 +52,7 @@ def load_node_files(
     header: bool | None = None,
     missing: str | None = None,
 ) -> NodeData:
-    """Your own graph: a file with edges, optional ones with features and labels, or one file with all of them.
+    """Load your own graph: a file with edges, optional ones with features and labels, or one file with all of them.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def load_node_files(
 
 
 def _node_ids(edges: EdgeList, table: FeatureTable | None, path: Path, missing: str | None) -> np.ndarray:
-    """All node ids, sorted: those of the edges and those of the features."""
+    """Return all node ids, sorted: those of the edges and those of the features."""
     if table is None:
         return edges.distinct_ids()
     if table.ids is None:                                       # rows by number
@@ -155,7 +155,7 @@ def _node_ids(edges: EdgeList, table: FeatureTable | None, path: Path, missing: 
 
 
 def _kind_of_ids(ids: np.ndarray) -> str:
-    """``"whole numbers"`` or text, with the first id that is not a number."""
+    """Return ``"whole numbers"`` or text, with the first id that is not a number."""
     if ids.dtype.kind in "iu":
         return "whole numbers"
     other = next((name for name in ids.tolist() if not re.fullmatch(PLAIN, str(name))), ids[0])
@@ -176,7 +176,7 @@ class FeatureTable:
         return self.values.shape[0]
 
     def rows_of(self, nodes: np.ndarray) -> Tensor:
-        """The rows of these nodes; the mean of all rows for nodes without one."""
+        """Return the rows of these nodes; the mean of all rows for nodes without one."""
         values = self.values
         if scipy.sparse.issparse(values):
             return to_csr_tensor(scipy.sparse.csr_matrix(values))
@@ -187,7 +187,7 @@ class FeatureTable:
 
 
 def read_features(path: Path, missing: str | None = None) -> FeatureTable:
-    """Features from a table, a ``.npy`` or ``.npz`` array or a sparse scipy ``.npz``.
+    """Return features from a table, a ``.npy`` or ``.npz`` array or a sparse scipy ``.npz``.
 
     A ``.npy`` of float32 in C order is memory-mapped and not copied. Others are converted to float32 block by block.
     """
@@ -206,7 +206,7 @@ def read_features(path: Path, missing: str | None = None) -> FeatureTable:
 
 
 def _id_column(table: Table) -> int:
-    """The place of the node ids: the column that is called id, else the first.
+    """Return the place of the node ids: the column that is called id, else the first.
 
     An unnamed first column alone is the id: ``DataFrame.to_csv()`` writes an index of node ids so.
     """
@@ -222,7 +222,7 @@ def _id_column(table: Table) -> int:
 
 
 def table_features(table: Table, key: int, places: list[int], missing: str | None) -> FeatureTable:
-    """The features in these columns of a table whose column ``key`` has the node ids."""
+    """Return the features in these columns of a table whose column ``key`` has the node ids."""
     ids = table.ids(key)
     refuse_repeated(table, ids)
     columns, names = [], []
@@ -235,7 +235,7 @@ def table_features(table: Table, key: int, places: list[int], missing: str | Non
 
 
 def _numbers(table: Table, place: int, missing: str | None) -> dict[str, np.ndarray]:
-    """A column of numbers, or a column of zeros and ones per word, by the end of their names; gaps are NaN."""
+    """Return a column of numbers, or a column of zeros and ones per word, by the end of their names; gaps are NaN."""
     column = table.frame[place]
     if column.dtype.kind in "iufb":
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -276,7 +276,7 @@ def _numbers(table: Table, place: int, missing: str | None) -> dict[str, np.ndar
 def _finite_float32(
     path: Path, values: np.ndarray | scipy.sparse.csr_matrix, missing: str | None
 ) -> np.ndarray | scipy.sparse.csr_matrix:
-    """The same numbers as float32 in C order, without a copy if they are; refused unless all are finite."""
+    """Return the same numbers as float32 in C order, without a copy if they are; refuse them unless all are finite."""
     if scipy.sparse.issparse(values):
         with np.errstate(over="ignore"):
             matrix = scipy.sparse.csr_matrix(values, dtype=np.float32)

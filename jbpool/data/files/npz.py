@@ -25,7 +25,7 @@ READ = {"labels", *(f"{name}_{part}" for name in ("adj", "attr") for part in ("d
 
 
 def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> NodeData:
-    """Your own file in this layout. Without ``attr_*`` the graph has no features.
+    """Load your own file in this layout. Without ``attr_*`` the graph has no features.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> Nod
 
 
 def npz_node_data(name: str, path: Path, arrays: Arrays, normalize: bool) -> NodeData:
-    """The graph in the arrays of ``read_npz``."""
+    """Return the graph in the arrays of ``read_npz``."""
     check_flag(normalize, "dataset.normalize")
     num_nodes, weight = int(arrays["num_nodes"]), arrays.get("weight")
     with naming(path):
@@ -60,7 +60,7 @@ def npz_node_data(name: str, path: Path, arrays: Arrays, normalize: bool) -> Nod
 
 
 def read_npz(path: Path) -> Arrays:
-    """The edges, weights (unless all are one), features and labels of a file; a bad file raises ``DataError``."""
+    """Read edges, weights (unless all are one), features and labels of a file; a bad file raises ``DataError``."""
     names = array_names(path)
     if not {"adj_indptr", "adj_indices", "adj_shape"} <= set(names):
         raise DataError.at(path, f"has no adj_indptr, adj_indices and adj_shape, but {', '.join(names[:12])}")
@@ -99,7 +99,7 @@ def read_npz(path: Path) -> Arrays:
 
 
 def _csr(path: Path, stored: Arrays, part: str) -> scipy.sparse.csr_matrix:
-    """The matrix ``adj`` or ``attr``; values that are not stored are ones."""
+    """Return the matrix ``adj`` or ``attr``; values that are not stored are ones."""
     if f"{part}_data" not in stored and f"{part}_indices" in stored:
         stored = {**stored, f"{part}_data": np.ones(stored[f"{part}_indices"].shape, dtype=np.float32)}
     return csr_from_arrays(path, stored, f"{part}_")

@@ -24,7 +24,7 @@ FORMS = (
 
 
 def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
-    """One graph to cluster.
+    """Return one graph to cluster.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
 
 
 def _from_torch(values: Any) -> Any:
-    """A tensor as numpy array or, if it is sparse, scipy matrix, which is never made dense; others as they are."""
+    """Return a tensor as an array or, if it is sparse, a scipy matrix, never made dense; others as they are."""
     if not isinstance(values, Tensor):
         return values
     values = values.detach().cpu()
@@ -140,7 +140,7 @@ def _from_matrix(adjacency: Any) -> tuple[scipy.sparse.csr_matrix, bool]:
 
 
 def _one_way(matrix: scipy.sparse.csr_matrix) -> tuple[int, int] | None:
-    """Where a matrix exceeds its transpose most; ``None`` if it is symmetric up to rounding."""
+    """Return where a matrix exceeds its transpose most; ``None`` if it is symmetric up to rounding."""
     gap = (matrix - matrix.T).tocoo()
     if not gap.nnz or gap.max() <= 1e-6 * matrix.max():
         return None
@@ -164,7 +164,7 @@ def _refuse_one_way(
 
 
 def _from_library(given: Any, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, Any]:
-    """A graph of DGL or PyG with its weights and features, or a ``Graph``."""
+    """Return a graph of DGL or PyG with its weights and features, or a ``Graph``."""
     graph, weight, what, fix = as_graph(given), None, type(given).__name__, "both directions of every edge"
     own: Any = None
     if is_dgl(given):
@@ -188,13 +188,13 @@ def _from_library(given: Any, features: Any) -> tuple[scipy.sparse.csr_matrix, b
 
 
 def _is_of(graph: Any, package: str, kind: str) -> bool:
-    """Without importing the package: a graph of it exists only where it is imported."""
+    """Tell the kind without importing the package: a graph of it exists only where it is imported."""
     module = sys.modules.get(package)
     return module is not None and isinstance(graph, getattr(module, kind, ()))
 
 
 def _is_list_of_edges(edges: Any) -> bool:
-    """Whether edges are a list of tuples, all of one length; a list of lists is a matrix."""
+    """Return whether edges are a list of tuples, all of one length; a list of lists is a matrix."""
     if not isinstance(edges, list) or not edges or not all(isinstance(edge, tuple) for edge in edges):
         return False
     lengths = {len(edge) for edge in edges}
@@ -215,7 +215,7 @@ def _refuse_points(edges: np.ndarray) -> None:
 
 
 def _is_table(values: Any) -> bool:
-    """Without importing pandas, in the same way."""
+    """Tell whether it is a DataFrame without importing pandas, in the same way."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(values, pandas.DataFrame)
 
@@ -233,7 +233,7 @@ def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarra
 
 
 def _edge_weights(given: list[Any], package: str) -> np.ndarray | None:
-    """The edge attribute ``weight``, ``None`` if no edge has it."""
+    """Return the edge attribute ``weight``, ``None`` if no edge has it."""
     if all(value is None for value in given):
         return None
     if any(value is None for value in given):
@@ -247,7 +247,7 @@ def _edge_weights(given: list[Any], package: str) -> np.ndarray | None:
 
 
 def _from_igraph(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
-    """Nodes are named by the attribute ``name``, if all have different ones."""
+    """Return the names of the nodes: the attribute ``name``, if all have different ones."""
     ends = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
     source, target = ends[:, 0], ends[:, 1]
     weight = _edge_weights(graph.es["weight"] if "weight" in graph.es.attributes() else [], "igraph")
@@ -263,7 +263,7 @@ def _from_igraph(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray 
 
 
 def _table(features: Any) -> Any:
-    """Features as a DataFrame, a CSR matrix or an array of numbers with two dimensions; None stays None."""
+    """Return features as a DataFrame, a CSR matrix or an array of numbers with two dimensions; None stays None."""
     features = _from_torch(features)
     if features is None:
         return None
@@ -284,7 +284,7 @@ def _table(features: Any) -> Any:
 
 
 def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor | None:
-    """A table as a tensor, its rows in the order of the nodes."""
+    """Return a table as a tensor, its rows in the order of the nodes."""
     if features is None:
         return None
     if _is_table(features):

@@ -62,18 +62,18 @@ log = logging.getLogger(__name__)
 
 
 def kind_of(path: Path) -> str:
-    """``array``, ``parquet``, ``gml``, ``graphml``, ``gexf``, ``dgl``, or ``text`` for any other suffix."""
+    """Return ``array``, ``parquet``, ``gml``, ``graphml``, ``gexf``, ``dgl``, or ``text`` for any other suffix."""
     return KINDS.get(Path(path.name.lower().removesuffix(".gz")).suffix, "text")
 
 
 def column_named(words: Sequence[str], names: Iterable[str]) -> int | None:
-    """The place of the column with the first of these names that occurs."""
+    """Return the place of the column with the first of these names that occurs."""
     lower = [name.lower() for name in names]
     return next((lower.index(word) for word in words if word in lower), None)
 
 
 def ends_named(names: Iterable[str]) -> tuple[int | None, int | None]:
-    """The places of source and target."""
+    """Return the places of source and target."""
     names = list(names)
     source, target = column_named(SOURCE_WORDS, names), column_named(TARGET_WORDS, names)
     if source is None and target is None:
@@ -84,12 +84,12 @@ def ends_named(names: Iterable[str]) -> tuple[int | None, int | None]:
 
 
 def is_unnamed(name: str) -> bool:
-    """Whether a header field is empty, as pandas writes it for an index, or ``Unnamed: 0``, as pandas reads it back."""
+    """Return whether a header field is empty, as pandas writes an index, or ``Unnamed: 0``, as it reads it back."""
     return re.fullmatch(r"(unnamed: ?\d+|__index_level_\d+__)?", name.lower()) is not None
 
 
 def shown(value: object) -> str:
-    """An id as the user wrote it."""
+    """Return an id as the user wrote it."""
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
@@ -112,7 +112,7 @@ class Table:
         return 0
 
     def error(self, problem: str, row: int | None = None) -> DataError:
-        """An error in a row of this block."""
+        """Return an error in a row of this block."""
         return DataError.at(self.path, problem if row is None else f"row {self.first + row + 1}: {problem}")
 
     def refuse(self, bad: Any, problem: str | Callable[[int], str]) -> None:
@@ -122,16 +122,16 @@ class Table:
             raise self.error(problem if isinstance(problem, str) else problem(row), row)
 
     def called(self, place: int) -> str:
-        """A column, for messages."""
+        """Return a column, for messages."""
         return f"column {self.header[place]!r}" if self.header and self.header[place] else f"column {place + 1}"
 
     def column(self, words: Sequence[str], default: int | None = None) -> int | None:
-        """The column with the first of these names that occurs, or the default."""
+        """Return the column with the first of these names that occurs, or the default."""
         place = column_named(words, self.header or ())
         return default if place is None else place
 
     def names(self, places: Sequence[int]) -> list[str]:
-        """The names of columns, which must differ."""
+        """Return the names of columns, which must differ."""
         names = [(self.header or [])[place] for place in places]
         name, count = max(Counter(names).items(), key=lambda item: item[1], default=("", 0))
         if count > 1:
@@ -139,7 +139,7 @@ class Table:
         return names
 
     def ids(self, place: int) -> np.ndarray:
-        """Ids: whole numbers, or text if any of them is not plainly a whole number; none is missing."""
+        """Return ids: whole numbers, or text if any of them is not plainly a whole number; none is missing."""
         column = self.frame[place]
         if column.isna().any():
             raise self.error(f"{self.called(place)} has missing values: drop these rows")
@@ -150,12 +150,12 @@ class Table:
         return column.to_numpy(dtype=object)
 
     def text(self, place: int) -> np.ndarray:
-        """A column as text; missing values are empty."""
+        """Return a column as text; missing values are empty."""
         column = self.frame[place]
         return column.astype(object).where(column.notna(), "").map(str).to_numpy(dtype=object)
 
     def numbers(self, place: int) -> np.ndarray:
-        """A column of finite numbers, float64."""
+        """Return a column of finite numbers, float64."""
         column = self.frame[place]
         if column.dtype.kind not in "iufb":
             self.refuse_text(place)
@@ -176,7 +176,7 @@ class Table:
         return self.header is not None and is_unnamed(self.header[0])
 
     def counts_rows(self) -> bool:
-        """Whether the first column is 0, 1, 2, ..."""
+        """Return whether the first column is 0, 1, 2, ..."""
         expected = np.arange(self.first, self.first + len(self.frame))
         return np.array_equal(self.frame[0].to_numpy(), expected)
 
@@ -189,7 +189,7 @@ class Table:
             log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
 
     def ignored(self, used: Iterable[int | None]) -> list[str]:
-        """Unused parts of the file, for the summary."""
+        """Return the unused parts of the file, for the summary."""
         used = set(used)
         parts = [self.called(place) for place in range(len(self.header or ())) if place not in used]
         if self.comments:
@@ -198,7 +198,7 @@ class Table:
 
 
 def not_a_number(field: str, place: int) -> str:
-    """The problem of a field that should be a number."""
+    """Return the problem of a field that should be a number."""
     if field == "":
         return f"field {place + 1} is empty"
     comma = ": write decimals with a point" if re.fullmatch(r"[-+]?\d*,\d+", field) else ""
@@ -206,7 +206,7 @@ def not_a_number(field: str, place: int) -> str:
 
 
 def read_tables(path: Path, whole: bool = False, **options: Any) -> Iterator[Table]:
-    """The blocks of a table in text or Parquet; ``options`` are those of :func:`read_text`."""
+    """Yield the blocks of a table in text or Parquet; ``options`` are those of ``read_text``."""
     kind = kind_of(path)
     if kind == "text":
         return read_text(path, whole, **options)
@@ -216,7 +216,7 @@ def read_tables(path: Path, whole: bool = False, **options: Any) -> Iterator[Tab
 
 
 def _read_parquet(path: Path, whole: bool) -> Iterator[Table]:
-    """The rows of a Parquet file; ``whole``: as one table."""
+    """Yield the rows of a Parquet file; ``whole``: as one table."""
     try:
         from pyarrow import parquet
     except ImportError:
@@ -304,7 +304,7 @@ def read_text(
     find_header: Callable[[list[list[str]]], bool] | None = None,
     attributes: bool = False,
 ) -> Iterator[TextTable]:
-    """The rows of a file, a block at a time; at least one.
+    """Yield the rows of a file, a block at a time; at least one.
 
     Parameters
     ----------
@@ -317,7 +317,7 @@ def read_text(
     header : bool, optional
         Whether the first row is a header. Default: detected.
     find_header : callable, optional
-        Whether the first of some rows is a header. Default: :func:`is_header`.
+        Whether the first of some rows is a header. Default: ``is_header``.
     attributes : bool, default False
         Lines may end with the attributes of an edge, as networkx writes them.
     """
@@ -358,7 +358,7 @@ def read_text(
 
 
 def _whole_lines(path: Path, whole: bool) -> Iterator[bytes]:
-    """Raw parts that end where a line ends; one part if ``whole``."""
+    """Yield raw parts that end where a line ends; one part if ``whole``."""
     parts: list[bytes] = []
     for block in unpacked(path):
         end = 0 if whole else block.rfind(b"\n") + 1 or block.rfind(b"\r", 0, -1) + 1       # CR: half a CRLF, maybe
@@ -373,7 +373,7 @@ def _whole_lines(path: Path, whole: bool) -> Iterator[bytes]:
 
 
 def unpacked(path: Path) -> Iterator[bytes]:
-    """The content of a file, unpacked if it is gzip, in blocks."""
+    """Yield the content of a file, unpacked if it is gzip, in blocks."""
     if not path.is_file():
         raise DataError.at(path, "is a folder, give a file" if path.is_dir() else "no such file")
     try:
@@ -393,7 +393,7 @@ def unpacked(path: Path) -> Iterator[bytes]:
 
 
 def _cleaned(path: Path, content: bytes, before: int) -> tuple[bytes, int]:
-    """UTF-8 with LF, comments blanked out, and how many there were."""
+    """Return UTF-8 with LF, comments blanked out, and how many there were."""
     if before == 0:
         content = content.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in content:
@@ -417,7 +417,7 @@ def _cleaned(path: Path, content: bytes, before: int) -> tuple[bytes, int]:
 
 
 def _without_attributes(path: Path, content: bytes, before: int) -> bytes:
-    """``0 1 {}`` as ``0 1``, and ``0 1 {'weight': 2.0}`` as ``0 1 2.0``, as networkx.write_edgelist writes edges."""
+    """Turn ``0 1 {}``, as networkx.write_edgelist writes it, into ``0 1``, ``0 1 {'weight': 2.0}`` into ``0 1 2.0``."""
     content = re.sub(rb"(?m)[ \t,;]+\{\}[ \t]*$", b"", content)
     content = re.sub(rb"(?m)\{'weight': ([-+.\w]+)\}[ \t]*$", rb"\1", content)
     other = re.search(rb"(?m)(?<=[ \t,;])\{'[^\n]*\}[ \t]*$", content)
@@ -429,7 +429,7 @@ def _without_attributes(path: Path, content: bytes, before: int) -> bytes:
 
 
 def _rows(content: bytes, before: int) -> Iterator[tuple[int, str]]:
-    """Line number (from 1) and text of every line that is not blank."""
+    """Yield line number (from 1) and text of every line that is not blank."""
     lines = enumerate(io.BytesIO(content), start=before + 1)
     return ((number, line.decode("utf-8").rstrip("\n")) for number, line in lines if line.strip())
 
@@ -447,7 +447,7 @@ def _layout(
     path: Path, sample: list[tuple[int, str]], separator: str | None, header: bool | None,
     find_header: Callable[[list[list[str]]], bool],
 ) -> Layout:  # fmt: skip
-    """How the first rows are written."""
+    """Return how the first rows are written."""
     if separator is None:
         counts = {mark: len(_fields(path, *sample[0], mark)) for mark in (";", ",")}    # a tie: decimal commas
         best = max(counts, key=lambda mark: counts[mark])
@@ -462,7 +462,7 @@ def _layout(
 
 
 def is_number(text: str) -> bool:
-    """Whether a field is a finite number."""
+    """Return whether a field is a finite number."""
     try:
         return "_" not in text and bool(np.isfinite(float(text)))       # float() accepts 1_000, tables do not
     except ValueError:
@@ -470,7 +470,7 @@ def is_number(text: str) -> bool:
 
 
 def is_header(rows: list[list[str]]) -> bool:
-    """Whether the first row of an edge list, or of any table, is a header."""
+    """Return whether the first row of an edge list, or of any table, is a header."""
     first, rest = [field.lower() for field in rows[0]], rows[1:]
     if first[0] in ID_WORDS or is_unnamed(first[0]):
         return True
@@ -488,7 +488,7 @@ def is_header(rows: list[list[str]]) -> bool:
 
 
 def is_header_of_features(rows: list[list[str]]) -> bool:
-    """The same for features: a later column may have the ids, and two columns may be text above ids and numbers."""
+    """Return the same for features: a later column may have the ids; two columns may be text above ids, numbers."""
     first, rest = [field.lower() for field in rows[0]], rows[1:]
     two = len(first) == 2 and first[1] not in GAPS and bool(rest)
     above_numbers = two and all(len(row) == 2 and is_number(row[1]) for row in rest)
@@ -497,13 +497,13 @@ def is_header_of_features(rows: list[list[str]]) -> bool:
 
 
 def is_header_of_labels(rows: list[list[str]]) -> bool:
-    """The same for labels: columns called id and label, in any order."""
+    """Return the same for labels: columns called id and label, in any order."""
     named = column_named(ID_WORDS, rows[0]) is not None and column_named(LABEL_WORDS, rows[0]) is not None
     return is_header(rows) or named
 
 
 def _parse(content: bytes, layout: Layout, **more: object) -> pd.DataFrame:
-    """The columns of a block, of numbers or of text as pandas infers them from all rows."""
+    """Return the columns of a block, of numbers or of text as pandas infers them from all rows."""
     with np.errstate(invalid="ignore"):             # an infinite id: pandas converts it, compares, and refuses it
         return pd.read_csv(
             io.BytesIO(content), sep=layout.separator, header=None, keep_default_na=False, na_values=[],

