@@ -22,7 +22,7 @@ from jbpool.clustering.scores import (
     merit,
     normalized_mutual_information,
 )
-from jbpool.clustering.view import Clusters, view_graph
+from jbpool.clustering.view import view_graph
 from jbpool.data import NodeData
 from jbpool.ops.adjacency import normalized_off_diagonal
 from jbpool.ops.contingency import contingency
@@ -39,14 +39,10 @@ SAVED_NOTE = (
 )
 
 
-def search_sections(result: dict[str, Any], run: dict[str, Any]) -> list[str]:
-    """Return the sections for this run; none for other methods."""
-    sections = []
-    if result.get("num_clusters", {}).get("savings"):
-        sections.append(_curve(result["num_clusters"]))
-    if run.get("trials"):                                      # none for a single cluster
-        sections.append(_views(run))
-    return sections
+def search_sections(result: dict[str, Any], run: dict[str, Any]) -> str:
+    """Return the sections about the search of ``auto``; empty for other methods."""
+    choice = result.get("num_clusters", {})
+    return (_curve(choice) if choice.get("savings") else "") + (_views(run) if run.get("trials") else "")
 
 
 def _curve(choice: dict[str, Any]) -> str:
@@ -86,11 +82,11 @@ COMPARED_NODES = 50_000         # at most: agreement of more is estimated from a
 COMPARED_SEEDS = 40
 
 
-def seed_sections(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, np.ndarray]) -> list[str]:
-    """Return one section; none if there is only one seed."""
+def seed_section(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, np.ndarray]) -> str:
+    """Return the agreement of the seeds; empty if there is only one."""
     runs = {entry["seed"]: entry for entry in result["runs"] if entry["seed"] in seeds}
     if len(runs) < 2:
-        return []
+        return ""
     by_score = "score" in run
     order = sorted(runs, key=lambda seed: -merit(runs[seed]))[:COMPARED_SEEDS]              # the best first
     agreement = seed_agreement([seeds[seed] for seed in order])
@@ -105,7 +101,7 @@ def seed_sections(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, 
     )
     if len(order) < len(runs):
         note += f" The best {len(order)} of {len(runs)} seeds are shown."
-    return [section("Agreement of the seeds", drawing, note)]
+    return section("Agreement of the seeds", drawing, note)
 
 
 def seed_agreement(clusters: list[np.ndarray]) -> np.ndarray:
@@ -288,8 +284,7 @@ def _cluster_graph(shown: Shown) -> str:
 
 
 def _graph(shown: Shown) -> str:
-    chosen = Clusters(shown.cluster, shown.names, shown.confidence)
-    return graph_section(view_graph(shown.data, chosen, shown.run["seed"]))
+    return graph_section(view_graph(shown.data, shown.cluster, shown.names, shown.confidence, shown.run["seed"]))
 
 
 def _baselines(shown: Shown) -> str:
@@ -327,8 +322,8 @@ SECTIONS: list[Callable[[Shown], str]] = [
     _confusion,
     _cluster_graph,
     _tree,
-    lambda shown: "".join(seed_sections(shown.result, shown.run, shown.seeds)),
-    lambda shown: "".join(search_sections(shown.result, shown.run)),
+    lambda shown: seed_section(shown.result, shown.run, shown.seeds),
+    lambda shown: search_sections(shown.result, shown.run),
     _runs,
     lambda shown: settings(shown.result),
 ]

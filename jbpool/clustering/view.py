@@ -31,15 +31,9 @@ LEAST = 20                      # nodes of a cluster in a sample, if it has as m
 STEPS = 4                       # smoothing steps of the features that positions depend on
 
 
-class Clusters(NamedTuple):
-    """The clusters to show."""
-
-    cluster: Tensor                     # (N,) 0 .. K-1, none empty
-    names: list[int]                    # (K,) their numbers in assign.csv
-    confidence: Tensor | None           # (N,)
-
-
-def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
+def view_graph(
+    data: NodeData, cluster: Tensor, names: list[int], confidence: Tensor | None = None, seed: int = 0
+) -> GraphView:
     """Return the nodes and edges to show, and their positions.
 
     Nothing here costs more than a pass over the nodes, except for the nodes shown.
@@ -48,34 +42,38 @@ def view_graph(data: NodeData, shown: Clusters, seed: int = 0) -> GraphView:
     ----------
     data : NodeData
         The graph.
-    shown : Clusters
-        A cluster for every node.
+    cluster : Tensor
+        ``(N,)`` numbers 0 .. K-1, none empty.
+    names : list of int
+        ``(K,)`` numbers of the clusters in ``assign.csv``.
+    confidence : Tensor, optional
+        ``(N,)``.
     seed : int, default 0
         Seed of the sample and the positions.
     """
-    cluster, num_nodes = shown.cluster.numpy(), data.graph.num_nodes
-    sizes = np.bincount(cluster, minlength=len(shown.names))
+    place, num_nodes = cluster.numpy(), data.graph.num_nodes
+    sizes = np.bincount(place, minlength=len(names))
     rng = np.random.default_rng(seed)
-    nodes = np.arange(num_nodes) if num_nodes <= MAX_NODES else sample(cluster, sizes, MAX_NODES, rng)
+    nodes = np.arange(num_nodes) if num_nodes <= MAX_NODES else sample(place, sizes, MAX_NODES, rng)
     found = _edges(data, nodes, rng)
     edges = _some(found.inside, MAX_EDGES, rng)
-    feat = _smoothed(data, nodes, found.around, len(shown.names), seed)
+    feat = _smoothed(data, nodes, found.around, len(names), seed)
     label = None if data.label is None else data.label.numpy()
     classes = [] if label is None else class_names(data.class_names, data.num_classes or 0)
-    confidence = None if shown.confidence is None else shown.confidence.numpy()[nodes]
+    trust = None if confidence is None else confidence.numpy()[nodes]
     return GraphView(
         xy=positions(feat, _some(found.inside, LAYOUT_EDGES, rng), seed),
         edges=edges,
-        cluster=cluster[nodes],
-        cluster_names=shown.names,
+        cluster=place[nodes],
+        cluster_names=names,
         cluster_sizes=sizes.tolist(),
         degree=_degrees(data, nodes),
         ids=nodes if data.ids is None else data.ids[nodes],
-        confidence=confidence if confidence is not None and np.isfinite(confidence).all() else None,
+        confidence=trust if trust is not None and np.isfinite(trust).all() else None,
         label=None if label is None else label[nodes],
         class_names=classes,
         class_sizes=[] if label is None else np.bincount(label[label >= 0], minlength=len(classes)).tolist(),
-        matched=[] if data.label is None else matched_classes(confusion(shown.cluster, data.label), len(shown.names)),
+        matched=[] if data.label is None else matched_classes(confusion(cluster, data.label), len(names)),
         sampled=_omitted(num_nodes, len(nodes), found.total, len(edges)),
     )
 

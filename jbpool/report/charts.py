@@ -189,25 +189,6 @@ def _columns(axes: Axes, xs: list[float], rows: list[list[str]], names: list[str
     return body
 
 
-def scatter(series: Series, x_label: str, label: str) -> Chart:
-    """Points by name with axes: name -> (x, y)."""
-    above, top = legend(list(series), Axes.left, NARROW)
-    height = 264 + top
-    xs = [x for x_values, _ in series.values() for x in x_values]
-    ys = [y for _, y_values in series.values() for y in y_values]
-    if not xs:
-        return Chart(nothing(NARROW, height, label), (), ())
-    axes = Axes(ticks(min(xs), max(xs)), ticks(min(ys), max(ys)), NARROW, height, top, x_label)
-    body, rows = list(axes.body), []
-    for number, (name, (x_values, y_values)) in enumerate(series.items()):
-        for x, y in zip(x_values, y_values, strict=True):
-            place = f'cx="{axes.x(x):.1f}" cy="{axes.y(y):.1f}" r="3.6"'
-            tooltip = tip(f"{name}: {x:.4g}, {y:.4g}")
-            body.append(f'<circle {place} fill="{colour(number)}" fill-opacity=".65">{tooltip}</circle>')
-            rows.append([name, _value(x), _value(y)])
-    return Chart(draw(NARROW, height, body + above, label), ("", "x", "y"), rows[:SHOWN_VALUES])
-
-
 def agreement(true: Sequence[float], predicted: Sequence[float], label: str) -> Chart:
     """Predicted against true numbers, some of them if there are many, with the line on which both are equal."""
     some = np.unique(np.linspace(0, len(true) - 1, min(MOST_POINTS, len(true))).astype(int))
@@ -222,8 +203,8 @@ def agreement(true: Sequence[float], predicted: Sequence[float], label: str) -> 
     body = [*axes.body, f'<line {ends} stroke="currentColor" stroke-opacity=".5" stroke-dasharray="4 4"/>']
     for x, y in points:
         place = f'cx="{axes.x(x):.1f}" cy="{axes.y(y):.1f}" r="3"'
-        told = tip(f"true {x:.4g}, predicted {y:.4g}")
-        body.append(f'<circle {place} fill="{colour(0)}" fill-opacity=".5">{told}</circle>')
+        tooltip = tip(f"true {x:.4g}, predicted {y:.4g}")
+        body.append(f'<circle {place} fill="{colour(0)}" fill-opacity=".5">{tooltip}</circle>')
     rows = [[_value(x), _value(y)] for x, y in points[:SHOWN_VALUES]]
     note = f"{len(points):,} of {len(true):,} graphs are shown." if len(points) < len(true) else ""
     return Chart(draw(NARROW, height, body, label), ("true", "predicted"), rows, note)

@@ -43,7 +43,6 @@ def draw_heads(dataset: str, starts: int) -> None:
     from jbpool.clustering.auto.views import FixedFeatures
     from jbpool.clustering.scores import label_scores
     from jbpool.data import load_nodes
-    from jbpool.report import charts
 
     data = load_nodes(dataset)
     feat, label, num_clusters = data.feat, data.label, data.num_classes
@@ -69,7 +68,22 @@ def draw_heads(dataset: str, starts: int) -> None:
     heads, bounded = trained_heads(rows, num_clusters, starts, torch.Generator().manual_seed(0))
     scored = [nmi(cluster) for cluster in hard_clusters(heads, rows)]
     series = {"MLP, linear head": linear, "bounded head": (bounded.tolist(), scored)}
-    save("heads.svg", charts.scatter(series, "balance loss; upwards: NMI with the classes", "loss against NMI").svg)
+    save("heads.svg", scatter(series, "balance loss; upwards: NMI with the classes", "loss against NMI"))
+
+
+def scatter(series: dict[str, tuple[list[float], list[float]]], x_label: str, label: str) -> str:
+    """Return points by name with axes: name -> (x, y)."""
+    from jbpool.report.charts import NARROW, Axes, colour, draw, legend, ticks
+
+    above, top = legend(list(series), Axes.left, NARROW)
+    xs, ys = ([value for part in series.values() for value in part[axis]] for axis in (0, 1))
+    axes = Axes(ticks(min(xs), max(xs)), ticks(min(ys), max(ys)), NARROW, 264 + top, top, x_label)
+    points = [
+        f'<circle cx="{axes.x(x):.1f}" cy="{axes.y(y):.1f}" r="3.6" fill="{colour(number)}" fill-opacity=".65"/>'
+        for number, part in enumerate(series.values())
+        for x, y in zip(*part, strict=True)
+    ]
+    return draw(NARROW, 264 + top, [*axes.body, *points, *above], label)
 
 
 def draw_confidence(seeds: int = 3) -> None:

@@ -9,7 +9,7 @@ from commands import CLUSTER
 from zoo import degrees
 
 from jbpool.clustering import view
-from jbpool.clustering.view import Clusters, sample, view_graph
+from jbpool.clustering.view import sample, view_graph
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def data():
 
 def clusters(data, count=4):
     cluster = torch.arange(data.graph.num_nodes) % count
-    return Clusters(cluster, list(range(10, 10 + count)), torch.linspace(0, 1, len(cluster)))
+    return cluster, list(range(10, 10 + count)), torch.linspace(0, 1, len(cluster))
 
 
 def pairs(data):
@@ -28,7 +28,7 @@ def pairs(data):
 
 
 def test_a_small_graph_is_shown_completely(data):
-    found = view_graph(data, clusters(data))
+    found = view_graph(data, *clusters(data))
     assert {tuple(edge) for edge in found.edges.tolist()} == pairs(data)
     assert found.ids.tolist() == list(range(400))
     np.testing.assert_array_equal(found.degree, degrees(data.graph).numpy())
@@ -43,7 +43,7 @@ def test_a_large_graph_is_sampled(data, monkeypatch):
     monkeypatch.setattr(view, "MAX_EDGES", 50)
     names = np.array([f"n{i}" for i in range(400)], dtype=object)
     shown = replace(data, ids=names)
-    found = view_graph(shown, clusters(data))
+    found = view_graph(shown, *clusters(data))
     nodes = [int(name[1:]) for name in found.ids]
     assert np.bincount(found.cluster).tolist() == [30] * 4
     inside = {(a, b) for a, b in pairs(data) if a in nodes and b in nodes}
@@ -70,7 +70,7 @@ def test_edges_are_read_in_blocks(data, monkeypatch):
 def test_a_sample_of_any_features_has_positions(kind, data, monkeypatch):
     monkeypatch.setattr(view, "MAX_NODES", 150)
     feat = {"dense": data.feat.to_dense(), "sparse": data.feat, "none": None}[kind]
-    found = view_graph(replace(data, feat=feat), clusters(data))
+    found = view_graph(replace(data, feat=feat), *clusters(data))
     assert np.isfinite(found.xy).all()
     assert len(np.unique(found.xy, axis=0)) > 140
 
@@ -83,12 +83,12 @@ def test_a_sample_does_not_touch_all_features(data, monkeypatch):
     around = []
     part = view._part
     monkeypatch.setattr(view, "_part", lambda data, nodes, edges: around.append(nodes) or part(data, nodes, edges))
-    view_graph(data, chosen)
+    view_graph(data, *chosen)
     dense = data.feat.to_dense()
     feat = torch.full_like(dense, torch.nan)
     feat[around[0]] = dense[around[0]]
     assert len(around[0]) < 80
-    assert np.isfinite(view_graph(replace(data, feat=feat), chosen).xy).all()
+    assert np.isfinite(view_graph(replace(data, feat=feat), *chosen).xy).all()
 
 
 def test_every_cluster_is_in_the_sample():
@@ -111,17 +111,17 @@ def test_more_clusters_than_fit():
 
 def test_without_labels_and_confidence(data):
     bare = replace(data, label=None, num_classes=None, class_names=None)
-    found = view_graph(bare, clusters(data)._replace(confidence=None))
+    found = view_graph(bare, *clusters(data)[:2])
     assert found.label is None
     assert found.confidence is None
     assert found.class_names == []
-    unknown = view_graph(data, clusters(data)._replace(confidence=torch.full((400,), torch.nan)))
+    unknown = view_graph(data, *clusters(data)[:2], torch.full((400,), torch.nan))
     assert unknown.confidence is None
 
 
 def test_unlabelled_nodes_are_not_counted(data):
     label = data.label.clone()
     label[:100] = -1
-    found = view_graph(replace(data, label=label), clusters(data))
+    found = view_graph(replace(data, label=label), *clusters(data))
     assert sum(found.class_sizes) == 300
     assert (found.label[:100] == -1).all()

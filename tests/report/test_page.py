@@ -68,7 +68,7 @@ def test_an_empty_page():
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(None, "-"), (0.12345, "0.123"), (3, "3"), (-0.0004, "-0.000"), (float("nan"), "nan")]
+    ("value", "shown"), [(None, "-"), (0.12345, "0.123"), (3, "3"), (-0.0004, "-0.0004"), (float("nan"), "nan")]
 )
 def test_numbers(value, shown):
     assert number(value) == shown

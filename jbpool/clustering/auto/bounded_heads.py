@@ -81,12 +81,6 @@ class Heads:
         weight = unit_rows(self.prototypes)                                         # (R, K, D)
         return torch.cat([self._soft(block, weight).argmax(1) for block in _row_blocks(feat, weight)], dim=1)
 
-    def assigned(self, feat: Tensor, head: int) -> tuple[Tensor, Tensor]:
-        """Return the cluster of every node by one head, int32, and its share of the assignment, ``(N,)`` both."""
-        weight = (unit_rows(self.prototypes) / self.temperature)[head : head + 1]   # (1, K, D)
-        parts = [self._soft(block, weight)[0].max(0) for block in _row_blocks(feat, weight)]
-        return torch.cat([part.indices.int() for part in parts]), torch.cat([part.values for part in parts])
-
     def _soft(self, block: Tensor, weight: Tensor) -> Tensor:
         """Return the softmax over clusters, nodes last: ``(n, D)`` and ``(R, K, D)`` to ``(R, K, n)``."""
         soft = (weight.flatten(0, 1) @ block.T).unflatten(0, weight.shape[:2])

@@ -128,10 +128,10 @@ def test_equal_savings_choose_the_smaller_number():
     assert ranked({2: 0.1, 5: 0.7, 6: 0.7, 7: 0.5}) == [5, 6, 7, 2]
     assert Choice(7, {7: 0.1}, None).warning(7, 7) is None
     savings = {"chosen": 5, "savings": {"6": 0.6, "2": 0.1, "5": 0.7}}          # as in result.json
-    page = search_sections({"num_clusters": savings}, {})[0]
+    page = search_sections({"num_clusters": savings}, {})
     assert "5 clusters describe the edges most briefly; next: 6, 2" in page
     none = {"chosen": 1, "savings": {"2": -0.1, "3": -0.2}}
-    assert "the graph may have no clusters" in search_sections({"num_clusters": none}, {})[0]
+    assert "the graph may have no clusters" in search_sections({"num_clusters": none}, {})
 
 
 def test_few_edges_or_none_beside_features():

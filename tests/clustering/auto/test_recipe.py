@@ -46,7 +46,7 @@ def test_it_finds_planted_clusters_and_says_how(data, found):
     assert found.confidence.shape == (400,)
     assert bool(((found.confidence > 0) & (found.confidence <= 1 + 1e-6)).all())
     assert -1 <= found.loss < 0
-    page = "".join(search_sections({}, {"trials": found.trials, "view": found.view}))
+    page = search_sections({}, {"trials": found.trials, "view": found.view})
     assert page.index(found.view) < page.index("No label was used")
 
 
