@@ -5,9 +5,10 @@
 
 oldest, newest  the tests of the core with every dependency at its lower bound, and with the newest torch (Python 3.11)
 dgl2            the same with DGL 2.1.0, which needs a stand-in for its module graphbolt
-bookworm, trixie, sid
-                make run and make test in a fresh Debian with git, make, python3 and python3-venv. This needs root and
-                debootstrap; $DEBIAN_MIRROR is its mirror, and wheels in the folder $PIP_FIND_LINKS are used.
+bookworm, trixie, sid, jammy, noble
+                make run and make test in a fresh Debian (Python 3.11, 3.13, 3.14) or Ubuntu (3.10, 3.12) with git,
+                make, python3 and python3-venv. This needs root and debootstrap. $DEBIAN_MIRROR is the mirror of Debian;
+                wheels in the folder $PIP_FIND_LINKS and datasets in ../shared/data are used.
 
 What cannot be tried here is skipped with a reason. Exits with 1 if anything failed.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import ssl
 import subprocess
@@ -31,6 +33,9 @@ ROOT = Path(__file__).resolve().parents[2]
 OLDEST_TORCH, TORCH, NEWEST_TORCH = "2.4.1", "2.13.0", "2.15.0"        # the lower bound, the lock, the newest
 TESTS = ("tests/test_graph.py", "tests/ops", "tests/nn", "tests/test_objectives.py", "tests/test_theorems.py")
 CHOSEN_BY_TORCH = {"torch", "sympy", "setuptools"}      # each torch has its own idea of their versions
+# Options, mirror and script of debootstrap, which may be older than the system it sets up.
+UBUNTU = ("--components=main,universe", "http://archive.ubuntu.com/ubuntu", "/usr/share/debootstrap/scripts/gutsy")
+SHARED = ROOT.parent / "shared" / "data"
 WITHOUT_GRAPHBOLT = "import sys, types; sys.modules['dgl.graphbolt'] = types.ModuleType('dgl.graphbolt')\n"
 VERSIONS = """
 import importlib.metadata, platform
@@ -93,16 +98,16 @@ def in_environment(folder: Path, pins: list[str], lowest: bool = False, site: st
     return row(run(python, "-c", VERSIONS), tested)
 
 
-def in_debian(folder: Path, suite: str) -> str:
-    """Run both commands of the README in a fresh Debian."""
+def in_system(folder: Path, suite: str, ubuntu: bool = False) -> str:
+    """Run both commands of the README in a fresh Debian or Ubuntu."""
     if os.getuid() != 0 or not shutil.which("debootstrap"):
         raise SkippedError("needs root and debootstrap")
     # Mounts of a namespace of their own end with it: nothing of this machine is left inside the folder.
     alone = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
     packages = "git,make,python3,python3-venv,ca-certificates"
-    mirror = [address] if (address := os.environ.get("DEBIAN_MIRROR")) else []
+    options, *source = UBUNTU if ubuntu else ("--components=main", *filter(None, [os.environ.get("DEBIAN_MIRROR")]))
     try:
-        run(*alone, "debootstrap", "--variant=minbase", f"--include={packages}", suite, folder, *mirror)
+        run(*alone, "debootstrap", "--variant=minbase", f"--include={packages}", options, suite, folder, *source)
     except FailedError as error:
         raise SkippedError(f"debootstrap {suite}: {error}") from None
     files = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
@@ -122,9 +127,14 @@ def in_debian(folder: Path, suite: str) -> str:
         shutil.copytree(wheels, folder / "wheels")
         env["PIP_FIND_LINKS"] = "/wheels"
 
+    data = folder / "shared" / "data"
+    data.mkdir(parents=True)
+
     def inside(command: str) -> str:
-        mounted = 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" sh -c "$1"'
-        return run(*alone, "sh", "-c", mounted, folder, command, env=env)
+        mounts = 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev"'
+        if SHARED.is_dir():
+            mounts += f" && mount -o bind,ro {shlex.quote(str(SHARED))} {shlex.quote(str(data))}"
+        return run(*alone, "sh", "-c", f'{mounts} && exec chroot "$0" sh -c "$1"', folder, command, env=env)
 
     inside("cd /jbpool && make run")
     tested = inside("cd /jbpool && make test")
@@ -136,7 +146,8 @@ CASES: dict[str, Callable[[Path], str]] = {
     "oldest": partial(in_environment, pins=[f"torch=={OLDEST_TORCH}"], lowest=True),
     "newest": partial(in_environment, pins=[f"torch=={NEWEST_TORCH}"]),
     "dgl2": partial(in_environment, pins=[f"torch=={TORCH}", "dgl==2.1.0"], site=WITHOUT_GRAPHBOLT),
-    **{suite: partial(in_debian, suite=suite) for suite in ("bookworm", "trixie", "sid")},
+    **{suite: partial(in_system, suite=suite) for suite in ("bookworm", "trixie", "sid")},
+    **{suite: partial(in_system, suite=suite, ubuntu=True) for suite in ("jammy", "noble")},
 }
 
 
