@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from jbpool import __version__
 from jbpool.console import exit_on_broken_pipe
-from jbpool.errors import ConfigError, InputError, JBPoolError, TrainingError, WriteError
+from jbpool.errors import DGL_RUNS_HERE, INSTALL_DGL, ConfigError, InputError, JBPoolError, TrainingError, WriteError
 
 CLUSTER = """Cluster the nodes of a graph.
 
@@ -425,8 +425,6 @@ def _compare(args: argparse.Namespace) -> int:
     return 0
 
 
-DGL_RUNS_HERE = sys.version_info < (3, 12) and (sys.platform, platform.machine()) == ("linux", "x86_64")
-NO_DGL = "no DGL for this Python and machine loads with torch 2.4 or later; use jbpool.Graph or PyG"
 # Package -> what to import, what needs it if not everything does, how to install it, and how to fix it.
 PACKAGES = {
     "torch": (
@@ -434,8 +432,8 @@ PACKAGES = {
         "pip install --upgrade --force-reinstall torch",
     ),
     "dgl": (
-        "dgl", "only graphs of DGL need it", "pip install 'jbpool[dgl]'" if DGL_RUNS_HERE else NO_DGL,
-        "pip install dgl==1.1.3 packaging" if DGL_RUNS_HERE else f"pip uninstall dgl: {NO_DGL}",
+        "dgl", "only graphs of DGL need it", INSTALL_DGL,
+        "pip install dgl==1.1.3 packaging" if DGL_RUNS_HERE else f"pip uninstall dgl: {INSTALL_DGL}",
     ),
     "torch-geometric": (
         "torch_geometric", "only graphs of PyG need it", "pip install 'jbpool[pyg]'",

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 MAX_LINE = 2000         # characters of a message
+DGL_RUNS_HERE = sys.version_info < (3, 12) and (sys.platform, platform.machine()) == ("linux", "x86_64")
+INSTALL_DGL = (
+    "pip install 'jbpool[dgl]'" if DGL_RUNS_HERE else
+    "no DGL for this Python and machine loads with torch 2.4 or later; use jbpool.Graph or PyG"
+)  # fmt: skip
 
 
 def one_line(message: str) -> str:

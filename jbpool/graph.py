@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from jbpool.checks import check_count, check_edge_weight, check_features, may_read, reads_all
-from jbpool.errors import InputError
+from jbpool.errors import INSTALL_DGL, InputError
 
 T = TypeVar("T")
 
@@ -244,7 +244,7 @@ class Graph:
         try:
             import dgl
         except ImportError as error:
-            raise _missing("to_dgl", "dgl", "dgl", error) from None
+            raise _missing("to_dgl", "dgl", INSTALL_DGL, error) from None
         made = dgl.graph(tuple(self.edge_index), num_nodes=self.num_nodes)
         sizes = self.sizes.to(self.idtype)                              # dgl 2.1 needs counts of the type of the ids
         made.set_batch_num_nodes(sizes)
@@ -262,7 +262,7 @@ class Graph:
         try:
             from torch_geometric.data import Batch
         except ImportError as error:
-            raise _missing("to_pyg", "torch_geometric", "pyg", error) from None
+            raise _missing("to_pyg", "torch_geometric", "pip install 'jbpool[pyg]'", error) from None
         pointers = torch.cat([self.sizes.new_zeros(1), self.sizes.cumsum(0)])
         made = Batch(
             edge_index=self.edge_index,
@@ -453,8 +453,7 @@ def _from_pyg(data: Any) -> Graph:
     return found
 
 
-def _missing(method: str, package: str, extra: str, error: ImportError) -> InputError:
-    fix = f"pip install 'jbpool[{extra}]'"
+def _missing(method: str, package: str, fix: str, error: ImportError) -> InputError:
     return InputError(f"Graph.{method}() needs {package}, which cannot be imported ({error}): {fix}.")
 
 

@@ -2,6 +2,10 @@
 
 import copy
 import pickle
+import platform
+import re
+import runpy
+import sys
 
 import dense_reference as dense
 import networkx
@@ -12,7 +16,7 @@ import torch
 from dense_reference import array
 from zoo import POOLS, ZOO, batched, features, grid, parts, random_graph, symmetric_weights, undirected
 
-from jbpool import DeltaConv, Graph, JBPool, as_graph, pool_by, value_checks
+from jbpool import DeltaConv, Graph, JBPool, as_graph, errors, pool_by, value_checks
 from jbpool.errors import InputError
 from jbpool.graph import MOST_KEPT, Rows
 
@@ -49,6 +53,17 @@ def test_sizes_and_numbers():
     assert repr(graph) == "Graph(2 graphs, 5 nodes, 4 edges)"
     assert graph.to("cpu") is graph
     assert Graph(torch.zeros(2, 0, dtype=torch.long)).num_nodes == 0
+
+
+@pytest.mark.parametrize(("python", "fix"), [((3, 11), "pip install 'jbpool[dgl]'"), ((3, 13), "no DGL for this")])
+def test_without_dgl_what_to_do_is_one_line(python, fix, monkeypatch):
+    monkeypatch.setattr(sys, "version_info", python)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr("jbpool.graph.INSTALL_DGL", runpy.run_path(errors.__file__)["INSTALL_DGL"])
+    monkeypatch.setitem(sys.modules, "dgl", None)               # importing it raises an ImportError
+    with pytest.raises(InputError, match=rf"^Graph\.to_dgl\(\) needs dgl, .*: {re.escape(fix)}.*$"):
+        grid(3).to_dgl()
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
 from jbpool.data.containers import UNLABELLED, GraphData, NodeData
 from jbpool.data.download import Arrays
 from jbpool.data.files.labels import GraphLabels, class_codes, graph_labels
-from jbpool.errors import DataError, naming
+from jbpool.errors import INSTALL_DGL, DataError, naming
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
 START_BYTES = 512 << 20                                 # address space that threads and the allocator reserve
@@ -43,7 +43,7 @@ def read_bin(path: Path) -> Arrays:
         if file.read(len(MAGIC)) != MAGIC:
             raise DataError.at(path, "not a file of dgl.save_graphs (its first bytes differ)")
     if find_spec("dgl") is None:
-        raise DataError.at(path, "reading graphs of DGL needs dgl: pip install dgl")
+        raise DataError.at(path, f"reading graphs of DGL needs dgl: {INSTALL_DGL}")
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "arrays.npz")
         # The same packages as here, but in an empty folder, so that no file of the current folder shadows a module.
