@@ -16,6 +16,8 @@ from jbpool.report import layout
 # before its first product; child processes inherit it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
+collect_ignore = ["user_code.py"]       # read by mypy only: it has mistakes
+
 
 def pytest_addoption(parser):
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="tests on a GPU: make test-gpu")
