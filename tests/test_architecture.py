@@ -237,6 +237,7 @@ def test_the_layer_loads_only_the_layer():
 
 KARATE = "import networkx; JBClustering(2, random_state=0).fit_predict(networkx.karate_club_graph())"
 CLUSTER = "from jbpool import cli; assert cli.cluster(['--cfg', 'file', '--set', 'dataset.edges=edges.csv']) == 0"
+OTHER_METHODS = {f"jbpool.clustering.{name}" for name in ("auto.recipe", "embed.spectral", "embed.walks", "predict")}
 HEAVY = {"dgl", "ogb", "torchmetrics", "sympy", "torch._dynamo", "matplotlib", "sklearn", "scipy.stats"}
 
 
@@ -247,6 +248,7 @@ HEAVY = {"dgl", "ogb", "torchmetrics", "sympy", "torch._dynamo", "matplotlib", "
         ("from jbpool import JBPool", {"scipy", "pandas", *HEAVY}),
         ("from jbpool import JBClustering", {"pandas", *HEAVY}),
         (f"from jbpool import JBClustering; {KARATE}", {"pandas", *HEAVY}),
+        ("import jbpool.clustering.task", {*OTHER_METHODS, *HEAVY}),
         (CLUSTER, HEAVY),                                               # pandas reads the file
     ],
 )

@@ -143,6 +143,18 @@ def percent(share):
     return f"{int(100 * share + 0.5)} %"
 
 
+def test_baselines_are_in_one_table_with_the_result(page, folders):
+    result = json.loads((folders["node_cluster"].parent / "result.json").read_text())
+    page.js("[...document.querySelectorAll('h2')].find((h) => h.innerText === 'Beside other methods').id = 'beside'")
+    cells = "[...document.querySelectorAll('#beside + .scroll tr')].map((r) => [...r.cells].map((c) => c.innerText))"
+    rows = page.js(cells)
+    assert [row[0] for row in rows] == ["", "jb, the result", *result["baselines"]]
+    assert rows[0][1:] == ["used clusters", "ACC", "NMI", "ARI", "modularity", "agreement", "seconds"]
+    for row, scores in zip(rows[2:], result["baselines"].values(), strict=True):
+        assert row[1:7] == [str(scores["used_clusters"]), *(f"{scores[key]:.3f}" for key in
+                            ("acc", "nmi", "ari", "modularity", "agreement"))]  # fmt: skip
+
+
 def test_edges_within_and_between_clusters(page):
     count = "jbpoolView.graph.filterEdges((e) => !jbpoolView.renderer.getEdgeDisplayData(e).hidden).length"
     total = page.js(count)
