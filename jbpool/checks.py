@@ -8,14 +8,11 @@ that add up) run on CPU tensors; on other devices each would be a synchronisatio
 from __future__ import annotations
 
 import math
-import types
-import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -73,30 +70,6 @@ def may_read(x: Tensor, only_if_asked: bool = False) -> bool:
 def reads_all() -> bool:
     """Return whether every value is to be checked, whatever it costs."""
     return _mode.get() == "all"
-
-
-def hint(name: object, known: Iterable[str], prefix: str = "", suffix: str = "") -> str:
-    """Return ``" Did you mean 'gin'?"`` if a known name is similar, else an empty text."""
-    known = list(known)
-    same = [other for other in known if other.lower() == str(name).lower()]
-    near = same or get_close_matches(str(name), known, n=1)
-    return f" Did you mean {prefix + near[0] + suffix!r}?" if near else ""
-
-
-def lookup(table: Mapping[str, T], name: str, what: str) -> T:
-    """Return ``table[name]``, or a ``JBPoolError`` that suggests the closest name and lists the choices."""
-    if isinstance(name, str) and name in table:
-        return table[name]
-    raise JBPoolError(f"{what}={name!r} is unknown.{hint(name, table)} Choose one of: {', '.join(table)}.")
-
-
-def unknown_choices(choices: Iterable[tuple[Mapping[str, Any], str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield key and problem of every unknown name; ``choices``: (table, name, key)."""
-    for table, name, key in choices:
-        try:
-            lookup(table, name, key)
-        except JBPoolError as error:
-            yield key, str(error)
 
 
 def check_count(value: int, what: str) -> int:
@@ -255,40 +228,3 @@ def check_edge_weight(edge_weight: Tensor | None, num_edges: int, device: torch.
                 f"edge_weight ranges over [{low.item():g}, {high.item():g}]: weights must not be negative; "
                 "use edge_weight.clamp(min=0) or remove those edges."
             )
-
-
-def convert(value: Any, kind: Any) -> Any:
-    """Return ``value`` as the annotated type, or a ``TypeError``; a single number is accepted for a list."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        for option in inner:
-            try:
-                return convert(value, option)
-            except TypeError:
-                continue
-        raise TypeError
-    if origin in (list, Sequence):
-        items = value if isinstance(value, Iterable) and not isinstance(value, (str, dict)) else [value]
-        return [convert(item, inner[0]) for item in items]
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise TypeError
-        return {convert(key, inner[0]): convert(item, inner[1]) for key, item in value.items()}
-    if not isinstance(value, {int: Integral, float: Real}.get(kind, kind)) or isinstance(value, bool) != (kind is bool):
-        raise TypeError
-    try:
-        return float(value) if kind is float else value
-    except OverflowError:                   # a whole number beyond the range of floating-point numbers
-        raise TypeError from None
-
-
-def readable(kind: Any) -> str:
-    """Return what a value of the annotated type looks like, for messages."""
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        options = ("nothing" if option is type(None) else readable(option) for option in typing.get_args(kind))
-        return " or ".join(dict.fromkeys(options))
-    if typing.get_origin(kind) in (list, Sequence):
-        return f"a list of {readable(typing.get_args(kind)[0]).removeprefix('a ')}s"
-    if typing.get_origin(kind) is dict:
-        return "a mapping of names to " + ("mappings" if typing.get_args(kind)[1] is dict else "numbers")
-    return {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "text")

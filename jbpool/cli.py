@@ -12,6 +12,7 @@ import platform
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jbpool import __version__
+from jbpool.choices import BACKBONES
 from jbpool.console import exit_on_broken_pipe
 from jbpool.errors import DGL_RUNS_HERE, INSTALL_DGL, ConfigError, InputError, JBPoolError, TrainingError, WriteError
 
@@ -260,6 +262,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _start(name: str, args: argparse.Namespace) -> int:
+    if args.list:
+        return _show_list(name)
     with _quitting_on_interrupt():
         changes, origins = _settings(name, args)
         from jbpool.engine.config import load_config, settings
@@ -267,8 +271,6 @@ def _start(name: str, args: argparse.Namespace) -> int:
         from jbpool.processes import choose_device
 
         task = _load_task(name)
-    if args.list:
-        return _show_list(task)
     if args.predict is not None:
         return _predict(task, args, changes)
     cfg = args.cfg or ("file" if args.file else kept_config(name, args.out) if args.resume else None)
@@ -372,12 +374,24 @@ def _whole_numbers(option: str, text: str) -> list[int]:
         raise ConfigError(f"{option} {text}: give whole numbers separated by commas, such as 0,1,2.") from None
 
 
-def _show_list(task: Any) -> int:
-    from jbpool.data.__main__ import main as list_datasets
+def _show_list(task: str) -> int:
+    """Print what a task accepts; imports nothing slow."""
+    from jbpool.data.catalogue import GRAPH_SETS, NODE_SETS
     from jbpool.engine.config import config_names
 
-    print(f"configurations: {', '.join(config_names(task.name))}\nmethods: {', '.join(task.methods)}\n")
-    list_datasets()
+    names: dict[str, Iterable[str]] = {"--cfg": config_names(task)}
+    if task == "node_cluster":
+        from jbpool.clustering import config as clustering
+
+        names |= {"method.name": clustering.METHODS, "model.backbone": clustering.NETWORKS, "dataset.name": NODE_SETS}
+    else:
+        from jbpool.classification import config as classification
+
+        names |= {"model.pool": classification.METHODS, "model.backbone": BACKBONES, "dataset.name": GRAPH_SETS}
+    for key, accepted in names.items():
+        print(textwrap.fill(" ".join(accepted), 100, initial_indent=f"{key}: ", subsequent_indent="    ",
+                            break_on_hyphens=False))  # fmt: skip
+    print("python -m jbpool.data shows the size of every dataset, and where it is or comes from.")
     return 0
 
 

@@ -15,7 +15,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from jbpool.checks import check_assign, check_cluster_sizes, lookup
+from jbpool.checks import check_assign, check_cluster_sizes
+from jbpool.choices import lookup
 from jbpool.errors import JBPoolError
 from jbpool.ops.matrix_sqrt import trace_sqrt
 from jbpool.ops.segment import Segments, make_segments, segment_gram, segment_norm, segment_sum

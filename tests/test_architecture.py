@@ -14,7 +14,7 @@ PACKAGE = ROOT / "jbpool"
 
 # Layer of each part of jbpool. A module imports parts of lower layers and its own part; parts of one layer never each
 # other, but for the first, whose modules build on one another.
-BASE = ("errors", "checks", "files", "console", "processes")
+BASE = ("errors", "choices", "checks", "files", "console", "processes")
 LAYERS = [
     BASE, ("graph",), ("ops",), ("objectives",), ("nn",), ("data", "engine", "report"),
     ("clustering", "classification"), ("compare", "trained"), ("cli",), ("__main__",),

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from jbpool import value_checks
-from jbpool.checks import check_cluster_sizes, check_sizes, lookup, may_read
+from jbpool.checks import check_cluster_sizes, check_sizes, may_read
+from jbpool.choices import lookup
 
 
 def on(kind):

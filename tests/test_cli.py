@@ -13,6 +13,8 @@ from own_graphs import write_graphs
 
 import jbpool
 from jbpool import cli
+from jbpool.choices import BACKBONES, POOLS
+from jbpool.data.catalogue import GRAPH_SETS, NODE_SETS
 
 
 @pytest.fixture
@@ -156,6 +158,39 @@ def test_show_config(cliques):
     assert rows["dataset.edges"] == ['"e.csv"', "null", "e.csv"]
     assert rows["dataset.header"] == rows["train.patience"] == ["null", "null", "default"]
     assert not (cliques / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "accepted", "others"),
+    [
+        ("cluster", ["paper/cora.yaml", "auto", *POOLS, "node2vec", "whitened", *BACKBONES, *NODE_SETS], ["PROTEINS"]),
+        ("classify", ["proteins.yaml", "none", *POOLS, *BACKBONES, *GRAPH_SETS], ["auto", "cora", "whitened"]),
+    ],
+)
+def test_list_shows_what_the_task_accepts(command, accepted, others, tmp_path):
+    words = set(call(cli.main, command, "--list", cwd=tmp_path).out.split())
+    assert set(accepted) <= words
+    assert not set(others) & words
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--help", "--version", "cluster --help", "cluster --list", "classify --list", "compare --help"]
+)
+def test_quick_answers_import_nothing_slow(arguments):
+    code = f"""
+import sys
+from jbpool.cli import main
+try:
+    main({arguments.split()!r})
+except SystemExit:
+    pass
+print("loaded", *sys.modules)
+"""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    loaded = set(result.stdout.rpartition("loaded")[2].split())
+    assert "jbpool.cli" in loaded
+    assert loaded & {"torch", "dgl", "torch_geometric", "numpy", "scipy", "pandas", "sklearn", "networkx"} == set()
 
 
 def test_check(tmp_path):

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from jbpool.checks import unknown_choices
-from jbpool.classification.network import NORMS
+from jbpool.choices import BACKBONES, POOLS, PoolOptions, unknown_choices
 from jbpool.data import graph_problems
-from jbpool.engine.fit import SCHEDULES
 from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
-from jbpool.nn.conv import BACKBONES
-from jbpool.nn.pools import POOLS, PoolOptions
-from jbpool.ops.segment import READOUTS
 
 METHODS = (*POOLS, "none")
 MOST_LEVELS = 8         # with the default numbers of clusters: the first level has 4**8, as many as a layer may be wide
@@ -96,11 +91,15 @@ EXCLUSIVE = {
 
 def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     """Key and problem of every unknown name and of settings that contradict each other."""
+    from jbpool.classification.network import NORMS
+    from jbpool.engine.fit import SCHEDULES
+    from jbpool.ops.segment import READOUTS
+
     dataset, model = config.dataset, config.model
     yield from graph_problems(dataset.name, dataset.root, dataset.options)
     yield from unknown_choices(
         [
-            (BACKBONES, model.backbone, "model.backbone"),
+            (dict.fromkeys(BACKBONES), model.backbone, "model.backbone"),
             (NORMS, model.norm, "model.norm"),
             (SCHEDULES, config.train.schedule, "train.schedule"),
             (dict.fromkeys(("last", "best")), config.train.select, "train.select"),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from jbpool.checks import lookup
+from jbpool.choices import lookup
 from jbpool.data import GraphBatch
 from jbpool.graph import Graph, as_graph
 from jbpool.nn.conv import BACKBONES, GINEConv, gine

@@ -12,7 +12,8 @@ from typing import Any, get_type_hints
 import torch
 from torch import Tensor, nn
 
-from jbpool.checks import check_count, check_edge_weight, lookup
+from jbpool.checks import check_count, check_edge_weight
+from jbpool.choices import lookup
 from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, averaged, digits, score
 from jbpool.classification.network import NORMS, Ensemble
 from jbpool.classification.runner import Inputs, build_model

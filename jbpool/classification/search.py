@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jbpool.checks import lookup
+from jbpool.choices import lookup
 from jbpool.classification import config as plain
 from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
 from jbpool.engine.fit import count

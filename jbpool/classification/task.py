@@ -1,6 +1,6 @@
 """Graph classification as a task of the command line."""
 
-from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig
+from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
 from jbpool.classification.predict import predict
 from jbpool.classification.report import write_report
 from jbpool.classification.runner import load_data, run
@@ -12,7 +12,6 @@ GRAPH_CLASSIFY = Task(
     name="graph_classify",
     schema=ClassifyConfig,
     default="motifs.yaml",
-    methods=METHODS,
     problems=problems,
     load_data=load_data,
     run=run,

@@ -7,14 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from jbpool.checks import unknown_choices
-from jbpool.clustering.auto.weighting import WEIGHTINGS
+from jbpool.choices import BACKBONES, POOLS, PoolOptions, unknown_choices
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.data import node_problems
 from jbpool.engine.schema import MAX_WIDTH, changed, number
 from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
-from jbpool.nn.conv import BACKBONES
-from jbpool.nn.pools import POOLS, TERMS, PoolOptions
 
 FIXED = ("sgc", "whitened")                  # backbones of fixed features: no layers to train
 NETWORKS = (*BACKBONES, *FIXED)
@@ -69,6 +66,9 @@ class ClusterConfig:
 
 def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     """Yield key and problem of every unknown name and of settings that contradict each other."""
+    from jbpool.clustering.auto.weighting import WEIGHTINGS
+    from jbpool.nn.pools import TERMS
+
     dataset, method = config.dataset, config.method
     yield from node_problems(dataset.name, dataset.options)
     yield from unknown_choices(
@@ -97,7 +97,9 @@ def has_balance(method: ClusterMethodConfig) -> bool:
     """Return whether the balance term is minimised, maybe with others."""
     if method.objective:
         return "balance" in method.objective
-    return method.name in POOLS and "cluster_sizes" in POOLS[method.name].pool.options
+    from jbpool.nn import pools
+
+    return method.name in POOLS and "cluster_sizes" in pools.POOLS[method.name].pool.options
 
 
 def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jbpool.checks import lookup
+from jbpool.choices import lookup
 from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.clustering.config import FIXED, ClusterConfig
 from jbpool.engine.fit import Problem, weights_diagnosis

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jbpool.clustering.config import METHODS, ClusterConfig, one_process_only, problems, unused
+from jbpool.clustering.config import ClusterConfig, one_process_only, problems, unused
 from jbpool.clustering.runner import load_data, run, write_report
 from jbpool.data import node_options
 from jbpool.engine.task import Task
@@ -22,7 +22,6 @@ NODE_CLUSTER = Task(
     name="node_cluster",
     schema=ClusterConfig,
     default="sbm.yaml",
-    methods=METHODS,
     problems=problems,
     load_data=load_data,
     run=run,

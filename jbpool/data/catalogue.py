@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jbpool.checks import lookup
+from jbpool.choices import lookup
 
 
 @dataclass(frozen=True)

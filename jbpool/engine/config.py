@@ -16,11 +16,10 @@ from typing import Any, get_type_hints
 
 import yaml
 
-from jbpool.checks import hint
+from jbpool.choices import hint
 from jbpool.engine.schema import as_dict, build, out_of_range
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, one_line
-from jbpool.nn.pools import option_problems
 
 MAX_DEPTH = 20          # of nested lists and mappings; a configuration needs three
 _CORE = "tag:yaml.org,2002:"
@@ -288,7 +287,9 @@ def _apply(change: str, values: dict[str, Any], task: Task, given: Container[str
 
 
 def _general_problems(config: Any) -> Iterator[tuple[str, str]]:
-    """Key and problem of settings that both tasks have."""
+    """Yield key and problem of settings that both tasks have."""
+    from jbpool.nn.pools import option_problems
+
     seeds = config.train.seeds
     if not seeds:
         yield "train.seeds", "train.seeds is empty: give at least one"

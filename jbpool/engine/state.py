@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from jbpool.checks import convert
+from jbpool.choices import convert
 from jbpool.errors import JBPoolError, RunFolderError, one_line
 from jbpool.files import atomic_file
 

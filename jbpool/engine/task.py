@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, number
+
+if TYPE_CHECKING:
+    from jbpool.engine.run_folder import RunFolder
 
 
 @dataclass
@@ -38,7 +40,6 @@ class Task:
     name: str                                       # as in ``task:`` of a configuration, and the folder under configs/
     schema: type                                    # dataclass of a configuration
     default: str                                    # the configuration that runs without --cfg
-    methods: tuple[str, ...]                        # for --list
     problems: Callable[[Any], Iterator[tuple[str, str]]]    # key and problem of invalid settings
     load_data: Callable[[Any], Any]                 # configuration -> data
     run: Callable[..., RunFolder]                   # (configuration, data, folder, device, resume=False, ...)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
+from jbpool import choices
 from jbpool.checks import check_count, check_real
 from jbpool.errors import JBPoolError
 from jbpool.graph import Graph, checked_graph
@@ -255,17 +256,33 @@ def _mlp(in_feats: int, out_feats: int, bias: bool) -> nn.Module:
     return nn.Sequential(nn.Linear(in_feats, out_feats), nn.ReLU(inplace=True), nn.Linear(out_feats, out_feats, bias))
 
 
-def gine(in_feats: int, out_feats: int, delta: float, bias: bool = True) -> nn.Module:
+# Backbones: (in_feats, out_feats, delta, bias=True) -> a layer called with (graph, feat, edge_weight=...), ReLU
+# included; bias: that of the last linear map.
+
+
+def delta(in_feats: int, out_feats: int, delta: float, bias: bool = True) -> nn.Module:
+    return DeltaConv(in_feats, out_feats, delta, bias=bias, activation=torch.relu_)
+
+
+def gcn(in_feats: int, out_feats: int, _: float, bias: bool = True) -> nn.Module:
+    return GraphConv(in_feats, out_feats, bias)
+
+
+def gin(in_feats: int, out_feats: int, _: float, bias: bool = True) -> nn.Module:
+    return GINConv(_mlp(in_feats, out_feats, bias))
+
+
+def gine(in_feats: int, out_feats: int, _: float, bias: bool = True) -> nn.Module:
     """Return the backbone ``gin`` with edge features in its messages."""
     return GINEConv(_mlp(in_feats, out_feats, bias))
 
 
-# name -> (in_feats, out_feats, delta, bias=True) -> a layer called with (graph, feat, edge_weight=...), ReLU included;
-# bias: that of the last linear map
-BACKBONES: dict[str, Callable[..., nn.Module]] = {
-    "delta": lambda i, o, delta, bias=True: DeltaConv(i, o, delta, bias=bias, activation=torch.relu_),
-    "gcn": lambda i, o, _, bias=True: GraphConv(i, o, bias),
-    "gin": lambda i, o, _, bias=True: GINConv(_mlp(i, o, bias)),
-    "sage": lambda i, o, _, bias=True: SAGEConv(i, o, bias),
-    "gat": lambda i, o, _, bias=True: GATConv(i, o, bias=bias),
-}
+def sage(in_feats: int, out_feats: int, _: float, bias: bool = True) -> nn.Module:
+    return SAGEConv(in_feats, out_feats, bias)
+
+
+def gat(in_feats: int, out_feats: int, _: float, bias: bool = True) -> nn.Module:
+    return GATConv(in_feats, out_feats, bias=bias)
+
+
+BACKBONES: dict[str, Callable[..., nn.Module]] = {name: globals()[name] for name in choices.BACKBONES}

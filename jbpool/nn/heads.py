@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from jbpool.checks import check_positive, lookup
+from jbpool.checks import check_positive
+from jbpool.choices import lookup
 from jbpool.errors import JBPoolError
 from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.sparse import at_least_float32, full_precision

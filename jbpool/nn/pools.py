@@ -2,7 +2,7 @@
 
 Input and output have the same form (graph, features, edge weights) and the same kind of graph, so pools can be stacked
 and every layer of DGL or PyG works on the result. A new pool is a class with its own ``objective``, and a line in
-``POOLS``.
+``POOLS`` of ``choices.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from jbpool import objectives
+from jbpool import choices, objectives
 from jbpool.checks import (
     check_cluster_sizes,
     check_count,
@@ -25,10 +25,9 @@ from jbpool.checks import (
     check_fraction,
     check_positive,
     check_real,
-    lookup,
     may_read,
-    unknown_choices,
 )
+from jbpool.choices import PoolOptions, lookup, unknown_choices
 from jbpool.errors import InputError, JBPoolError
 from jbpool.graph import Graph, checked_graph, like
 from jbpool.nn.dropout import Dropout
@@ -625,16 +624,6 @@ class CombinedPool(JBPool):
         return f"{super().extra_repr()}, objective={self.weights}"
 
 
-@dataclass
-class PoolOptions:
-    """Options of the pools by name. A pool ignores options that do not apply to it."""
-
-    sqrt: str = "matrix"                            # balance term: matrix (the paper's) or diagonal (element-wise)
-    cluster_sizes: list[float] | None = None        # balance term: known proportions of the clusters
-    head: str = "linear"                            # last layer: linear, or cosine (bounded logits)
-    temperature: float = 0.2                        # of the cosine head
-
-
 def option_problems(options: PoolOptions) -> Iterator[tuple[str, str]]:
     """Yield option and problem of every value that no pool accepts."""
     yield from unknown_choices([(objectives.TRACES, options.sqrt, "sqrt"), (HEADS, options.head, "head")])
@@ -656,13 +645,7 @@ class PoolEntry(NamedTuple):
     fixed: Mapping[str, Any] = {}
 
 
-POOLS: dict[str, PoolEntry] = {
-    "jb": PoolEntry(JBPool),
-    "jb-diagonal": PoolEntry(JBPool, {"sqrt": "diagonal"}),
-    "mincut": PoolEntry(MinCutPool),
-    "dmon": PoolEntry(DMoNPool),
-    "diffpool": PoolEntry(DiffPool),
-}
+POOLS = {name: PoolEntry(globals()[kind], fixed) for name, (kind, fixed) in choices.POOLS.items()}
 
 
 def make_pool(

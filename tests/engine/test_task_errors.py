@@ -149,18 +149,3 @@ def test_a_file_that_cannot_be_read(case, tmp_path, monkeypatch):
     monkeypatch.setattr("jbpool.data._call", lambda *_: broken(error)(None))
     outcome = call(case.command, cwd=tmp_path, check=False)
     assert (outcome.code, outcome.err) == (2, "edges.csv: Permission denied\n")
-
-
-# ---------------------------------------------------------------- --list
-
-
-LISTED = {
-    "node_cluster": ("dblp.yaml", "node2vec", "2,708 nodes"),
-    "graph_classify": ("proteins.yaml", "diffpool", "ogbg-molhiv"),
-}
-
-
-def test_list(case, tmp_path):
-    out = call(case.command, "--list", cwd=tmp_path).out
-    for words in (*LISTED[case.task.name], *case.task.methods):
-        assert words in out

@@ -26,7 +26,7 @@ import torch
 from numpy.polynomial.chebyshev import chebinterpolate
 from torch import Tensor, nn
 
-from jbpool.checks import lookup
+from jbpool.choices import lookup
 from jbpool.clustering.auto.weighting import WEIGHTINGS, UnitRows
 from jbpool.console import progress_bar
 from jbpool.data import NodeData

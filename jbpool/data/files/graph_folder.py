@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from jbpool.checks import hint
+from jbpool.choices import hint
 from jbpool.data.assemble import graph_data
 from jbpool.data.containers import GraphData, Split
 from jbpool.data.files.dgl_bin import load_graph_bin

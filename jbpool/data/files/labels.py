@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from jbpool.checks import lookup
+from jbpool.choices import lookup
 from jbpool.data.arrays import read_array
 from jbpool.data.containers import UNLABELLED
 from jbpool.data.files.tables import ID_WORDS, Table, is_header_of_labels, kind_of, read_tables, shown
