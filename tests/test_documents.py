@@ -197,6 +197,17 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) < 80
 
 
+FOR_USERS = [page for page in PAGES if page.startswith("docs/") and "/development/" not in page]
+
+
+@pytest.mark.parametrize("page", FOR_USERS)
+def test_pages_for_users_are_two_screens_long(page):
+    """Tables of what was tried, bounds and machines belong to docs/development."""
+    prose = documents.FENCE.sub("", (ROOT / page).read_text())
+    assert len(prose) <= 7500                                   # some 100 lines of 75 characters
+    assert [line for line in prose.splitlines() if line.startswith("|") and len(line) > 160] == []
+
+
 def test_the_site_has_every_page():
     listed = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
     assert listed == {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
