@@ -16,10 +16,12 @@ from functools import cached_property, reduce
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn.functional import pad
 
 from jbpool.checks import check_sizes
 from jbpool.errors import JBPoolError
 from jbpool.graph import Graph
+from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.derivatives import first_order
 from jbpool.ops.sparse import at_least_float32, full_precision
 
@@ -177,26 +179,10 @@ def row_softmax(scores: Tensor) -> Tensor:
 
     On the CPU torch's softmax of 14 numbers takes ten times as long as that of 16, forward and backward.
     """
-    short = scores.device.type == "cpu" and 1 < scores.shape[1] < SHORT
-    return _ShortSoftmax.apply(scores) if short else scores.softmax(-1)
-
-
-class _ShortSoftmax(Function):
-    @staticmethod
-    def forward(scores):
-        power = (scores - scores.amax(1, keepdim=True)).exp_()                      # (N, K)
-        power /= power.sum(1, keepdim=True)
-        return power
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx, grad):                                                        # (N, K)
-        (assign,) = ctx.saved_tensors
-        moved = grad * assign
-        return moved.addcmul(assign, moved.sum(1, keepdim=True), value=-1)
+    width = scores.shape[1]
+    if scores.device.type != "cpu" or not 1 < width < SHORT:
+        return scores.softmax(-1)
+    return pad(scores, (0, SHORT - width), value=-torch.inf).softmax(-1)[:, :width].contiguous()
 
 
 __all__ = [
@@ -229,7 +215,8 @@ def segment_norm(rows: Tensor, segments: Segments) -> Tensor:
 
     The gradient of a column of zeros is zero.
     """
-    return _Norm.apply(rows, segments)
+    squares = segment_sum(rows.square(), segments)
+    return squares * inverse_sqrt(squares)                                      # sqrt has no gradient at zero
 
 
 def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
@@ -287,21 +274,16 @@ def _same_type(left: Tensor, right: Sequence[Tensor]) -> list[Tensor]:
     return columns
 
 
-def _sums(rows: Tensor, segments: Segments, of: Callable[[Tensor], Tensor] = torch.positive) -> Tensor:
-    """Return sums over the rows of each graph, of a function of their entries: ``(N, D)`` to ``(B, D)`` float64."""
-    pieces = _pieces(segments, rows)
-    if pieces is None:
-        return collect(of(chunked(rows, segments, zero_padding=True)).sum(1, dtype=torch.float64), segments)
-    total = rows.new_zeros(len(segments.sizes), rows.shape[1], dtype=torch.float64)
-    for graph, piece in pieces:
-        total[graph] += of(rows[piece]).sum(0, dtype=torch.float64)
-    return total
-
-
 class _Sum(Function):
     @staticmethod
     def forward(rows, segments):
-        return _sums(rows, segments)
+        pieces = _pieces(segments, rows)
+        if pieces is None:
+            return collect(chunked(rows, segments, zero_padding=True).sum(1, dtype=torch.float64), segments)
+        total = rows.new_zeros(len(segments.sizes), rows.shape[1], dtype=torch.float64)
+        for graph, piece in pieces:
+            total[graph] += rows[piece].sum(0, dtype=torch.float64)
+        return total
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -311,24 +293,6 @@ class _Sum(Function):
     @staticmethod
     def backward(ctx, grad):                                                    # (B, D)
         return spread(grad.to(ctx.dtype), ctx.segments), None
-
-
-class _Norm(Function):
-    @staticmethod
-    def forward(rows, segments):
-        return _sums(rows, segments, torch.square).sqrt_()                      # (B, K)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        rows, ctx.segments = inputs
-        ctx.save_for_backward(rows, output)
-
-    @staticmethod
-    def backward(ctx, grad):                                                    # (B, K)
-        rows, norm = ctx.saved_tensors
-        some = norm != 0                                                        # a NaN stays a NaN
-        scale = torch.where(some, grad / torch.where(some, norm, 1), 0).to(rows.dtype)
-        return spread(scale, ctx.segments) * rows, None
 
 
 class _Products(Function):
