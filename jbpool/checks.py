@@ -116,24 +116,31 @@ def check_assign(assign: Tensor) -> None:
         raise JBPoolError(f"assign has shape {tuple(assign.shape)}: it needs at least one cluster (column).")
 
 
-def check_sizes(sizes: Tensor, num_rows: int) -> list[int] | None:
-    """Check for whole numbers, one per graph, that add up to the number of rows; return them if they may be read."""
+def check_sizes(sizes: Tensor | Sequence[int], num_rows: int | None) -> tuple[Tensor, list[int] | None]:
+    """Require whole numbers, one per graph, that add up to the number of rows, if that is known.
+
+    Returns them as int64, and as a list if they may be read.
+    """
+    try:
+        sizes = torch.as_tensor(sizes)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"sizes={sizes!r}: give the nodes per graph as whole numbers.") from None
     if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype == torch.bool or sizes.numel() == 0:
-        raise JBPoolError(
-            f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as a 1-D integer tensor, "
-            "such as graph.batch_num_nodes() of DGL."
+        raise InputError(
+            f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as whole numbers, such as "
+            "graph.batch_num_nodes() of DGL."
         )
     if not may_read(sizes):
-        return None
+        return sizes.long(), None
     counts = sizes.tolist()
     if min(counts) < 0:
-        raise JBPoolError(f"sizes holds {min(counts)}: the number of nodes of a graph cannot be negative.")
-    if sum(counts) != num_rows:
-        raise JBPoolError(
-            f"sizes add up to {sum(counts)} but there are {num_rows} rows: they must be the nodes per graph; "
+        raise InputError(f"sizes holds {min(counts)}: the number of nodes of a graph cannot be negative.")
+    if num_rows is not None and sum(counts) != num_rows:
+        raise InputError(
+            f"sizes add up to {sum(counts)} but there are {num_rows} nodes: they must be the nodes per graph; "
             "if the batch information was lost in a transform, restore it with graph.set_batch_num_nodes(...)."
         )
-    return counts
+    return sizes.long(), counts
 
 
 def check_index(index: Tensor | Sequence[int], count: int, what: str) -> Tensor:

@@ -15,7 +15,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from jbpool.checks import check_count, check_edge_weight, check_features, may_read, reads_all
+from jbpool.checks import check_count, check_edge_weight, check_features, check_sizes, may_read, reads_all
 from jbpool.errors import INSTALL_DGL, InputError
 
 T = TypeVar("T")
@@ -31,6 +31,11 @@ class Rows(NamedTuple):
     def of_edges(self, values: Tensor) -> Tensor:
         """Return values of edges ``(E, *)`` in the order of the rows."""
         return values if self.edges is None else values[self.edges]
+
+    def to(self, device: torch.device) -> Rows:
+        """Return the matrix on a device."""
+        edges = None if self.edges is None else self.edges.to(device)
+        return Rows(self.pointers.to(device), self.columns.to(device), edges)
 
     def numbers(self, start: int, stop: int) -> Tensor:
         """Return the places in ``edge_index`` of the entries ``start`` to ``stop``, int64."""
@@ -88,22 +93,17 @@ class Graph:
             raise InputError(f"edge_index is {got}: give a tensor (2, E), source and target of every edge.")
         if edge_index.dtype not in (torch.int64, torch.int32):
             raise InputError(f"edge_index is {edge_index.dtype}: node ids are int64 or int32; use edge_index.long().")
-        if sizes is not None:
-            sizes = _checked_sizes(sizes).to(edge_index.device)
-        readable = may_read(edge_index)
-        if num_nodes is None:
-            if sizes is not None:
-                num_nodes = int(sizes.sum())
-            else:
-                num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
-        elif num_nodes != 0:
+        if num_nodes is not None and num_nodes != 0:
             num_nodes = check_count(num_nodes, "num_nodes")
-        if readable and edge_index.numel():
+        if sizes is not None:
+            sizes = check_sizes(sizes, num_nodes)[0].to(edge_index.device)
+            num_nodes = int(sizes.sum()) if num_nodes is None else num_nodes
+        elif num_nodes is None:
+            num_nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        if may_read(edge_index) and edge_index.numel():
             low, high = (int(end) for end in edge_index.aminmax())
             if low < 0 or high >= num_nodes:
                 raise InputError(f"edge_index holds {low} to {high}: the {num_nodes} nodes are numbered from 0.")
-        if readable and sizes is not None and int(sizes.sum()) != num_nodes:
-            raise InputError(f"sizes add up to {int(sizes.sum())}, but the graph has {num_nodes} nodes.")
         self._start(num_nodes, edge_index.shape[1], edge_index.device, edge_index.dtype, sizes)
         self.__dict__["edge_index"] = edge_index
 
@@ -178,13 +178,7 @@ class Graph:
         moved.known_symmetric = self.known_symmetric
         for name in ("edge_index", "by_target", "by_source"):           # whatever is there need not be computed again
             if name in self.__dict__:
-                value = self.__dict__[name]
-                if isinstance(value, Tensor):
-                    moved.__dict__[name] = value.to(device)
-                else:
-                    pointers, columns, edges = value
-                    edges = None if edges is None else edges.to(device)
-                    moved.__dict__[name] = Rows(pointers.to(device), columns.to(device), edges)
+                moved.__dict__[name] = self.__dict__[name].to(device)
         return moved
 
     # What is computed on first use and kept.
@@ -249,7 +243,7 @@ class Graph:
         sizes = self.sizes.to(self.idtype)                              # dgl 2.1 needs counts of the type of the ids
         made.set_batch_num_nodes(sizes)
         made.set_batch_num_edges(_edges_per_graph(self).to(self.idtype))
-        made._jbpool = _Known(self, _dgl_identity(made))
+        made._jbpool = _Known(self, *_dgl_identity(made))
         return made
 
     @classmethod
@@ -270,7 +264,7 @@ class Graph:
             batch=torch.repeat_interleave(self.sizes, output_size=self.num_nodes),
             ptr=pointers,
         )
-        made.__dict__["_jbpool"] = _Known(self, _pyg_identity(made))
+        made.__dict__["_jbpool"] = _Known(self, *_pyg_identity(made))
         return made
 
     @classmethod
@@ -310,18 +304,6 @@ def _by_rows(row: Tensor, column: Tensor, num_nodes: int) -> Rows:
     return Rows(count.cumsum_(0), column[order], order)
 
 
-def _checked_sizes(sizes: Tensor | Sequence[int]) -> Tensor:
-    try:
-        sizes = torch.as_tensor(sizes)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"sizes={sizes!r}: give the nodes per graph as whole numbers.") from None
-    if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype == torch.bool or not len(sizes):
-        raise InputError(f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as whole numbers.")
-    if may_read(sizes) and int(sizes.min()) < 0:
-        raise InputError(f"sizes holds {int(sizes.min())}: the number of nodes of a graph cannot be negative.")
-    return sizes.long()
-
-
 @lru_cache(maxsize=16)      # a training run has few batch sizes
 def _complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
     graph = Graph.__new__(Graph)
@@ -346,49 +328,41 @@ def _edges_per_graph(graph: Graph) -> Tensor:
 
 
 class _Known:
-    """A Graph, and the identity of the edges it was made from. Neither copied nor pickled with its owner."""
+    """A Graph, what identifies the edges it was made from, and the tensors that hold them.
 
-    def __init__(self, graph: Graph | None = None, identity: Any = None):
-        self.graph, self.identity = graph, identity
+    While those are held, no other tensors have their addresses. Neither copied nor pickled with its owner.
+    """
+
+    def __init__(self, graph: Graph | None = None, identity: Any = None, held: tuple = ()):
+        self.graph, self.identity, self.held = graph, identity, held
 
     def __reduce__(self):
         return _Known, ()
 
 
-def _known(owner: Any, identity: Any, same: Callable[[Any, Any], bool]) -> Graph | None:
-    known = vars(owner).get("_jbpool")
-    return known.graph if known is not None and known.graph is not None and same(known.identity, identity) else None
+def _known(owner: Any, identity: Any) -> Graph | None:
+    known = vars(owner).get("_jbpool", _Known())
+    return known.graph if known.identity == identity else None
 
 
-class _DGLIdentity(NamedTuple):
-    """Arrays of a DGL graph, which it shares with torch. While they are held, no other graph has their addresses."""
-
-    layout: str
-    arrays: tuple[Tensor, ...]
-    sizes: Tensor
-
-
-def _dgl_identity(graph: Any) -> _DGLIdentity:
+def _dgl_arrays(graph: Any) -> tuple[str, tuple[Tensor, ...]]:
+    """One of the formats of a DGL graph, and its arrays, which it shares with torch."""
     graph.batch_num_edges()             # batch_num_nodes does not set them, and DGL would then fail to remove nodes
     error = sys.modules["dgl"].DGLError
     for layout in ("csc", "coo", "csr"):                # a graph may be restricted to some of them
         try:
-            arrays = graph.edges() if layout == "coo" else graph.adj_tensors(layout)    # adj_tensors("coo") copies
-            return _DGLIdentity(layout, arrays, graph.batch_num_nodes())
+            return layout, graph.edges() if layout == "coo" else graph.adj_tensors(layout)  # adj_tensors("coo") copies
         except error:
             continue
     raise InputError("the DGLGraph has no sparse format: use graph.formats(['coo', 'csr', 'csc']).")
 
 
-def _same_dgl(one: _DGLIdentity, other: _DGLIdentity) -> bool:
-    return (
-        one.sizes is other.sizes
-        and one.layout == other.layout
-        and all(
-            a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.dtype == b.dtype
-            for a, b in zip(one.arrays, other.arrays, strict=True)
-        )
-    )
+def _dgl_identity(graph: Any) -> tuple[tuple, tuple[Tensor, ...]]:
+    """What changes with the edges or batch counts of a DGL graph, and the tensors to hold meanwhile."""
+    layout, arrays = _dgl_arrays(graph)
+    sizes = graph.batch_num_nodes()
+    places = tuple((array.data_ptr(), array.shape, array.dtype) for array in arrays)
+    return (layout, id(sizes), *places), (*arrays, sizes)
 
 
 def _from_dgl(graph: Any) -> Graph:
@@ -398,21 +372,19 @@ def _from_dgl(graph: Any) -> Graph:
         raise InputError(
             f"graph has node types {graph.ntypes} and edge types {graph.etypes}: use dgl.to_homogeneous(graph)."
         )
-    identity = _dgl_identity(graph)
-    found = _known(graph, identity, _same_dgl)
+    identity, held = _dgl_identity(graph)
+    found = _known(graph, identity)
     if found is None:
-        sizes = identity.sizes.long()
-        if identity.layout == "csc":
-            pointers, columns, edges = identity.arrays
+        *arrays, sizes = held
+        if identity[0] == "csc":
+            pointers, columns, edges = arrays
             # DGL leaves the ids out where they are 0, 1, 2, ...
-            found = Graph.from_rows(Rows(pointers, columns, edges if len(edges) == len(columns) > 0 else None), sizes)
-            if found.by_target.edges is not None:
-                found.__dict__["edge_index"] = _dgl_ends(graph)
+            rows = Rows(pointers, columns, edges if len(edges) == len(columns) > 0 else None)
+            found = Graph.from_rows(rows, sizes.long(), None if rows.edges is None else _dgl_ends(graph))
         else:
-            ends = _dgl_ends(graph)
-            found = Graph(ends, graph.num_nodes())
-            found.sizes = sizes
-        graph._jbpool = _Known(found, identity)
+            found = Graph(_dgl_ends(graph), graph.num_nodes())
+            found.sizes = sizes.long()
+        graph._jbpool = _Known(found, identity, held)
     return found
 
 
@@ -424,23 +396,19 @@ def _dgl_ends(graph: Any) -> Tensor:
         return torch.stack(graph.formats(["coo", "csr", "csc"]).edges())
 
 
-def _pyg_identity(data: Any) -> tuple:
-    """Return the tensors that decide the graph; a change in place changes their version."""
-    tensors = (data.edge_index, getattr(data, "batch", None), getattr(data, "ptr", None))
-    return (*tensors, *(_version(tensor) for tensor in tensors), data.num_nodes)
-
-
-def _same_pyg(one: tuple, other: tuple) -> bool:
-    return all(a is b for a, b in zip(one[:3], other[:3], strict=True)) and one[3:] == other[3:]
+def _pyg_identity(data: Any) -> tuple[tuple, tuple]:
+    """What changes with the tensors that decide the graph, also by a change in place, and those tensors."""
+    held = (data.edge_index, getattr(data, "batch", None), getattr(data, "ptr", None))
+    return (*((id(tensor), _version(tensor)) for tensor in held), data.num_nodes), held
 
 
 def _from_pyg(data: Any) -> Graph:
     if getattr(data, "edge_index", None) is None:
         raise InputError(f"{type(data).__name__} has no edge_index: homogeneous graphs with one are taken.")
-    identity = _pyg_identity(data)
-    found = _known(data, identity, _same_pyg)
+    identity, held = _pyg_identity(data)
+    found = _known(data, identity)
     if found is None:
-        batch, pointers = identity[1:3]
+        _, batch, pointers = held
         sizes = None
         if pointers is not None:
             sizes = pointers.diff()
@@ -449,7 +417,7 @@ def _from_pyg(data: Any) -> Graph:
             if may_read(batch) and bool((batch.diff() < 0).any()):
                 raise InputError("data.batch is not sorted: the nodes of a graph must follow each other.")
         found = Graph(data.edge_index, data.num_nodes, sizes)
-        data.__dict__["_jbpool"] = _Known(found, identity)
+        data.__dict__["_jbpool"] = _Known(found, identity, held)
     return found
 
 
@@ -558,14 +526,14 @@ def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
         return
     if not graph.known_symmetric:
         if not is_symmetric(graph):
-            raise InputError(_one_way(graph))
+            raise InputError(_asymmetry(graph))
         graph.known_symmetric = True
     pooled = edge_weight is not None and (edge_weight.requires_grad or graph.complete_size is not None)
     if edge_weight is None or (pooled and not reads_all()):
         return
     weight = edge_weight.detach()
     if not graph.remembered("equal weights", lambda: _has_symmetric_weights(graph, weight), edge_weight):
-        raise InputError(_unequal_weights(graph, weight))
+        raise InputError(_asymmetry(graph, weight))
 
 
 def is_symmetric(graph: Graph) -> bool:
@@ -584,33 +552,21 @@ def _has_symmetric_weights(graph: Graph, weight: Tensor) -> bool:
     return not bool(excess > 1e-5 * weight.norm())              # rounding of float32 gives some 1e-8
 
 
-def _one_way(graph: Graph) -> str:
-    """Name the first edge without its other direction."""
+def _asymmetry(graph: Graph, weight: Tensor | None = None) -> str:
+    """Name the edge whose two directions differ most in weight, or in number."""
     source, target = graph.edge_index.long().cpu()
-    there, back = (a * graph.num_nodes + b for a, b in ((source, target), (target, source)))
-    place = torch.cat([there, back]).unique(return_inverse=True)[1]
-    excess = torch.zeros(int(place.max()) + 1, dtype=torch.int64)
-    excess.index_add_(0, place[: len(there)], torch.ones_like(there))
-    excess.index_add_(0, place[len(there) :], -torch.ones_like(there))
-    first = int((excess[place[: len(there)]] > 0).nonzero()[0, 0])
+    value = torch.ones(len(source), dtype=torch.float64) if weight is None else weight.double().cpu()
+    ends = torch.cat([source * graph.num_nodes + target, target * graph.num_nodes + source])
+    there, back = ends.unique(return_inverse=True)[1].view(2, -1)                       # (E,) each: numbers of pairs
+    total = value.new_zeros(int(ends.numel())).index_add(0, there, value)
+    first = int((total[there] - total[back]).argmax())
     u, v = int(source[first]), int(target[first])
-    return (
-        f"graph has the edge {u} -> {v} more often than {v} -> {u}: pass both directions of every edge; use "
-        "dgl.add_reverse_edges(graph), or torch_geometric.utils.to_undirected(edge_index)."
-    )
-
-
-def _unequal_weights(graph: Graph, weight: Tensor) -> str:
-    """Name the edge whose two directions differ most in weight."""
-    source, target = graph.edge_index.long().cpu()
-    weight = weight.double().cpu()
-    there, back = (a * graph.num_nodes + b for a, b in ((source, target), (target, source)))
-    place = torch.cat([there, back]).unique(return_inverse=True)[1]
-    total = torch.zeros(int(place.max()) + 1, dtype=torch.float64).index_add_(0, place[: len(there)], weight)
-    gap = (total[place[: len(there)]] - total[place[len(there) :]]).abs()
-    first = int(gap.argmax())
-    u, v = int(source[first]), int(target[first])
-    one, other = float(total[place[first]]), float(total[place[len(there) + first]])
+    if weight is None:
+        return (
+            f"graph has the edge {u} -> {v} more often than {v} -> {u}: pass both directions of every edge; use "
+            "dgl.add_reverse_edges(graph), or torch_geometric.utils.to_undirected(edge_index)."
+        )
+    one, other = float(total[there[first]]), float(total[back[first]])
     return (
         f"edge_weight is {one:g} from {u} to {v} and {other:g} from {v} to {u}: both directions of an edge need the "
         "same weight; dgl.add_reverse_edges(graph, copy_edata=True) and torch_geometric.utils.to_undirected copy it."

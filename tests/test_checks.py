@@ -49,7 +49,7 @@ def test_lookup_suggests_and_lists():
 
 @pytest.mark.parametrize("sizes", [torch.zeros(0).long(), [True, False], [1.0, 1.0], [[2]]])
 def test_sizes_are_a_row_of_whole_numbers(sizes):
-    with pytest.raises(ValueError, match="give the nodes per graph as a 1-D integer tensor"):
+    with pytest.raises(ValueError, match="give the nodes per graph as whole numbers"):
         check_sizes(torch.as_tensor(sizes), 2)
 
 

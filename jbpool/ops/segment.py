@@ -19,7 +19,6 @@ from torch.autograd import Function
 from torch.nn.functional import pad
 
 from jbpool.checks import check_sizes
-from jbpool.errors import JBPoolError
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.derivatives import first_order
@@ -122,12 +121,8 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
     num_rows, device = rows.shape[0], rows.device
     if sizes is None:
         sizes = torch.full((1,), num_rows, device=device)
-    try:
-        sizes = torch.as_tensor(sizes)
-    except (TypeError, ValueError, RuntimeError):
-        raise JBPoolError(f"sizes={sizes!r}: pass the nodes per graph as whole numbers.") from None
-    counts = check_sizes(sizes, num_rows)                       # where they are: on the host if given there
-    return Segments(sizes.to(device).long(), num_rows, counts)
+    sizes, counts = check_sizes(sizes, num_rows)                # where they are: on the host if given there
+    return Segments(sizes.to(device), num_rows, counts)
 
 
 def segments_of(graph: Graph) -> Segments:

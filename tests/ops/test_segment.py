@@ -140,9 +140,9 @@ def test_gram_is_float64_and_keeps_no_float64_copy_for_backward(sizes, device):
     [
         ([3, 4], "add up to 7"),
         ([6, -1], "sizes holds -1"),
-        (torch.tensor([5.0]), "1-D integer"),
-        (torch.tensor([[5]]), "1-D integer"),
-        ([], "1-D integer"),
+        (torch.tensor([5.0]), "whole numbers"),
+        (torch.tensor([[5]]), "whole numbers"),
+        ([], "whole numbers"),
         ("ab", "whole numbers"),
         ([1, None], "whole numbers"),
     ],
