@@ -24,7 +24,7 @@ from jbpool.engine.run_folder import read_results, reporting_mismatch
 from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
 from jbpool.files import write_text
-from jbpool.ops.contingency import contingency
+from jbpool.ops.segment import contingency
 from jbpool.report.charts import heat_map, value_map
 from jbpool.report.page import class_names, number, render_page, score, section, table
 

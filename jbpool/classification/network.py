@@ -13,7 +13,7 @@ from jbpool.choices import lookup
 from jbpool.data import GraphBatch
 from jbpool.graph import Graph, as_graph
 from jbpool.nn.conv import BACKBONES, GINEConv, gine
-from jbpool.nn.dropout import Dropout
+from jbpool.nn.heads import Dropout
 from jbpool.nn.pools import ClusterPool, Pooled
 from jbpool.ops.derivatives import first_order
 from jbpool.ops.segment import READOUTS, Segments, segments_of

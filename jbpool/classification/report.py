@@ -24,7 +24,7 @@ from jbpool.engine.run_folder import by_method, read_results, reporting_mismatch
 from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
 from jbpool.files import write_text
-from jbpool.ops.contingency import contingency
+from jbpool.ops.segment import contingency
 from jbpool.report import charts
 from jbpool.report.charts import circle_graph, heat_map, network
 from jbpool.report.graph_view import pack

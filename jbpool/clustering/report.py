@@ -25,7 +25,7 @@ from jbpool.clustering.scores import (
 from jbpool.clustering.view import view_graph
 from jbpool.data import NodeData
 from jbpool.ops.adjacency import normalized_off_diagonal
-from jbpool.ops.contingency import contingency
+from jbpool.ops.segment import contingency
 from jbpool.report import charts
 from jbpool.report.charts import circle_graph, heat_map, shortened, value_map
 from jbpool.report.graph_view import SCRIPTS, graph_section

@@ -30,7 +30,7 @@ from jbpool.engine.schema import as_dict
 from jbpool.engine.state import reporting_damage, save_state
 from jbpool.errors import ConfigError, RunFolderError, TrainingError
 from jbpool.files import write_text
-from jbpool.ops.contingency import contingency
+from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, gather, rank, world_size
 
 if TYPE_CHECKING:

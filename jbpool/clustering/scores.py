@@ -18,7 +18,7 @@ from torch import Tensor
 from jbpool.console import progress_bar
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import edge_blocks
-from jbpool.ops.contingency import contingency
+from jbpool.ops.segment import contingency
 
 
 def confusion(cluster: Tensor, label: Tensor) -> Tensor:

@@ -30,8 +30,7 @@ from jbpool.checks import (
 from jbpool.choices import PoolOptions, lookup, unknown_choices
 from jbpool.errors import InputError, JBPoolError
 from jbpool.graph import Graph, checked_graph, like
-from jbpool.nn.dropout import Dropout
-from jbpool.nn.heads import HEADS, Activation, CosineHead, make_activation, spread_rows
+from jbpool.nn.heads import HEADS, Activation, CosineHead, Dropout, make_activation, spread_rows
 from jbpool.ops.adjacency import degree, normalized_off_diagonal, propagate, propagate_normalized, smooth
 from jbpool.ops.segment import (
     Segments,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
 from jbpool.ops import segment
-from jbpool.ops.segment import make_segments, segment_gram, segment_norm, segment_products, segment_sum
+from jbpool.ops.segment import contingency, make_segments, segment_gram, segment_norm, segment_products, segment_sum
 
 SIZES = st.lists(st.integers(0, 70), min_size=1, max_size=12)
 
@@ -159,3 +159,15 @@ def test_sizes_given_on_the_host_stay_known_there():
     assert segments.sizes.is_meta
     with pytest.raises(ValueError, match="sizes add up to 5"):
         make_segments([3, 2], torch.empty(4, 2, device="meta"))
+
+
+@pytest.mark.parametrize("some", [False, True])
+def test_counts_of_pairs_are_those_of_a_loop(some):
+    row, column = torch.tensor([0, 2, 2, 0, 2, 1]), torch.tensor([1, 0, 0, 3, 1, 1])
+    counted = torch.tensor([True, True, False, True, True, False]) if some else None
+    expected = torch.zeros(3, 4, dtype=torch.long)              # largest values + 1, also of pairs that do not count
+    for number, (i, j) in enumerate(zip(row, column, strict=True)):
+        expected[i, j] += counted is None or bool(counted[number])
+    found = contingency(row, column, counted)
+    assert found.shape == (3, 4)
+    assert torch.equal(found, expected)

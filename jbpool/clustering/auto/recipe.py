@@ -29,7 +29,7 @@ from jbpool.clustering.auto.refinement import ClusterModel, Known, Refined, refi
 from jbpool.clustering.auto.views import STEPS, FixedFeatures, edge_view
 from jbpool.errors import DataError
 from jbpool.graph import Graph
-from jbpool.ops.contingency import contingency
+from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, gather
 
 STARTS = 8                          # of every view
