@@ -3,9 +3,6 @@
 FROM python:3.13-slim
 RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 WORKDIR /jbpool
-# The environment first: it is built again only if the versions change.
-COPY requirements.lock ./
-RUN python -m venv .venv && .venv/bin/python -m pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu -r requirements.lock
 COPY . .
-RUN make env
+RUN PIP_NO_CACHE_DIR=1 make env
 CMD ["make", "run"]
