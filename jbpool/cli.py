@@ -121,6 +121,7 @@ def _add_task_options(options: argparse.ArgumentParser, task: str, new: str) -> 
     options.add_argument("--out", metavar="DIR", help=f"the run folder (default: runs/{task}/<name>-<time>)")
     options.add_argument("--resume", action="store_true", help="continue the run in --out, or the latest of this name")
     options.add_argument("--predict", metavar="RUN_DIR", help=f"apply the trained model of a run to {new}")
+    options.add_argument("--log", choices=("tensorboard", "mlflow"), help="pass every evaluation on to it")
     options.add_argument("--list", action="store_true", help="list configurations, methods and datasets")
     options.add_argument("--show-config", action="store_true", help="print every setting, its default and its origin")
 
@@ -277,7 +278,7 @@ def _start(name: str, args: argparse.Namespace) -> int:
     if args.show_config:
         return _show_config(settings(task, cfg, changes, origins))
     config = load_config(task, cfg, changes, origins)
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"log": args.log}
     if getattr(args, "folds", None) is not None:
         more["folds"] = _whole_numbers("--folds", args.folds)
     if getattr(args, "baselines", False):

@@ -22,7 +22,7 @@ from jbpool.classification.search import budget, trials, with_settings
 from jbpool.console import Bar
 from jbpool.data import GraphBatch, GraphData, Split, load_graphs
 from jbpool.data.containers import UNLABELLED
-from jbpool.engine.fit import TRAINING, Forecast, Problem, Progress, count, fit, weights_diagnosis
+from jbpool.engine.fit import TRAINING, Forecast, Log, Problem, Progress, count, fit, open_log, weights_diagnosis
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import reporting_damage, save_state
@@ -329,8 +329,8 @@ UNFINISHED = {
 class Job:
     """Runs the folds of all methods and seeds in sequence."""
 
-    def __init__(self, config: ClassifyConfig, data: GraphData, out: RunFolder, device: torch.device):
-        self.config, self.data, self.out, self.device = config, data, out, device
+    def __init__(self, config: ClassifyConfig, data: GraphData, out: RunFolder, device: torch.device, log: Log):
+        self.config, self.data, self.out, self.device, self.log = config, data, out, device, log
         self.methods = list(dict.fromkeys([config.model.pool, *config.model.compare]))
         self.trials = {method: trials(config, method) for method in self.methods}
         self.tried: list[dict[str, Any]] = []               # the finished trials of a search
@@ -407,6 +407,7 @@ class Job:
                 self.curve = [{**where, **row} for row in progress.history]
                 shown = {key: f"{row[key]:.4g}" for key in ("loss", "pool_loss", "valid")}
                 bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
+                self.log(name, row)
 
             progress = fit(
                 problem, train, weight_decay=train.weight_decay, schedule=train.schedule,
@@ -537,6 +538,7 @@ def run(
     device: torch.device,
     resume: bool = False,
     folds: Sequence[int] | None = None,
+    log: str | None = None,
 ) -> RunFolder:
     """Run a configuration into a folder.
 
@@ -554,6 +556,8 @@ def run(
         Continue the run in the folder; what is finished is not repeated.
     folds : sequence of int, optional
         Which folds to run; by default all.
+    log : str, optional
+        Pass every evaluation on to it: ``"tensorboard"`` or ``"mlflow"``.
     """
     if config.train.batch_size < world_size():
         raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
@@ -578,7 +582,7 @@ def run(
             raise ConfigError(f"--folds {fold}: train.folds={config.train.folds}, and folds are numbered from 0.")
     data.split(folds[0], config.train.folds)                # an error before anything is written
     out = RunFolder(folder, config.task, data.name, config.model.pool, as_dict(config), data.fingerprint)
-    job = Job(config, data, out, device)
+    job = Job(config, data, out, device, open_log(log, folder))
     if resume:
         job.load()
     barrier()                                               # no process removes files that another is still reading

@@ -24,7 +24,7 @@ from jbpool.clustering.scores import best_run, graph_scores, label_scores, norma
 from jbpool.console import Bar, watched
 from jbpool.data import NodeData, load_nodes
 from jbpool.data.arrays import read_arrays
-from jbpool.engine.fit import TRAINING, Forecast, Progress, count, fit
+from jbpool.engine.fit import TRAINING, Forecast, Log, Progress, count, fit, open_log
 from jbpool.engine.run_folder import RunFolder, read_results, reporting_mismatch, write_assign_csv
 from jbpool.engine.schema import as_dict
 from jbpool.engine.state import reporting_damage, save_state
@@ -86,8 +86,10 @@ class Job:
         Where results and checkpoints go.
     device : torch.device
         Where to train.
-    merged : tuple, optional
+    merged : tuple or None
         Clusters that the choice of K found, as for `find_clusters`.
+    log : callable
+        Called with the name of a training run and a row of its history.
     """
 
     def __init__(
@@ -97,9 +99,11 @@ class Job:
         num_clusters: int,
         out: RunFolder,
         device: torch.device,
-        merged: tuple[str, Tensor] | None = None,
+        merged: tuple[str, Tensor] | None,
+        log: Log,
     ):
         self.config, self.num_clusters, self.out, self.device, self.merged = config, num_clusters, out, device, merged
+        self.log = log
         self.given = data
         self.data = data if config.method.name == "auto" else with_features(data, num_clusters)
         self.clusters: dict[int, Tensor] = {}
@@ -341,6 +345,7 @@ def _train_start(job: Job, seed: int, start: int, best: dict[str, Any] | None) -
             job.curve = curve(progress)
             shown = {key: f"{row[key]:.3f}" for key in ("loss", "nmi", "modularity") if key in row}
             bar.set_postfix(**shown, clusters=row["used_clusters"], refresh=False)
+            job.log(name, row)
 
         progress = fit(
             problem, config.train, each_epoch=lambda progress: bar.update(progress.epoch - bar.n), report=report,
@@ -456,6 +461,7 @@ def run(
     device: torch.device,
     resume: bool = False,
     baselines: bool = False,
+    log: str | None = None,
 ) -> RunFolder:
     """Run a configuration into a folder.
 
@@ -473,13 +479,15 @@ def run(
         Continue the run in the folder; what is finished is not repeated.
     baselines : bool, default False
         Compare the result with other methods.
+    log : str, optional
+        Pass every evaluation on to it: ``"tensorboard"`` or ``"mlflow"``.
     """
     num_clusters = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
     merged = None
     if isinstance(num_clusters, range):
         num_clusters, merged = _choose(num_clusters, data, config.train.seeds[0], out, device)
-    job = Job(config, data, num_clusters, out, device, merged)
+    job = Job(config, data, num_clusters, out, device, merged, open_log(log, folder))
     if resume:
         job.load()
     if rank() == 0:

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from tqdm import tqdm
 
 from jbpool.engine.state import reporting_damage
 from jbpool.engine.task import TrainConfig
-from jbpool.errors import TrainingError
-from jbpool.processes import mean_gradients
+from jbpool.errors import ConfigError, TrainingError
+from jbpool.processes import mean_gradients, rank
 
 MEASURED = 2.0          # seconds of training before extrapolating
 WORTH_SAYING = 60.0     # total seconds
@@ -97,6 +98,44 @@ TRAINING = {
     "rng": Tensor,
     "progress": {"epoch": int, "steps": int, "best_epoch": int, "seconds": float, "history": [dict]},
 }
+
+
+Log = Callable[[str, dict[str, Any]], None]         # the name of a training run, and a row of its history
+
+
+def open_log(kind: str | None, folder: Path) -> Log:
+    """Return what passes every evaluation on to TensorBoard or MLflow.
+
+    Parameters
+    ----------
+    kind : str or None
+        ``"tensorboard"`` (event files in the run folder), ``"mlflow"`` (a run of that name) or None.
+    folder : Path
+        The run folder.
+    """
+    if kind is None or rank() > 0:
+        return lambda name, row: None
+    try:
+        if kind == "tensorboard":
+            from torch.utils.tensorboard import SummaryWriter
+        else:
+            import mlflow
+    except ImportError as error:
+        raise ConfigError(f"--log {kind} needs {kind} ({error}): pip install {kind}") from None
+    if kind == "mlflow":
+        mlflow.start_run(run_name=folder.name)
+    writer = cache(lambda name: SummaryWriter(str(folder / "tensorboard" / name)))
+
+    def log(name: str, row: dict[str, Any]) -> None:
+        values = {key: value for key, value in row.items() if key != "epoch" and isinstance(value, int | float)}
+        if kind == "mlflow":
+            mlflow.log_metrics({f"{name}/{key}": value for key, value in values.items()}, step=row["epoch"])
+            return
+        for key, value in values.items():
+            writer(name).add_scalar(key, value, row["epoch"])
+        writer(name).flush()
+
+    return log
 
 
 class Problem(ABC):

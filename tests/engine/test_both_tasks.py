@@ -1,9 +1,13 @@
 """Common behaviour of both tasks: complete run folders, --resume, Ctrl-C. Errors are in test_task_errors.py."""
 
+import csv
 import re
 import shutil
 import statistics
+import sys
+import types
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -279,3 +283,56 @@ def test_ctrl_c_leaves_a_report_of_what_is_finished(case, seeds, checkpoints, tm
     assert outcome.code == 130
     assert [run["seed"] for run in result_of(tmp_path / "r")["runs"]] == [0]
     assert "runs: 1" in (tmp_path / "r" / "report.html").read_text()
+
+
+# ---------------------------------------------------------------- --log
+
+
+@pytest.fixture(params=["tensorboard", "mlflow"])
+def logged(request, monkeypatch):
+    """The kind of log, and what a stand-in for its package was given: (curve, key, epoch) -> value."""
+    kind, given = request.param, {}
+
+    class SummaryWriter:
+        def __init__(self, folder):
+            self.folder = Path(folder)
+
+        def add_scalar(self, key, value, epoch):
+            assert self.folder.parent == Path("r", "tensorboard")
+            given[self.folder.name, key, epoch] = value
+
+        def flush(self):
+            pass
+
+    def log_metrics(values, step):
+        given.update({(*key.split("/"), step): value for key, value in values.items()})
+
+    fake = types.ModuleType(kind)
+    if kind == "tensorboard":
+        fake.SummaryWriter = SummaryWriter
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", fake)
+    else:
+        fake.start_run, fake.log_metrics = lambda run_name: given.update(run=run_name), log_metrics
+        monkeypatch.setitem(sys.modules, "mlflow", fake)
+    return kind, given
+
+
+def test_a_log_gets_the_history(case, logged, tmp_path):
+    kind, given = logged
+    call(case.command, *case.arguments(), "--log", kind, "--out", "r", cwd=tmp_path)
+    assert given.pop("run", "r") == "r"
+    with open(tmp_path / "r" / "history.csv") as file:
+        rows = list(csv.DictReader(file))
+    losses = sorted((int(row["epoch"]), float(row["loss"])) for row in rows)
+    assert sorted((epoch, value) for (_, key, epoch), value in given.items() if key == "loss") == losses
+    names = {name for name, _, _ in given}
+    assert len(names) == len({(row.get("method"), row["seed"]) for row in rows})
+
+
+def test_a_log_whose_package_is_missing(case, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)            # importing it raises an ImportError
+    outcome = call(case.command, *case.arguments(), "--log", "mlflow", "--out", "r", cwd=tmp_path, check=False)
+    assert outcome.code == 2
+    assert outcome.err.startswith("--log mlflow needs mlflow (")
+    assert outcome.err.endswith("): pip install mlflow\n")
+    assert not (tmp_path / "r").exists()
