@@ -90,7 +90,7 @@ EXCLUSIVE = {
 
 
 def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
-    """Key and problem of every unknown name and of settings that contradict each other."""
+    """Yield key and problem of every unknown name and of settings that contradict each other."""
     from jbpool.classification.network import NORMS
     from jbpool.engine.fit import SCHEDULES
     from jbpool.ops.segment import READOUTS
@@ -130,7 +130,7 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
 
 
 def fixed_clusters(model: ClassifyModelConfig) -> list[int]:
-    """K of every level without ``ratio``: by default 4 at the last, and four times as many at every level before."""
+    """Return K of every level without ``ratio``: by default 4 at the last, four times as many at each before."""
     if model.num_clusters is None:
         return [4 ** (model.levels - level) for level in range(model.levels)]
     return model.num_clusters if len(model.num_clusters) == model.levels else model.num_clusters * model.levels

@@ -24,7 +24,7 @@ class BatchNorm(nn.BatchNorm1d):
     """Batch normalisation over the rows of all processes of a run; a single row is returned unchanged."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(N, D)`` to ``(N, D)``."""
+        """Normalise features: ``(N, D)`` to ``(N, D)``."""
         if world_size() == 1 or not self.training:
             return super().forward(x) if len(x) > 1 or not self.training else x     # a single row has no variance
         assert self.running_mean is not None
@@ -99,12 +99,12 @@ class _Layer(nn.Module):
 
 
 def read_out(feat: Tensor, segments: Segments, kinds: Sequence[str]) -> Tensor:
-    """Concatenated mean, sum or max over the nodes of each graph: ``(N, D)`` to ``(B, len(kinds) * D)``."""
+    """Concatenate mean, sum or max over the nodes of each graph: ``(N, D)`` to ``(B, len(kinds) * D)``."""
     return torch.cat([READOUTS[kind](feat, segments) for kind in kinds], dim=1)
 
 
 def log_size(graph: Graph, mean_size: Tensor) -> Tensor:
-    """Logarithm of the number of nodes over the mean size, ``(B, 1)``: means and maxima do not show it."""
+    """Return the logarithm of the number of nodes over the mean size, ``(B, 1)``: means and maxima do not show it."""
     return (graph.sizes.clamp_min(1) / mean_size).log().unsqueeze(1)
 
 
@@ -254,7 +254,7 @@ class Ensemble(nn.Module):
     def forward(
         self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
     ) -> tuple[Tensor, list[Pooled]]:
-        """Scores of every member, ``(M, B, out_feats)``, in regression values, and the output of all their pools.
+        """Return the scores (or values) of every member, ``(M, B, out_feats)``, and the output of all their pools.
 
         The parameters are those of ``GraphClassifier``.
         """
@@ -265,7 +265,7 @@ class Ensemble(nn.Module):
         return scores, [pooled for _, made in found for pooled in made]
 
     def on_batch(self, batch: GraphBatch, device: torch.device) -> tuple[Tensor, list[Pooled]]:
-        """The output for a batch of a dataset, computed on a device."""
+        """Return the output for a batch of a dataset, computed on a device."""
         edge_feat = batch.edge_feat if self.edge_messages else batch.edge_sum
         inputs = (None if part is None else part.to(device) for part in (batch.feat, batch.edge_weight, edge_feat))
         return self(batch.graph.to(device), *inputs)

@@ -31,7 +31,7 @@ from jbpool.ops.segment import READOUTS
 
 
 def fitted(data: GraphData, inputs: Inputs, edge_messages: bool = False) -> GraphData:
-    """The same graphs with the columns of features, the edge sums and the classes of the training set.
+    """Return the same graphs with the columns of features, the edge sums and the classes of the training set.
 
     Node labels of the TU format that do not occur in the new set are columns of zeros; degrees above the largest in
     training count as the largest. Edge features that the network does not use are left out; for edge messages they are
@@ -54,7 +54,7 @@ def fitted(data: GraphData, inputs: Inputs, edge_messages: bool = False) -> Grap
 
 
 def _edge_features(data: GraphData, edge_feat: Tensor, inputs: Inputs) -> Tensor:
-    """Columns by name where both sets have names, else by position."""
+    """Match columns by name where both sets have names, else by position."""
     trained, given = inputs.edge_names, data.edge_names
     if trained is not None and given is not None:
         for name in (*given, *trained):
@@ -99,7 +99,7 @@ def check_categories(values: Tensor, categories: Sequence[int] | None, name: str
 
 
 def _features(data: GraphData, inputs: Inputs) -> Tensor:
-    """Columns by name where both sets have names, else by position."""
+    """Match columns by name where both sets have names, else by position."""
     trained, given = inputs.feat_names, data.feat_names
     if _are_degrees(trained) and not _are_degrees(given):
         raise DataError(f"{data.name} has node features, but the model was trained without: leave them out.")
@@ -124,7 +124,7 @@ def _features(data: GraphData, inputs: Inputs) -> Tensor:
 
 
 def _are_degrees(names: Sequence[str] | None) -> bool:
-    """Whether features stand for the degrees of nodes without features."""
+    """Return whether features stand for the degrees of nodes without features."""
     return names is not None and is_degree(names[0])
 
 
@@ -133,7 +133,7 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def _labels(data: GraphData, inputs: Inputs) -> Tensor:
-    """Classes by name where both sets have names."""
+    """Match classes by name where both sets have names."""
     if inputs.metric != "acc":
         no_label = data.label.dim() == 1 or not bool(data.label.isfinite().any())
         if no_label or data.is_regression != (inputs.metric in LOWER_IS_BETTER):
@@ -154,7 +154,7 @@ def _labels(data: GraphData, inputs: Inputs) -> Tensor:
 
 
 def _targets(data: GraphData, inputs: Inputs) -> Tensor:
-    """Targets or tasks by name where both sets have the same names, else by position."""
+    """Match targets or tasks by name where both sets have the same names, else by position."""
     trained, given = list(inputs.class_names or ()), list(data.class_names or ())
     if data.label.shape[1] != inputs.num_classes or (len(given) > 1 and trained and set(given) != set(trained)):
         has = _shown(given) if given else f"{data.label.shape[1]} targets"
@@ -166,7 +166,7 @@ def _targets(data: GraphData, inputs: Inputs) -> Tensor:
 
 
 def _class_named(name: str, classes: Sequence[str]) -> int | None:
-    """The class of this name, or else the only one of the same value: 1 in one file may be 1.0 in another."""
+    """Return the class of this name, or else the only one of the same value: 1 in one file may be 1.0 in another."""
     if name in classes:
         return list(classes).index(name)
     same = [code for code, known in enumerate(classes) if _value(known) is not None and _value(known) == _value(name)]
@@ -214,7 +214,7 @@ class TrainedClassifier(nn.Module):
     def forward(
         self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
     ) -> Tensor:
-        """Probabilities of the classes for every graph of a batch.
+        """Return the probabilities of the classes for every graph of a batch.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class TrainedClassifier(nn.Module):
         return self.probabilities(averaged(self.net(graph, feat, edge_weight, edge_feat)[0], inputs.metric))
 
     def predict(self, data: GraphData, batch_size: int = 256) -> Tensor:
-        """Probabilities for every graph of a dataset, ``(G, C)``, on the CPU; columns are matched by name.
+        """Return the probabilities for every graph of a dataset, ``(G, C)``, on the CPU; columns are matched by name.
 
         Parameters
         ----------
@@ -276,21 +276,21 @@ class TrainedClassifier(nn.Module):
 
     @torch.no_grad()
     def scores(self, data: GraphData, batch_size: int) -> Tensor:
-        """The averaged output of the networks for graphs that fit them, ``(G, C)``, on the CPU."""
+        """Return the averaged output of the networks for graphs that fit them, ``(G, C)``, on the CPU."""
         device = next(self.parameters()).device
         batches = (data.batch(index) for index in torch.arange(len(data)).split(batch_size))
         found = (self.net.on_batch(batch, device)[0] for batch in batches)
         return torch.cat([averaged(scores, self.inputs.metric).cpu() for scores in found])
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """The output of the network, ``(B, C)``, as probabilities."""
+        """Return the output of the network, ``(B, C)``, as probabilities."""
         if self.inputs.metric in LOWER_IS_BETTER:
             return scores                                       # regression
         return scores.softmax(1) if self.inputs.metric == "acc" else scores.sigmoid()
 
 
 def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
-    """The model of a run: of the seed and fold with the best validation score.
+    """Return the model of a run: of the seed and fold with the best validation score.
 
     Parameters
     ----------
@@ -363,7 +363,7 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
 
 
 def _print_score(model: TrainedClassifier, data: GraphData, scores: Tensor) -> None:
-    """The scores of the labelled graphs, if there are any."""
+    """Print the scores of the labelled graphs, if there are any."""
     inputs = model.inputs
     data = replace(data, metric=inputs.metric)
     known = data.label != UNLABELLED if inputs.metric == "acc" else data.label.isfinite().any(1)
@@ -383,7 +383,7 @@ def _print_score(model: TrainedClassifier, data: GraphData, scores: Tensor) -> N
 
 
 def _write(path: Path, model: TrainedClassifier, data: GraphData, probabilities: Tensor) -> None:
-    """``predictions.csv``: a line per graph."""
+    """Write ``predictions.csv``, a line per graph."""
     table = io.StringIO()
     writer = csv.writer(table)
     ids = data.own_ids.tolist()

@@ -27,7 +27,7 @@ POOL_SETTINGS = ("model.ratio", "model.num_clusters", "model.mlp", "model.aux_we
 
 
 def concerns(key: str, method: str) -> bool:
-    """Whether a setting changes the training of a method."""
+    """Return whether a setting changes the training of a method."""
     section, _, option = key.partition(".")
     if method == "none":
         return section != "method" and key not in POOL_SETTINGS
@@ -36,7 +36,7 @@ def concerns(key: str, method: str) -> bool:
 
 
 def trials(config: ClassifyConfig, method: str) -> list[Trial]:
-    """The different settings to try for a method, in the order of the grid; ``[{}]`` without a search.
+    """Return the different settings to try for a method, in the order of the grid; ``[{}]`` without a search.
 
     Settings that do not affect the method are dropped, and combinations that become identical are tried once.
     ``search.trials`` limits their number by a random draw: the same number for every method that has enough.
@@ -61,7 +61,7 @@ def trials(config: ClassifyConfig, method: str) -> list[Trial]:
 
 
 def _identity(config: ClassifyConfig, trial: Trial) -> Hashable:
-    """A key that is equal for trials with identical training."""
+    """Return a key that is equal for trials with identical training."""
     head, backbone = trial.get("method.head", config.method.head), trial.get("model.backbone", config.model.backbone)
     ignored = _ignored(head, backbone)
 
@@ -74,13 +74,13 @@ def _identity(config: ClassifyConfig, trial: Trial) -> Hashable:
 
 
 def _ignored(head: str, backbone: str) -> set[str]:
-    """Settings that networks with this head of the pools and this backbone do not read."""
+    """Return the settings that networks with this head of the pools and this backbone do not read."""
     needed = {"method.temperature": head == "cosine", "model.delta": backbone == "delta"}
     return {key for key, read in needed.items() if not read}
 
 
 def unused(config: ClassifyConfig) -> list[str]:
-    """Settings that differ from their defaults although no method and no trial reads them."""
+    """Return the settings that differ from their defaults although no method and no trial reads them."""
     methods = dict.fromkeys((config.model.pool, *config.model.compare))
     tried = [(method, with_settings(config, trial)) for method in methods for trial in trials(config, method)]
 
@@ -93,7 +93,7 @@ def unused(config: ClassifyConfig) -> list[str]:
 
 
 def with_settings(config: ClassifyConfig, trial: Trial, wrong: list[str] | None = None) -> ClassifyConfig:
-    """The configuration of a trial, without a search.
+    """Return the configuration of a trial, without a search.
 
     Parameters
     ----------
@@ -115,12 +115,12 @@ def with_settings(config: ClassifyConfig, trial: Trial, wrong: list[str] | None 
 
 
 def _grid(config: ClassifyConfig) -> dict[str, list]:
-    """``section.key`` -> the values to try."""
+    """Return ``section.key`` -> the values to try."""
     return {f"{section}.{key}": values for section, keys in config.search.grid.items() for key, values in keys.items()}
 
 
 def budget(config: ClassifyConfig, methods: list[str], folds: int) -> str:
-    """The number of training runs of a search, to be printed before it starts."""
+    """Return the number of training runs of a search, to be printed before it starts."""
     counts = {method: len(trials(config, method)) for method in methods}
     each = ", ".join(f"{number} of {method}" for method, number in counts.items())
     runs = folds * len(config.train.seeds)
@@ -132,7 +132,7 @@ def budget(config: ClassifyConfig, methods: list[str], folds: int) -> str:
 
 
 def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
-    """Key and problem of every invalid setting, including those of the trials."""
+    """Yield key and problem of every invalid setting, including those of the trials."""
     yield from plain.problems(config)
     wrong = dict(_grid_problems(config))                    # search.grid.section.key -> problem
     yield from wrong.items()
@@ -160,7 +160,7 @@ def _trial_configs(config: ClassifyConfig, methods: Iterable[str]) -> list[Class
 
 
 def _trial_problems(config: ClassifyConfig, grid: dict[str, dict]) -> Iterator[str]:
-    """The problems of the trials that the configuration without a search does not have, each once."""
+    """Yield the problems of the trials that the configuration without a search does not have, each once."""
     if not grid:
         return
     tried = replace(config, search=replace(config.search, grid=grid))

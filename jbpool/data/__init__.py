@@ -87,7 +87,7 @@ def _graph_loader(name: str, root: str | Path | None) -> Callable[..., GraphData
 
 
 def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
-    """Whether a data root has a dataset of this name in the TU format."""
+    """Return whether a data root has a dataset of this name in the TU format."""
     from jbpool.data.download import find
 
     plain = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][\w.-]{0,100}", name) is not None
@@ -95,7 +95,7 @@ def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
 
 
 def node_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of a name or options that ``load_nodes`` would reject."""
+    """Yield key and problem of a name or options that ``load_nodes`` would reject."""
     try:
         yield from _wrong_options(loader(NODE_SETS, name), name, options)
     except JBPoolError as error:
@@ -103,7 +103,7 @@ def node_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str
 
 
 def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of a name or options that ``load_graphs`` would reject."""
+    """Yield key and problem of a name or options that ``load_graphs`` would reject."""
     try:
         yield from _wrong_options(_graph_loader(name, root), name, options)
     except JBPoolError as error:
@@ -111,12 +111,12 @@ def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) 
 
 
 def node_options(name: str) -> dict[str, Any]:
-    """The options of a dataset of ``load_nodes``, with their defaults."""
+    """Return the options of a dataset of ``load_nodes``, with their defaults."""
     return _options(loader(NODE_SETS, name))
 
 
 def graph_options(name: str, root: str | Path | None) -> dict[str, Any]:
-    """The options of a dataset of ``load_graphs``, with their defaults."""
+    """Return the options of a dataset of ``load_graphs``, with their defaults."""
     return _options(_graph_loader(name, root))
 
 
@@ -126,20 +126,20 @@ def _options(load: Callable) -> dict[str, Any]:
 
 
 def node_files(name: str) -> list[str]:
-    """The options of a dataset of ``load_nodes`` that are files."""
+    """Return the options of a dataset of ``load_nodes`` that are files."""
     load = loader(NODE_SETS, name)
     hints = get_type_hints(getattr(load, "func", load))                 # of the function inside a partial
     return [option for option in inspect.signature(load).parameters if Path in get_args(hints[option])]
 
 
 def own_graph_options(name: str) -> list[str]:
-    """The options of a dataset of ``load_graphs`` that describe the user's files, but not what to predict."""
+    """Return the options of a dataset of ``load_graphs`` that describe the user's files, but not what to predict."""
     options = inspect.signature(loader(GRAPH_SETS, name)).parameters if name == "file" else ()
     return [option for option in options if option not in ("task", "targets")]
 
 
 def _wrong_options(load: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Key and problem of every unknown option and of every value of the wrong type or range."""
+    """Yield key and problem of every unknown option and of every value of the wrong type or range."""
     hints = get_type_hints(getattr(load, "func", load))             # the function inside a partial
     accepted = _options(load)
     for option, value in options.items():

@@ -162,7 +162,7 @@ GRAPH_SETS: dict[str, str] = {
 
 
 def loader(table: Mapping[str, str], name: str) -> Callable[..., Any]:
-    """The function that loads a dataset of ``NODE_SETS`` or ``GRAPH_SETS``."""
+    """Return the function that loads a dataset of ``NODE_SETS`` or ``GRAPH_SETS``."""
     module, function = lookup(table, name, "dataset.name").split(":")
     load = getattr(import_module(f"jbpool.data.{module}"), function)
     first = next(iter(inspect.signature(load).parameters), None)
@@ -170,12 +170,12 @@ def loader(table: Mapping[str, str], name: str) -> Callable[..., Any]:
 
 
 def node_file(path: Path) -> dict[str, str]:
-    """``dataset.*`` settings that load a user's graph from this file, by its suffix."""
+    """Return the ``dataset.*`` settings that load a user's graph from this file, by its suffix."""
     if path.suffix == ".npz" and zipfile.is_zipfile(path) and "adj_indptr.npy" in zipfile.ZipFile(path).namelist():
         return {"name": "npz", "path": str(path)}
     return {"name": "file", "graph" if path.suffix == ".bin" else "edges": str(path)}
 
 
 def graph_file(path: Path) -> dict[str, str]:
-    """``dataset.*`` settings that load a user's graphs from this folder, or file of DGL."""
+    """Return the ``dataset.*`` settings that load a user's graphs from this folder, or file of DGL."""
     return {"name": "file", "folder" if path.is_dir() else "graphs": str(path)}

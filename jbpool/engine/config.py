@@ -71,12 +71,12 @@ for _tag, _pattern, _first in (
 
 
 def read_yaml(text: str, where: str) -> Any:
-    """The plain Python value of a YAML text; ``where`` names its origin in messages."""
+    """Return the plain Python value of a YAML text; ``where`` names its origin in messages."""
     return read_yaml_lines(text, where)[0]
 
 
 def read_yaml_lines(text: str, where: str) -> tuple[Any, dict[str, int]]:
-    """The plain Python value of a YAML text, and the line of every key, such as ``{"train.epochs": 7}``."""
+    """Return the plain Python value of a YAML text, and the line of every key, such as ``{"train.epochs": 7}``."""
     lines: dict[str, int] = {}
     try:
         node = _Loader(text).get_single_node()
@@ -91,12 +91,12 @@ def read_yaml_lines(text: str, where: str) -> tuple[Any, dict[str, int]]:
 
 
 def _error(at: Any, problem: str) -> yaml.MarkedYAMLError:
-    """``at``: the node or event with the problem."""
+    """Return the error; ``at``: the node or event with the problem."""
     return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)
 
 
 def _value(node: yaml.Node, key: str, lines: dict[str, int]) -> Any:
-    """The value of a node, which belongs to ``key``; the lines of the keys inside are added to ``lines``."""
+    """Return the value of a node, which belongs to ``key``; the lines of the keys inside are added to ``lines``."""
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node, key)
     if isinstance(node, yaml.SequenceNode) and node.tag == f"{_CORE}seq":
@@ -151,13 +151,13 @@ CONFIGS = next(path for path in (PACKAGE / "configs", PACKAGE.parent / "configs"
 
 
 def config_names(task: str) -> list[str]:
-    """The files under ``configs/<task>/``, those in its folders last."""
+    """Return the files under ``configs/<task>/``, those in its folders last."""
     found = (path.relative_to(CONFIGS / task) for path in (CONFIGS / task).rglob("*.yaml"))
     return [path.as_posix() for path in sorted(found, key=lambda path: (len(path.parts), path))]
 
 
 def find_config(name: str, task: str) -> Path:
-    """``name`` as a path, then under ``configs/<task>/``."""
+    """Look for ``name`` as a path, then under ``configs/<task>/``."""
     for path in (Path(name).expanduser(), CONFIGS / task / name, CONFIGS / task / f"{name}.yaml"):
         if os.path.isfile(path):                                # unlike Path.is_file, False for impossible names
             return path
@@ -188,7 +188,7 @@ def load_config(
 def settings(
     task: Task, name: str | None, changes: Sequence[str], origins: Mapping[str, str]
 ) -> Iterator[tuple[str, Any, Any, str]]:
-    """Key, value, default and origin of every setting; the parameters are those of ``load_config``."""
+    """Yield key, value, default and origin of every setting; the parameters are those of ``load_config``."""
     config, origin = _load(task, name, changes, origins)
     values, defaults = as_dict(config), as_dict(task.schema())
     defaults["dataset"] |= task.dataset_options(config)
@@ -204,7 +204,7 @@ def settings(
 def _load(
     task: Task, name: str | None, changes: Sequence[str], origins: Mapping[str, str]
 ) -> tuple[Any, Callable[[str], str | None]]:
-    """The configuration, and a function: key -> where it was given, ``None`` if nowhere."""
+    """Return the configuration, and a function: key -> where it was given, ``None`` if nowhere."""
     path = find_config(name or task.default, task.name)
     values, lines = read_file(path)
     problems: list[str] = []
@@ -242,7 +242,7 @@ def _load(
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """The sections of a YAML file, and the lines of its keys."""
+    """Return the sections of a YAML file, and the lines of its keys."""
     try:
         content = path.read_bytes()
     except OSError as error:

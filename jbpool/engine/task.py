@@ -54,7 +54,7 @@ class Task:
 def wrong_number_of_sizes(
     cluster_sizes: Sequence[float] | None, clusters: Sequence[int | str | None]
 ) -> Iterator[tuple[str, str]]:
-    """Key and problem of a configuration whose ``cluster_sizes`` do not fit its numbers of clusters, where known."""
+    """Yield key and problem of ``cluster_sizes`` that do not fit the numbers of clusters, where known."""
     for count in clusters:
         if cluster_sizes is not None and isinstance(count, int) and count != len(cluster_sizes):
             given = f"method.cluster_sizes has {len(cluster_sizes)} entries"

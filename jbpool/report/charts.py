@@ -36,39 +36,39 @@ class Chart(NamedTuple):
 
 
 def colour(number: int) -> str:
-    """The colour of a group; they repeat after ten."""
+    """Return the colour of a group; they repeat after ten."""
     return COLOURS[number % len(COLOURS)]
 
 
 def draw(width: float, height: float, body: Sequence[str], label: str, kind: str = "") -> str:
-    """The drawing: its elements, a label for screen readers, and a CSS class."""
+    """Return the drawing: its elements, a label for screen readers, and a CSS class."""
     size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     more = f' class="{kind}"' if kind else ""
     return f'<svg {size}{more} role="img" aria-label="{escape(label)}">{"".join(body)}</svg>'
 
 
 def words(x: float, y: float, text: str, anchor: str = "middle", extra: str = "") -> str:
-    """Text at a place; ``anchor`` says which end of it is there, ``extra`` are further attributes."""
+    """Draw text at a place; ``anchor`` says which end of it is there, ``extra`` are further attributes."""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {extra}>{escape(text)}</text>'
 
 
 def shortened(name: str) -> str:
-    """A name with at most ``LONGEST`` letters."""
+    """Return a name with at most ``LONGEST`` letters."""
     return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
 
 
 def tip(text: str) -> str:
-    """Shown when the pointer is over the element that contains it."""
+    """Return text that is shown when the pointer is over the element that contains it."""
     return f"<title>{escape(text)}</title>"
 
 
 def nothing(width: float, height: float, label: str) -> str:
-    """A drawing without values."""
+    """Return a drawing without values."""
     return draw(width, height, [words(width / 2, height / 2, "nothing recorded")], label)
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers that cover a range."""
+    """Return round numbers that cover a range."""
     if high - low <= 1e-9 * max(abs(low), abs(high)):               # equal up to rounding
         high = low + max(1.0, abs(low))
     step = 10.0 ** math.floor(math.log10((high - low) / count))
@@ -78,7 +78,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def legend(names: Sequence[str], left: float, width: float) -> tuple[list[str], int]:
-    """Coloured squares with names, in as many rows as needed, and the y coordinate below them."""
+    """Draw coloured squares with names in as many rows as needed; return them and the y coordinate below."""
     body, x, y = [], float(left), 8
     for number, name in enumerate(names):
         wide = 26 + 6.2 * len(name)
@@ -126,12 +126,12 @@ class Axes:
         self.body.append(words((self.left + width - self.right) / 2, height - 4, x_label))
 
     def x(self, value: float) -> float:
-        """Where a value of the horizontal axis is drawn."""
+        """Return where a value of the horizontal axis is drawn."""
         low, high = self.x_ticks[0], self.x_ticks[-1]
         return self.left + (self.width - self.left - self.right) * (value - low) / ((high - low) or 1)
 
     def y(self, value: float) -> float:
-        """Where a value of the vertical axis is drawn."""
+        """Return where a value of the vertical axis is drawn."""
         low, high = self.y_ticks[0], self.y_ticks[-1]
         return self.height - self.bottom - (self.height - self.top - self.bottom) * (value - low) / (high - low)
 
@@ -144,7 +144,7 @@ NAMED_BAR = 8               # width of a bar with space for its name
 
 
 def lines(series: Series, x_label: str, label: str) -> Chart:
-    """Curves by name: name -> (x, y)."""
+    """Draw curves by name: name -> (x, y)."""
     above, top = legend(list(series), Axes.left, NARROW)
     height = 234 + top
     xs = sorted({x for x_values, _ in series.values() for x in x_values})
@@ -175,7 +175,7 @@ def _value(value: float | None) -> str:
 
 
 def _columns(axes: Axes, xs: list[float], rows: list[list[str]], names: list[str], x_label: str) -> list[str]:
-    """Invisible columns that show the values of all curves at one x."""
+    """Draw invisible columns that show the values of all curves at one x."""
     places = [axes.x(x) for x in xs]
     edges = [axes.left, *((a + b) / 2 for a, b in pairwise(places)), axes.width - axes.right]
     body = []
@@ -190,7 +190,7 @@ def _columns(axes: Axes, xs: list[float], rows: list[list[str]], names: list[str
 
 
 def agreement(true: Sequence[float], predicted: Sequence[float], label: str) -> Chart:
-    """Predicted against true numbers, some of them if there are many, with the line on which both are equal."""
+    """Draw predicted against true numbers, some of them if there are many, with the line on which both are equal."""
     some = np.unique(np.linspace(0, len(true) - 1, min(MOST_POINTS, len(true))).astype(int))
     height, label = 320, f"predicted against true: {label}"
     points = [(true[i], predicted[i]) for i in some if math.isfinite(true[i]) and math.isfinite(predicted[i])]
@@ -211,7 +211,7 @@ def agreement(true: Sequence[float], predicted: Sequence[float], label: str) -> 
 
 
 def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, Sequence[str]] | None = None) -> Chart:
-    """Grouped bars, sorted from the largest; the n-th bars of all groups are next to each other.
+    """Draw grouped bars, sorted from the largest; the n-th bars of all groups are next to each other.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, 
 
 
 def _below(name: str, x: float, y: float, upright: bool, font: float) -> str:
-    """The name of a bar, below the axis at ``y``."""
+    """Draw the name of a bar, below the axis at ``y``."""
     if not upright:
         return words(x, y + 14, name)
     turned = f'transform="rotate(-90 {x + 0.35 * font:.1f} {y + 6:.1f})" style="font-size:{font:.1f}px"'
@@ -278,7 +278,7 @@ def heat_map(
     groups: Sequence[tuple[str, int]] = (),
     selectable: bool = False,
 ) -> Chart:
-    """Counts, shaded by their share of the row; where there are many columns, by their share of the column.
+    """Draw counts, shaded by their share of the row; where there are many columns, by their share of the column.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def heat_map(
 
 
 def value_map(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], label: str) -> Chart:
-    """A table of values between 0 and 1, shaded by the value; NaN: none."""
+    """Draw a table of values between 0 and 1, shaded by the value; NaN: none."""
     values = [["-" if np.isnan(value) else f"{value:.2f}" for value in row] for row in table]
     return _cells(np.clip(np.nan_to_num(table), 0, 1), values, rows, columns, label, (), False)
 
@@ -364,7 +364,7 @@ def _cells(
 
 
 def _brackets(groups: Sequence[tuple[str, int]], left: float, wide: float, bottom: float) -> list[str]:
-    """Names of groups of columns at the top, and lines between the groups down to the bottom."""
+    """Draw the names of groups of columns at the top, and lines between the groups down to the bottom."""
     body, first = [], 0
     for name, count in groups:
         x, space = left + wide * first, wide * count
@@ -387,7 +387,7 @@ PAIR_ROWS = 200
 def plane(
     xy: np.ndarray, group: np.ndarray, edges: np.ndarray, some: np.ndarray, names: Sequence[Any], label: str
 ) -> str:
-    """Nodes ``(N, 2)`` in the plane, of which ``some`` are drawn, coloured by group, over edges ``(E, 2)``."""
+    """Draw nodes ``(N, 2)`` in the plane, of which ``some`` are drawn, coloured by group, over edges ``(E, 2)``."""
     width, height, edge = 960, 640, 16
     if len(xy) == 0:
         return nothing(width, height, label)
@@ -414,7 +414,7 @@ def plane(
 
 
 def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequence[Any] | None = None) -> Chart:
-    """A weighted graph on a circle: discs by size, the lines that matter by weight.
+    """Draw a weighted graph on a circle: discs by size, the lines that matter by weight.
 
     Parameters
     ----------
@@ -467,7 +467,7 @@ TREE_LEAVES = 40        # of a tree; more are drawn as groups
 
 
 def tree(children: np.ndarray, cost: Sequence[float], names: Sequence[str], label: str, unit: str = "cost") -> Chart:
-    """A hierarchy from the leaves at the left to the root at the right, a step per union.
+    """Draw a hierarchy from the leaves at the left to the root at the right, a step per union.
 
     Parameters
     ----------
@@ -495,7 +495,7 @@ def tree(children: np.ndarray, cost: Sequence[float], names: Sequence[str], labe
     body, rows = [], []
 
     def leaves(node: int) -> list[int]:
-        """What is drawn as leaves below a node, from the top."""
+        """Return what is drawn as leaves below a node, from the top."""
         if node < count + first:
             return [node]
         one, other = children[node - count].tolist()
@@ -521,8 +521,10 @@ def tree(children: np.ndarray, cost: Sequence[float], names: Sequence[str], labe
 
 
 def edges_that_matter(weight: np.ndarray) -> np.ndarray:
-    """Pairs ``(E, 2)``, strongest first: of few clusters, all but negligible ones; of many, the strongest ones and a
-    maximum spanning forest, so that no cluster loses its strongest neighbour."""
+    """Return pairs ``(E, 2)``, strongest first: of few clusters, all but negligible ones.
+
+    Of many, the strongest ones and a maximum spanning forest, so that no cluster loses its strongest neighbour.
+    """
     upper = np.triu(weight, 1)
     one, other = np.nonzero(upper > NEGLIGIBLE * max(float(weight.max(initial=0)), 1e-12))
     pairs = np.column_stack([one, other])[np.argsort(-upper[one, other], kind="stable")]
@@ -536,7 +538,7 @@ def edges_that_matter(weight: np.ndarray) -> np.ndarray:
 
 
 def _order(weight: np.ndarray) -> np.ndarray:
-    """The place of every cluster on the circle, so that connected ones are close: the leaves of a tree."""
+    """Return the place of every cluster on the circle, so that connected ones are close: the leaves of a tree."""
     near = (weight / max(float(weight.max(initial=0)), 1e-12)) ** 0.25                      # weights are skewed
     distance = 1 - near[np.triu_indices(len(weight), 1)]
     place = np.empty(len(weight), dtype=int)
@@ -550,7 +552,7 @@ def _on_circle(place: np.ndarray, centre: float, radius: float) -> tuple[np.ndar
 
 
 def _radial(text: str, x: float, y: float, centre: float, away: float, font: int) -> str:
-    """Text outside the circle, turned so that it can be read."""
+    """Draw text outside the circle, turned so that it can be read."""
     angle = math.atan2(y - centre, x - centre)
     x, y, turned = x + away * math.cos(angle), y + away * math.sin(angle), math.degrees(angle)
     flip = math.cos(angle) < 0
@@ -560,7 +562,7 @@ def _radial(text: str, x: float, y: float, centre: float, away: float, font: int
 
 
 def network(xy: np.ndarray, edges: np.ndarray, group: np.ndarray, label: str) -> str:
-    """A small graph at given positions ``(N, 2)``, edges ``(E, 2)``, nodes coloured by group."""
+    """Draw a small graph at given positions ``(N, 2)``, edges ``(E, 2)``, nodes coloured by group."""
     side, edge = 300, 14
     if len(xy) == 0:
         return nothing(side, side, label)
