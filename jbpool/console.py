@@ -59,7 +59,7 @@ seconds: dict[str, float] = {}          # kind of work -> seconds in this proces
 
 
 class Bar(tqdm):
-    """A bar of tqdm, or lines of progress where standard error is no terminal, such as a log file.
+    """A bar of tqdm, or lines of progress where standard error is not a terminal, such as a log file.
 
     It can be interrupted while it is made; tqdm's own raises then when it is deleted.
     """

@@ -415,7 +415,7 @@ def _from_pyg(data: Any) -> Graph:
         elif batch is not None:
             sizes = torch.bincount(batch, minlength=getattr(data, "num_graphs", 1))
             if may_read(batch) and bool((batch.diff() < 0).any()):
-                raise InputError("data.batch is not sorted: the nodes of a graph must follow each other.")
+                raise InputError("data.batch is not sorted: the nodes of a graph must be consecutive.")
         found = Graph(data.edge_index, data.num_nodes, sizes)
         data.__dict__["_jbpool"] = _Known(found, identity, held)
     return found

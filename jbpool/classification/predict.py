@@ -146,10 +146,10 @@ def _labels(data: GraphData, inputs: Inputs) -> Tensor:
         if None in place:
             unknown, known = data.class_names[place.index(None)], _shown(inputs.class_names)
             fix = "name the classes as in training (dataset.class_names), or leave out the labels"
-            raise DataError(f"{data.name}: class {unknown!r} is none of the model's classes {known}: {fix}.")
+            raise DataError(f"{data.name}: class {unknown!r} is not among the model's classes {known}: {fix}.")
         return torch.tensor([*place, UNLABELLED])[data.label]               # -1 is the last entry
-    if int(data.label.max()) >= inputs.num_classes:
-        raise DataError(f"{data.name} has class {int(data.label.max())}, the model only {inputs.num_classes} classes.")
+    if (largest := int(data.label.max())) >= inputs.num_classes:
+        raise DataError(f"{data.name} has class {largest}, but the model has only {inputs.num_classes} classes.")
     return data.label
 
 

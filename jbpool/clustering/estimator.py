@@ -249,7 +249,7 @@ class JBClustering:
         if len(shape) == 2 and shape[0] != shape[1] == len(self.labels_):
             raise DataError(
                 f"X has shape {tuple(shape)}: a part of the rows of a graph, as in cross-validation (GridSearchCV), is "
-                "no graph. To choose the number of clusters, fit with a range: n_clusters=(2, 12)."
+                "not a graph. To choose the number of clusters, fit with a range: n_clusters=(2, 12)."
             )
         trained, given = getattr(self, "feature_names_in_", None), _column_names(features)
         if trained is not None and given is not None and not np.array_equal(trained, given):

@@ -118,7 +118,7 @@ def test_test_scores_are_those_of_the_run(tmp_path):
         ({"nodes": "x,y,z"}, "'z' is unknown to the model, which was trained on 'x', 'y'"),
         ({"edges": ""}, "has no edge features"),
         ({"edges": "a,b"}, "edge feature 'a' is unknown to the model, which was trained on 'bond'"),
-        ({"names": ("ring", "line")}, "class 'line' is none of the model's classes 'path', 'ring'"),
+        ({"names": ("ring", "line")}, "class 'line' is not among the model's classes 'path', 'ring'"),
     ],
 )
 def test_other_graphs_are_refused(trained, tmp_path, options, words):
@@ -252,10 +252,10 @@ def test_classes_are_matched_by_value_if_not_by_name():
     data = replace(load_graphs("motifs", num_graphs=6), label=torch.tensor([0, 1, -1, 1, 0, 1]))
     inputs = Inputs.of(replace(data, num_classes=3, class_names=["0.5", "1.0", "2.0"]))
     assert fitted(replace(data, class_names=["1", "2"]), inputs).label.tolist() == [1, 2, -1, 2, 1, 2]
-    with pytest.raises(DataError, match=r"class '3' is none of the model's classes"):
+    with pytest.raises(DataError, match=r"class '3' is not among the model's classes"):
         fitted(replace(data, class_names=["1", "3"]), inputs)
     twice = Inputs.of(replace(data, num_classes=2, class_names=["01", "001"]))
-    with pytest.raises(DataError, match="class '1' is none"):
+    with pytest.raises(DataError, match="class '1' is not among"):
         fitted(replace(data, class_names=["1", "01"]), twice)
 
 

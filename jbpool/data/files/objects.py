@@ -209,8 +209,8 @@ def _refuse_points(edges: np.ndarray) -> None:
     broken = ends[np.isfinite(ends) & (ends != np.floor(ends))]
     if len(broken):
         raise DataError(
-            f"adjacency of shape {edges.shape} would be an edge list, but {broken[0]:g} is no node number. If its rows "
-            "are points, make a graph of them first: sklearn.neighbors.kneighbors_graph(points, 10)."
+            f"adjacency of shape {edges.shape} would be an edge list, but {broken[0]:g} is not a node number. If its "
+            "rows are points, make a graph of them first: sklearn.neighbors.kneighbors_graph(points, 10)."
         )
 
 

@@ -279,7 +279,7 @@ PAIRS = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
         (np.array([["a", "b"], ["c", "d"]]), None, "give a DataFrame or a list of tuples if nodes have names"),
         ("edges.csv", None, "give a symmetric"),
         ([("a", "b"), ("b", "c", 1.0)], None, r"tuples of \[2, 3\] values: give \(source, target\)"),
-        (np.random.default_rng(0).random((9, 2)), None, "is no node number. If its rows are points, make a graph"),
+        (np.random.default_rng(0).random((9, 2)), None, "is not a node number. If its rows are points, make a graph"),
         (np.ones((3, 3)) * 1j, None, "Complex data not supported"),
         (np.ones((1, 1)), None, "one node: there is nothing to cluster"),
         (np.ones((0, 0)), None, "no nodes: there is nothing to cluster"),
