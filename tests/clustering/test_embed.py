@@ -82,3 +82,9 @@ def test_an_eigensolver_that_does_not_converge(monkeypatch):
     path = undirected(nodes[:-1], nodes[1:])
     with pytest.raises(TrainingError, match=r"does not converge.*another method\.name"):
         spectral.sc(NodeData(path, None, None, None, "path"), 5, 0)
+
+
+def test_a_graph_without_edges_has_no_spectrum():
+    none = Graph(torch.zeros(2, 0, dtype=torch.long), 500)
+    with pytest.raises(TrainingError, match="without edges"):
+        spectral.sc(NodeData(none, None, None, None, "no edges"), 2, 0)

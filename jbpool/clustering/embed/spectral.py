@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from scipy.sparse.linalg import ArpackError, eigsh
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
@@ -46,10 +46,10 @@ def _top_eigenvectors(matrix: scipy.sparse.csr_matrix, count: int, seed: int) ->
         start = np.random.default_rng(seed).standard_normal(num_nodes)
         try:
             values, vectors = eigsh(matrix, k=count, which="LA", v0=start, maxiter=MAX_RESTARTS)
-        except ArpackNoConvergence:
+        except ArpackError:
             raise TrainingError(
                 "sc and netmf: the eigensolver does not converge, as on long paths and grids, whose leading "
-                "eigenvalues are almost equal; choose another method.name, such as auto."
+                "eigenvalues are almost equal, or without edges; choose another method.name, such as auto."
             ) from None
     order = np.argsort(-values)[:count]
     return values[order], vectors[:, order]
