@@ -259,7 +259,8 @@ def test_tags():
     assert not tags.non_deterministic                       # for a given random_state
 
 
-def test_a_range_of_numbers_of_clusters(matrices, capsys):
+def test_a_range_of_numbers_of_clusters(matrices, capsys, monkeypatch):
+    monkeypatch.setattr("jbpool.console.LINE_SECONDS", 0)                   # progress at once, not after ten seconds
     model = JBClustering((2, 6), random_state=0, n_init=2, verbose=1).fit(matrices[0])
     shown = capsys.readouterr().err
     assert "number of clusters" in shown
