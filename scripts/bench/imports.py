@@ -25,13 +25,13 @@ EDGES = "a,b\nb,c\nc,a\nc,d\nd,e\ne,f\nf,d\n"
 
 
 def processor_time() -> float:
-    """Seconds that the processor has spent on finished child processes."""
+    """Return the seconds that the processor has spent on finished child processes."""
     used = os.times()
     return used.children_user + used.children_system
 
 
 def measure(folder: Path, rounds: int) -> dict[str, Timing]:
-    """The commands in turn."""
+    """Time the commands in turn."""
     (folder / "edges.csv").write_text(EDGES)
 
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -48,7 +48,7 @@ FILES = {
 
 
 def write_files(folder: Path, num_edges: int, num_nodes: int) -> None:
-    """A random graph, both directions of every edge, in every format."""
+    """Write a random graph, both directions of every edge, in every format."""
     import numpy as np
     import pandas as pd
 

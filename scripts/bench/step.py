@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 
 def element_wise(logits: Tensor) -> Tensor:
-    """The loss of the author's code."""
+    """Return the loss of the author's code."""
     assign = logits.softmax(-1)
     return -torch.trace(torch.sqrt(assign.T @ assign + 1e-15)) / (len(assign) * assign.shape[1]) ** 0.5
 

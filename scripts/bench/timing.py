@@ -32,12 +32,12 @@ class Timing(NamedTuple):
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    """The option ``--device``."""
+    """Add the option ``--device``."""
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="cuda: times and memory of a GPU")
 
 
 def chosen_device(args: argparse.Namespace) -> torch.device:
-    """The device of ``--device``, if there is one."""
+    """Return the device of ``--device``, if there is one."""
     import torch
 
     if args.device == "cuda" and not torch.cuda.is_available():
@@ -54,7 +54,7 @@ def finish() -> None:
 
 
 def cpu_clock() -> Callable[[], float] | None:
-    """The clock of this process, if it computes on one thread of the CPU."""
+    """Return the clock of this process, if it computes on one thread of the CPU."""
     torch = sys.modules.get("torch")
     alone = torch is not None and torch.get_num_threads() == 1 and not torch.cuda.is_initialized()
     return time.process_time if alone else None
@@ -87,7 +87,7 @@ def take_turns(
 
 
 def missing(*packages: str) -> list[str]:
-    """Packages that are not installed; ``make bench-env`` installs them."""
+    """Return the packages that are not installed; ``make bench-env`` installs them."""
     gone = [package for package in packages if importlib.util.find_spec(package) is None]
     if gone:
         print(f"without {', '.join(gone)}; make bench-env installs the other libraries.\n", file=sys.stderr)
@@ -95,7 +95,7 @@ def missing(*packages: str) -> list[str]:
 
 
 def peak_bytes(run: Callable[[], Any]) -> int:
-    """Peak memory that torch allocates during a call, on the GPU if one is in use."""
+    """Return the peak memory that torch allocates during a call, on the GPU if one is in use."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -134,7 +134,7 @@ class Spent(NamedTuple):
 
 
 def profiled(run: Callable[[], Any], rounds: int = 10) -> Spent:
-    """Time of products, the matrix root and the rest, by torch's profiler; for warmed-up calls.
+    """Return the time of products, the matrix root and the rest, by torch's profiler; for warmed-up calls.
 
     On a GPU it is the time of the kernels that an operation starts.
     """

@@ -26,7 +26,7 @@ globalThis.jbpoolSigma = {Graph, Sigma};
 
 
 def header() -> str:
-    """The first line of the bundle."""
+    """Return the first line of the bundle."""
     return "/* " + ", ".join(f"{name} {version}" for name, version in BUNDLED.items()) + "; see LICENSES.txt */\n"
 
 

@@ -94,12 +94,12 @@ def loss(assign: Tensor, **options) -> float:
 
 
 def hard(sizes: Sequence[int]) -> Tensor:
-    """One-hot rows, ``sizes[k]`` of them in cluster k."""
+    """Return one-hot rows, ``sizes[k]`` of them in cluster k."""
     return torch.eye(len(sizes)).repeat_interleave(torch.tensor(sizes), dim=0)
 
 
 def draw_assignments() -> None:
-    """Five assignment matrices and their loss."""
+    """Draw five assignment matrices and their loss."""
     soft = 0.7 * hard([4, 4, 4]) + 0.1
     shown = {
         "uniform": torch.full((12, 3), 1 / 3), "all in one": hard([12, 0, 0]), "hard, unequal": hard([8, 2, 2]),
@@ -118,7 +118,7 @@ def draw_assignments() -> None:
 
 
 def draw_sizes() -> None:
-    """The loss of two hard clusters, against the size of the first."""
+    """Draw the loss of two hard clusters, against the size of the first."""
     shares = [i / 200 for i in range(201)]
     splits = [hard([i, 200 - i]) for i in range(201)]
     equal = [loss(split) for split in splits]
@@ -138,7 +138,7 @@ NAMES = {0: "features as given", 1: "one smoothing step", 3: "three smoothing st
 
 
 def draw_smoothing() -> None:
-    """Two principal components of features, before and after smoothing."""
+    """Draw two principal components of features, before and after smoothing."""
     data = load_nodes("sbm", num_nodes=300, num_clusters=3, feature_noise=0.8, mixing=0.15)
     assert data.feat is not None
     assert data.label is not None
@@ -157,7 +157,7 @@ def draw_smoothing() -> None:
 
 
 def draw_root() -> None:
-    """Both forms of the loss on two paths from uniform assignments."""
+    """Draw both forms of the loss on two paths from uniform assignments."""
     num_clusters, steps = 4, [i / 60 for i in range(61)]
     uniform = torch.full((100, num_clusters), 1 / num_clusters)
     ends = {"from uniform to all in one": hard([100, 0, 0, 0]), "from uniform to equal clusters": hard([25] * 4)}
@@ -175,7 +175,7 @@ def draw_root() -> None:
 
 
 def draw_precision() -> None:
-    """The error of the loss near uniform assignments, in float32 and float64."""
+    """Draw the error of the loss near uniform assignments, in float32 and float64."""
     generator = torch.Generator().manual_seed(0)
     direction = torch.randn(1000, 4, generator=generator, dtype=torch.float64)
     direction -= direction.mean(1, keepdim=True)
@@ -201,7 +201,7 @@ def draw_precision() -> None:
 
 
 def draw_margin() -> None:
-    """A good and a bad equal partition of the same points, and their loss under a bound on the logits."""
+    """Draw a good and a bad equal partition of the same points, and their loss under a bound on the logits."""
     generator = torch.Generator().manual_seed(0)
     blob = torch.arange(3).repeat_interleave(40)
     angle = blob * 2 * math.pi / 3 + 0.28 * torch.randn(120, generator=generator)
@@ -235,7 +235,7 @@ def draw_margin() -> None:
 
 
 def train(feat: Tensor, graph: Graph, zero_start: bool = False) -> list[float]:
-    """Losses of an MLP with four clusters on fixed features, rate 1e-3."""
+    """Train an MLP with four clusters on fixed features with rate 1e-3; return its losses."""
     torch.manual_seed(0)
     pool = JBPool(feat.shape[1], 4, (64,))
     if zero_start:
@@ -253,7 +253,7 @@ def train(feat: Tensor, graph: Graph, zero_start: bool = False) -> list[float]:
 
 
 def draw_collapse() -> None:
-    """Training curves that end with four clusters, three, one, and no decision."""
+    """Draw training curves that end with four clusters, three, one, and no decision."""
     data = load_nodes("sbm", num_nodes=400, num_clusters=4)
     assert data.feat is not None
     centred = FixedFeatures(data.feat.shape[1], 3, weighting="none").fit(data.graph, data.feat)

@@ -18,7 +18,7 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
 
 
 def notebook(page: str) -> dict[str, Any]:
-    """The cells of a page in Markdown, in the format of Jupyter (version 4.5)."""
+    """Return the cells of a page in Markdown, in the format of Jupyter (version 4.5)."""
     cells: list[dict[str, Any]] = []
 
     def add(kind: str, source: str) -> None:

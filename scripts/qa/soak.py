@@ -68,7 +68,7 @@ class Run:
         sys.exit(code)
 
     def wait(self) -> tuple[int, list[str]]:
-        """The exit code, and what was printed to standard error without progress bars."""
+        """Return the exit code, and what was printed to standard error without progress bars."""
         self.process.join()
         lines = self.errors.read_text().replace("\x1b[A", "\n").replace("\r", "\n").splitlines()
         return self.process.exitcode or 0, [line for line in lines if line.strip() and "|" not in line]
@@ -80,7 +80,7 @@ def finished(run: Run) -> None:
 
 
 def assert_same(case: Case, one: Path, other: Path) -> None:
-    """Scores, history, weights and predictions are equal."""
+    """Check that scores, history, weights and predictions are equal."""
     assert numbers(one) == numbers(other), "scores differ"
     assert_same_weights(one, other)
     rows = [(folder / "history.csv").read_text() for folder in (one, other)]
@@ -93,7 +93,7 @@ def assert_same(case: Case, one: Path, other: Path) -> None:
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of its own; needs root."""
+    """Yield a file system of its own; needs root."""
     disk = folder / "disk"
     disk.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", disk], check=True)
@@ -107,7 +107,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 
 def attempt(check: Callable[[], None]) -> str:
-    """The problem of a check; empty if there is none."""
+    """Return the problem of a check; empty if there is none."""
     try:
         check()
     except AssertionError as error:
@@ -164,7 +164,7 @@ def spoiled(case: Case, whole: Path, folder: Path, names: list[str], rng: Random
 
 
 def twice(case: Case, whole: Path, folder: Path) -> Iterator[tuple[str, str]]:
-    """Two runs with different settings that start into one folder at the same moment."""
+    """Start two runs with different settings into one folder at the same moment; yield what is wrong."""
     for number, more in enumerate(((), ("--resume",))):
         shared = folder / f"shared-{number}"
 
@@ -202,7 +202,7 @@ def long_run(case: Case, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def unbroken(case: Case, folder: Path) -> tuple[Any, list[str]]:
-    """An unbroken run: processor time by phase, and the files in the order they were written."""
+    """Run without a stop; return processor time by phase, and the files in the order they were written."""
     used = FORK.Array("d", len(PHASES))
     listing = folder.with_name("written.txt")
 

@@ -62,7 +62,7 @@ class Score(NamedTuple):
 
 
 def forest_scores(name: str, folds: list[int] | None) -> tuple[GraphData, list[Score]]:
-    """The dataset, and the score of each fold or seed."""
+    """Return the dataset, and the score of each fold or seed."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.metrics import roc_auc_score
 

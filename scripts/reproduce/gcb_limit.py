@@ -19,7 +19,7 @@ REGION = (0, 0, 1, 1, 2)        # of each kind of nodes: the moons, the Gaussian
 
 
 def connected_regions(data):
-    """Number of pairs of regions with an edge between them, for each graph: ``(G,)``."""
+    """Return the number of pairs of regions with an edge between them, for each graph: ``(G,)``."""
     import torch
 
     graph = torch.arange(len(data)).repeat_interleave(data.num_edges)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def task_command(task: str, config: str, changes: list[str], out: Path, *more: str) -> list[str]:
-    """The command that runs a task on a configuration, or resumes it."""
+    """Return the command that runs a task on a configuration, or resumes it."""
     command = [sys.executable, str(ROOT / "tasks" / f"{task}.py"), "--cfg", f"{config}.yaml", "--resume"]
     return [*command, *(word for change in changes for word in ("--set", change)), *more, "--out", str(out)]
 

@@ -34,7 +34,7 @@ RECORDED = ("seed", "fold", "acc", "nmi", "loss", "test")           # of every r
 
 
 def load_results(folder: Path) -> list[dict]:
-    """Every ``result.json`` of finished runs below a folder, with the name of its run folder."""
+    """Return every ``result.json`` of finished runs below a folder, with the name of its run folder."""
     from jbpool.engine.run_folder import read_result
 
     paths = sorted(path.parent for path in folder.glob("*/result.json"))
@@ -43,13 +43,13 @@ def load_results(folder: Path) -> list[dict]:
 
 
 def methods_of(result: dict) -> dict[str, dict]:
-    """Name of every method of a run -> its scores."""
+    """Return name -> scores of every method of a run."""
     all_of = {result["method"]: result, **result.get("compared", {})}
     return {name_of({**result, "method": method}): scores for method, scores in all_of.items()}
 
 
 def contradiction(results: list[dict]) -> str | None:
-    """Two runs that would share a cell of a table, or whose folds are not the same."""
+    """Return two runs that would share a cell of a table, or whose folds are not the same."""
     seen: dict[tuple, str] = {}
     graphs: dict[str, tuple] = {}
     for result in results:
@@ -69,7 +69,7 @@ def contradiction(results: list[dict]) -> str | None:
 
 
 def is_fixed(result: dict) -> bool:
-    """Whether a run clustered fixed features instead of training a network of the paper."""
+    """Return whether a run clustered fixed features instead of training a network of the paper."""
     bounded = result["config"]["method"].get("head") == "cosine"
     return result["task"] == "node_cluster" and (result["method"] in ("auto", "kmeans") or bounded)
 
@@ -78,7 +78,7 @@ USUAL = {"epochs": 2000, "restarts": 1}            # settings of node clustering
 
 
 def name_of(result: dict) -> str:
-    """The method and its non-default settings: square root, objective, network, training, features."""
+    """Return the method and its non-default settings: square root, objective, network, training, features."""
     config, words = result["config"], result["method"].split("-")                  # jb-diagonal: jb, diagonal
     clustering = result["task"] == "node_cluster"
     paper = clustering and result["dataset"] in DATASETS and not is_fixed(result)
@@ -105,7 +105,7 @@ def name_of(result: dict) -> str:
 
 
 def clustering_table(results: list[dict]) -> str:
-    """Table 2: mean and deviation over seeds, the paper's results, and those of PyAGC if available."""
+    """Return Table 2: mean and deviation over seeds, the paper's results, and those of PyAGC if available."""
     from jbpool.report.page import score, spread
     from jbpool.report.published import CLUSTERING
 
@@ -130,7 +130,7 @@ def clustering_table(results: list[dict]) -> str:
 
 
 def fixed_table(results: list[dict]) -> str:
-    """ACC / NMI, mean and deviation over seeds, and seconds per seed, one column per dataset."""
+    """Return ACC / NMI, mean and deviation over seeds, and seconds per seed, one column per dataset."""
     rows: dict[str, dict[str, dict]] = {}
     for result in results:
         rows.setdefault(name_of(result), {})[result["dataset"]] = result
@@ -150,7 +150,7 @@ def fixed_table(results: list[dict]) -> str:
 
 
 def classification_table(results: list[dict]) -> str:
-    """Test scores, in percent unless they are errors: mean and deviation over folds and seeds, (their number)."""
+    """Return test scores, in percent unless they are errors: mean and deviation over folds and seeds (their number)."""
     from jbpool.classification.class_scores import LOWER_IS_BETTER
     from jbpool.report.published import CLASSIFICATION
 
@@ -177,7 +177,7 @@ def classification_table(results: list[dict]) -> str:
 
 
 def paired_table(results: list[dict]) -> str:
-    """Differences to none on the same folds: mean in percentage points, corrected standard error, p-value."""
+    """Return differences to none on the same folds: mean in percentage points, corrected standard error, p-value."""
     from jbpool.classification.report import paired_difference
 
     runs: dict[str, dict[str, list[dict]]] = {}
@@ -196,7 +196,7 @@ def paired_table(results: list[dict]) -> str:
 
 
 def every_run(results: list[dict]) -> str:
-    """One line per seed or fold, as CSV."""
+    """Return one line per seed or fold, as CSV."""
     lines = [",".join(["task", "dataset", "method", *RECORDED])]
     for result in results:
         for method, scores in methods_of(result).items():
@@ -208,7 +208,7 @@ def every_run(results: list[dict]) -> str:
 
 
 def time_table(datasets: list[str], steps: int) -> str:
-    """Table 3: median time of a step; the pools take turns in one process."""
+    """Return Table 3: median time of a step; the pools take turns in one process."""
     import torch
 
     from jbpool.clustering.network import make_model
