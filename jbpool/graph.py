@@ -141,8 +141,9 @@ class Graph:
             graph.__dict__["edge_index"] = edge_index
         return graph
 
-    @classmethod
-    def complete(cls, num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
+    @staticmethod
+    @lru_cache(maxsize=16)      # a training run has few batch sizes
+    def complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
         """Return a batch of complete graphs with self loops, edges in row-major order.
 
         Examples
@@ -150,7 +151,11 @@ class Graph:
         >>> Graph.complete(3, 2, torch.int64, torch.device("cpu"))
         Graph(3 graphs, 6 nodes, 12 edges)
         """
-        return _complete(num_graphs, num_nodes, idtype, device)
+        graph = Graph.__new__(Graph)
+        sizes = torch.full((num_graphs,), num_nodes, device=device)
+        graph._start(num_graphs * num_nodes, num_graphs * num_nodes**2, device, idtype, sizes)
+        graph.complete_size, graph.known_symmetric = num_nodes, True
+        return graph
 
     def __repr__(self) -> str:
         graphs = f"{self.num_graphs} graphs, " if self.num_graphs != 1 else ""
@@ -158,7 +163,7 @@ class Graph:
 
     def __reduce__(self):
         if self.complete_size is not None:
-            return _complete, (self.num_graphs, self.complete_size, self.idtype, self.device)
+            return Graph.complete, (self.num_graphs, self.complete_size, self.idtype, self.device)
         return Graph, (self.edge_index, self.num_nodes, self.sizes)     # what was computed from them is not stored
 
     @property
@@ -231,7 +236,26 @@ class Graph:
     @classmethod
     def from_dgl(cls, graph: Any) -> Graph:
         """Return a ``DGLGraph`` as a Graph. The same object gives the same Graph, until its edges change."""
-        return _from_dgl(graph)
+        if graph.is_block:
+            raise InputError("graph is a block of a sampler: dgl.block_to_graph(block) has two node types, pass one.")
+        if not graph.is_homogeneous:
+            raise InputError(
+                f"graph has node types {graph.ntypes} and edge types {graph.etypes}: use dgl.to_homogeneous(graph)."
+            )
+        identity, held = _dgl_identity(graph)
+        found = _known(graph, identity)
+        if found is None:
+            *arrays, sizes = held
+            if identity[0] == "csc":
+                pointers, columns, edges = arrays
+                # DGL leaves the ids out where they are 0, 1, 2, ...
+                rows = Rows(pointers, columns, edges if len(edges) == len(columns) > 0 else None)
+                found = Graph.from_rows(rows, sizes.long(), None if rows.edges is None else _dgl_ends(graph))
+            else:
+                found = Graph(_dgl_ends(graph), graph.num_nodes())
+                found.sizes = sizes.long()
+            graph._jbpool = _Known(found, identity, held)
+        return found
 
     def to_dgl(self) -> Any:
         """Return a ``DGLGraph`` with the same edges, in the same order, both batch counts set."""
@@ -249,7 +273,22 @@ class Graph:
     @classmethod
     def from_pyg(cls, data: Any) -> Graph:
         """Return a ``Data`` or ``Batch`` of PyG as a Graph. The same object gives the same Graph, until it changes."""
-        return _from_pyg(data)
+        if getattr(data, "edge_index", None) is None:
+            raise InputError(f"{type(data).__name__} has no edge_index: homogeneous graphs with one are taken.")
+        identity, held = _pyg_identity(data)
+        found = _known(data, identity)
+        if found is None:
+            _, batch, pointers = held
+            sizes = None
+            if pointers is not None:
+                sizes = pointers.diff()
+            elif batch is not None:
+                sizes = torch.bincount(batch, minlength=getattr(data, "num_graphs", 1))
+                if may_read(batch) and bool((batch.diff() < 0).any()):
+                    raise InputError("data.batch is not sorted: the nodes of a graph must be consecutive.")
+            found = Graph(data.edge_index, data.num_nodes, sizes)
+            data.__dict__["_jbpool"] = _Known(found, identity, held)
+        return found
 
     def to_pyg(self) -> Any:
         """Return a ``Batch`` of PyG with the same edges, in the same order."""
@@ -304,15 +343,6 @@ def _by_rows(row: Tensor, column: Tensor, num_nodes: int) -> Rows:
     return Rows(count.cumsum_(0), column[order], order)
 
 
-@lru_cache(maxsize=16)      # a training run has few batch sizes
-def _complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
-    graph = Graph.__new__(Graph)
-    sizes = torch.full((num_graphs,), num_nodes, device=device)
-    graph._start(num_graphs * num_nodes, num_graphs * num_nodes**2, device, idtype, sizes)
-    graph.complete_size, graph.known_symmetric = num_nodes, True
-    return graph
-
-
 def _edges_per_graph(graph: Graph) -> Tensor:
     """Return the number of edges of each graph, ``(B,)``."""
     if graph.num_graphs == 1:
@@ -365,29 +395,6 @@ def _dgl_identity(graph: Any) -> tuple[tuple, tuple[Tensor, ...]]:
     return (layout, id(sizes), *places), (*arrays, sizes)
 
 
-def _from_dgl(graph: Any) -> Graph:
-    if graph.is_block:
-        raise InputError("graph is a block of a sampler: pass a graph; dgl.block_to_graph(block) makes two node types.")
-    if not graph.is_homogeneous:
-        raise InputError(
-            f"graph has node types {graph.ntypes} and edge types {graph.etypes}: use dgl.to_homogeneous(graph)."
-        )
-    identity, held = _dgl_identity(graph)
-    found = _known(graph, identity)
-    if found is None:
-        *arrays, sizes = held
-        if identity[0] == "csc":
-            pointers, columns, edges = arrays
-            # DGL leaves the ids out where they are 0, 1, 2, ...
-            rows = Rows(pointers, columns, edges if len(edges) == len(columns) > 0 else None)
-            found = Graph.from_rows(rows, sizes.long(), None if rows.edges is None else _dgl_ends(graph))
-        else:
-            found = Graph(_dgl_ends(graph), graph.num_nodes())
-            found.sizes = sizes.long()
-        graph._jbpool = _Known(found, identity, held)
-    return found
-
-
 def _dgl_ends(graph: Any) -> Tensor:
     """Return source and target of the edges in order, ``(2, E)``, also if the formats of the graph are restricted."""
     try:
@@ -400,25 +407,6 @@ def _pyg_identity(data: Any) -> tuple[tuple, tuple]:
     """What changes with the tensors that decide the graph, also by a change in place, and those tensors."""
     held = (data.edge_index, getattr(data, "batch", None), getattr(data, "ptr", None))
     return (*((id(tensor), _version(tensor)) for tensor in held), data.num_nodes), held
-
-
-def _from_pyg(data: Any) -> Graph:
-    if getattr(data, "edge_index", None) is None:
-        raise InputError(f"{type(data).__name__} has no edge_index: homogeneous graphs with one are taken.")
-    identity, held = _pyg_identity(data)
-    found = _known(data, identity)
-    if found is None:
-        _, batch, pointers = held
-        sizes = None
-        if pointers is not None:
-            sizes = pointers.diff()
-        elif batch is not None:
-            sizes = torch.bincount(batch, minlength=getattr(data, "num_graphs", 1))
-            if may_read(batch) and bool((batch.diff() < 0).any()):
-                raise InputError("data.batch is not sorted: the nodes of a graph must be consecutive.")
-        found = Graph(data.edge_index, data.num_nodes, sizes)
-        data.__dict__["_jbpool"] = _Known(found, identity, held)
-    return found
 
 
 def _missing(method: str, package: str, fix: str, error: ImportError) -> InputError:
@@ -452,9 +440,9 @@ def as_graph(graph: Any) -> Graph:
     if isinstance(graph, Graph):
         return graph
     if is_dgl(graph):
-        return _from_dgl(graph)
+        return Graph.from_dgl(graph)
     if is_pyg(graph):
-        return _from_pyg(graph)
+        return Graph.from_pyg(graph)
     if hasattr(graph, "tocsr"):
         return Graph.from_scipy(graph)
     if hasattr(graph, "is_directed") and hasattr(graph, "nodes"):
