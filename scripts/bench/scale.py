@@ -1,11 +1,11 @@
 """Time and memory of clustering by graph size, beside Leiden and mini-batch k-means.
 
-    python scripts/bench/scale.py [--sizes 1e5 1e6 1e7] [--degree 10] [--others] [--speed-up]
+    python scripts/bench/scale.py [--sizes 1e6 1e7] [--kinds equal] [--methods jbpool leiden] [--degree 10] [--speed-up]
 
-Planted partitions of 16 classes with 64 features, in files; every size runs in a new process with the configuration
-auto.yaml and 4 starts: with features, without them, and with half of the nodes in one class. ``--others`` adds Leiden
-(igraph) and mini-batch k-means (scikit-learn) on the view of jbpool; ``--speed-up`` runs the first one by one process
-and by two, with one thread each.
+Planted partitions of 16 classes with 64 features, in files, of equal sizes or with half of the nodes in one class.
+Every run is in a new process: jbpool by the configuration auto.yaml with 4 starts, with and without the features;
+mini-batch k-means (scikit-learn) on the view of jbpool; Leiden, if igraph is installed. ``--speed-up`` runs jbpool by
+one process and by two, with one thread each.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def run_jbpool(folder: Path, with_features: bool = True) -> dict:
 
     memory = Memory()
     with process_group(torch.device("cpu")):
-        before, began = memory.now()[1], time.perf_counter()
+        before, began, used = memory.now()[1], time.perf_counter(), time.process_time()
         config, data = load(folder, with_features)
         _ = data.fingerprint
         progress.seconds["load"] = time.perf_counter() - began
@@ -124,7 +124,7 @@ def run_jbpool(folder: Path, with_features: bool = True) -> dict:
     phases["cluster"] = out.runs[0]["seconds"] - phases["smooth"] - phases["reduce"]
     shutil.rmtree(folder / "run")
     return {
-        "seconds": time.perf_counter() - began, "phases": phases, "nmi": out.runs[0]["nmi"], "acc": out.runs[0]["acc"],
+        "seconds": time.perf_counter() - began, "processor": time.process_time() - used, "phases": phases, "nmi": out.runs[0]["nmi"], "acc": out.runs[0]["acc"],
         "edges": data.graph.num_edges, "loaded": loaded - before, "beyond": memory.peak_anonymous - loaded,
         "peak": memory.peak,
     }  # fmt: skip
@@ -145,11 +145,11 @@ def run_kmeans(folder: Path) -> dict:
 
     memory = Memory()
     rows = view_of(folder).numpy()
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     found = MiniBatchKMeans(CLASSES, n_init=STARTS, batch_size=8192, random_state=0).fit_predict(rows)
-    seconds = time.perf_counter() - began
+    seconds, used = time.perf_counter() - began, time.process_time() - used
     nmi = normalized_mutual_info_score(np.load(folder / "labels.npy"), found)
-    return {"seconds": seconds, "nmi": nmi, "peak": memory.peak}
+    return {"seconds": seconds, "processor": used, "nmi": nmi, "peak": memory.peak}
 
 
 def run_leiden(folder: Path) -> dict:
@@ -159,14 +159,14 @@ def run_leiden(folder: Path) -> dict:
 
     memory = Memory()
     label = np.load(folder / "labels.npy")
-    began = time.perf_counter()
+    began, used = time.perf_counter(), time.process_time()
     graph = igraph.Graph(n=len(label), edges=np.load(folder / "edges.npy"))
     loaded = time.perf_counter() - began
     found = graph.community_leiden("modularity", n_iterations=2).membership
-    seconds = time.perf_counter() - began
+    seconds, used = time.perf_counter() - began, time.process_time() - used
     nmi = normalized_mutual_info_score(label, found)
     clusters = len(set(found))
-    return {"seconds": seconds, "load": loaded, "nmi": nmi, "peak": memory.peak, "clusters": clusters}
+    return {"seconds": seconds, "processor": used, "load": loaded, "nmi": nmi, "peak": memory.peak, "clusters": clusters}
 
 
 CONTESTANTS = {
@@ -202,28 +202,29 @@ def measure(name: str, folder: Path, processes: int = 1, threads: int | None = N
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", type=float, default=[1e5, 1e6])
+    parser.add_argument("--kinds", nargs="+", choices=("equal", "unequal"), default=["equal", "unequal"])
+    parser.add_argument("--methods", nargs="+", choices=CONTESTANTS, default=[*CONTESTANTS])
     parser.add_argument("--degree", type=int, default=10)
-    parser.add_argument("--others", action="store_true", help="Leiden and mini-batch k-means, too")
-    parser.add_argument("--speed-up", action="store_true", help="a step of one process and of two")
+    parser.add_argument("--speed-up", action="store_true", help="jbpool by one process and by two")
     parser.add_argument("--folder", help="where to put the files (default: a temporary folder)")
     parser.add_argument("--one", nargs=2, metavar=("NAME", "FOLDER"), help="one measurement, as JSON")
     args = parser.parse_args()
     if args.one:
         print(json.dumps(CONTESTANTS[args.one[0]](Path(args.one[1]))))
         return
-    others = ["k-means", *([] if missing("igraph") else ["leiden"])] if args.others else []
+    if "leiden" in args.methods and missing("igraph"):                  # which prints the reason
+        args.methods.remove("leiden")
     raw: list[dict[str, Any]] = []
     for size in map(int, args.sizes):
-        for unequal in (False, True):
+        for kind in args.kinds:
             with tempfile.TemporaryDirectory(dir=args.folder) as name:
                 folder = Path(name)
-                make_graph(folder, size, args.degree, unequal)
-                names = ("jbpool", "jbpool, edges alone", *others)
-                runs = {name: measure(name, folder) for name in names}
-                if args.speed_up and not unequal:
+                make_graph(folder, size, args.degree, kind == "unequal")
+                runs = {name: measure(name, folder) for name in args.methods}
+                if args.speed_up and kind == "equal":
                     for processes in (1, 2):
                         runs[f"jbpool, threads: 1, processes: {processes}"] = measure("jbpool", folder, processes, 1)
-            raw.append({"nodes": size, "sizes": "unequal" if unequal else "equal", "runs": runs})
+            raw.append({"nodes": size, "sizes": kind, "runs": runs})
             print(json.dumps(raw[-1]), file=sys.stderr, flush=True)
     rows = []
     for found in raw:
@@ -232,8 +233,8 @@ def main() -> None:
                 phases = run.get("phases", {})                      # of jbpool alone
                 cells = [f"{phases[phase]:.1f}" if phases else "" for phase in PHASES]
                 rows.append([f"{found['nodes']:,}", found["sizes"], name, *cells, f"{run['seconds']:.1f}",
-                             f"{run['peak']:.2f}", f"{run['nmi']:.3f}"])  # fmt: skip
-    head = ["nodes", "sizes", "method", *PHASES, "all, s", "peak, GB", "NMI"]
+                             f"{run['processor']:.1f}", f"{run['peak']:.2f}", f"{run['nmi']:.3f}"])  # fmt: skip
+    head = ["nodes", "sizes", "method", *PHASES, "all, s", "processor, s", "peak, GB", "NMI"]
     write("scale", "Seconds by phase, peak memory and NMI", head, rows, raw)
 
 

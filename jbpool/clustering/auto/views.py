@@ -45,7 +45,8 @@ ITERATIONS = 4              # its power iterations
 COLUMNS = 16                # columns smoothed at a time: a cache line of float32
 ROWS = 1 << 14              # rows reduced at a time
 REGULARIZED = 0.25          # edges: share of the mean degree added to every degree, against small appendages
-ROUNDS, DEGREE = 6, 8       # edges: filters of the subspace iteration that finds eigenvectors, and products in each
+ROUNDS, DEGREE = 12, 8      # edges: filters of the subspace iteration that finds eigenvectors, and products in each
+CONVERGED = 1e-5            # change of an eigenvalue in a round that ends it
 
 
 class FixedFeatures(nn.Module):
@@ -304,15 +305,18 @@ def edge_view(graph: Graph, num_clusters: int, edge_weight: Tensor | None = None
     walk, num_nodes = smoothing_matrix(graph, edge_weight, torch.float32, 1.0, added=REGULARIZED), graph.num_nodes
     width = min(num_clusters + OVERSAMPLING, num_nodes)
     vectors = torch.randn(num_nodes, width, generator=torch.Generator().manual_seed(seed)).to(graph.device)
+    before = torch.full((width,), torch.inf, device=graph.device)
     with progress_bar("eigenvectors", ROUNDS, "rounds") as bar:
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS + 1):
             vectors = torch.linalg.qr(vectors)[0]
             image = walk @ vectors
-            cut = float(torch.linalg.eigvalsh(vectors.T @ image)[0].clamp(-0.5, 0.95))
-            vectors = _amplified(walk, vectors, image, cut)
+            values, rotation = torch.linalg.eigh(vectors.T @ image)                     # ascending
+            if number == ROUNDS or bool(((values - before).abs() < CONVERGED)[-num_clusters:].all()):
+                break
+            vectors = _amplified(walk, vectors, image, float(values[0].clamp(-0.5, 0.95)))
+            before = values
             bar.update()
-    vectors = torch.linalg.qr(vectors)[0]
-    vectors = vectors @ torch.linalg.eigh(vectors.T @ (walk @ vectors))[1].flip(1)
+    vectors = vectors @ rotation.flip(1)
     connected = degree(graph, edge_weight, torch.float32) > 0
     return unit_rows(vectors[:, :num_clusters].float()) * connected[:, None]
 
