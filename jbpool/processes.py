@@ -174,6 +174,14 @@ class RowShares:
         everything[self.start : self.stop] = mine
         return self.add_up(everything)
 
+    def in_turn(self, mine: Tensor, count: int) -> Tensor:
+        """All of ``count`` entries that the processes have in turn, as cards are dealt; the same in each."""
+        if self.processes == 1:
+            return mine
+        everything = mine.new_zeros(count, *mine.shape[1:])
+        everything[self.place :: self.processes] = mine
+        return self.add_up(everything)
+
     def exchange(self, columns: Tensor, widths: Sequence[int]) -> list[Tensor]:
         """Exchange columns for rows: every process has all rows of some columns, and gets its rows of all of them.
 

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from jbpool.nn.heads import spread_rows, unit_rows
 from jbpool.ops.matrix_sqrt import trace_and_inverse_sqrt
+from jbpool.processes import RowShares
 
 BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
 KEPT = 2**24            # entries of S kept between the two passes; beyond that they are computed twice
 CANDIDATES = 20_000     # nodes that initial prototypes are chosen from
 TRAIN_NODES = 2**16     # nodes that heads are trained on; they are applied to all
-COLD = 1 / 80           # below this temperature the largest logit is subtracted: its exponential might overflow
+TEMPERATURE = 0.2       # logits lie between -5 and 5
 EPOCHS = 60             # trained_heads: steps of the optimiser
 BETAS = 0.9, 0.999      # of Adam
 
@@ -30,12 +31,10 @@ class Heads:
     ----------
     prototypes : Tensor
         ``(R, K, D)``, the initial prototypes; see ``spread_nodes``.
-    temperature : float, default 0.2
-        Logits lie in ``[-1 / temperature, 1 / temperature]``.
     """
 
-    def __init__(self, prototypes: Tensor, temperature: float = 0.2):
-        self.prototypes, self.temperature = prototypes.clone(), temperature
+    def __init__(self, prototypes: Tensor):
+        self.prototypes = prototypes.clone()
 
     def losses(self, feat: Tensor) -> Tensor:
         """Return the balance loss of every head on unit rows: ``(N, D)`` to ``(R,)``."""
@@ -53,7 +52,7 @@ class Heads:
 
         Not by ``objectives.balance_loss``, whose autograd would hold S of all nodes; the roots are the same function.
         """
-        weight = unit_rows(self.prototypes) / self.temperature                      # (R, K, D)
+        weight = unit_rows(self.prototypes) / TEMPERATURE                      # (R, K, D)
         num_heads, num_clusters, _ = weight.shape
         keep = with_gradient and feat.shape[0] * num_heads * num_clusters <= KEPT
         gram = torch.zeros(num_heads, num_clusters, num_clusters, dtype=torch.float64, device=feat.device)
@@ -74,7 +73,7 @@ class Heads:
                 pull = slope @ soft                                                 # (R, K, n)  dL/dS
                 pull -= (soft * pull).sum(1, keepdim=True)
                 grad += (pull.mul_(soft).flatten(0, 1) @ block).view_as(grad)       # through the softmax
-        return -(trace / best).to(feat.dtype), grad.to(feat.dtype) / self.temperature
+        return -(trace / best).to(feat.dtype), grad.to(feat.dtype) / TEMPERATURE
 
     def clusters(self, feat: Tensor) -> Tensor:
         """Return the cluster of every node by every head: ``(N, D)`` to ``(R, N)``."""
@@ -84,14 +83,12 @@ class Heads:
     def _soft(self, block: Tensor, weight: Tensor) -> Tensor:
         """Return the softmax over clusters, nodes last: ``(n, D)`` and ``(R, K, D)`` to ``(R, K, n)``."""
         soft = (weight.flatten(0, 1) @ block.T).unflatten(0, weight.shape[:2])
-        if self.temperature < COLD:
-            soft -= soft.amax(1, keepdim=True)
         soft.exp_()
         return soft.mul_(soft.sum(1, keepdim=True).reciprocal_())
 
 
 def _row_blocks(feat: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
-    return feat.split(max(256, BLOCK // (weight.shape[0] * weight.shape[1])))
+    return feat.split(max(256, BLOCK // max(1, weight.shape[0] * weight.shape[1])))
 
 
 def sampled(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -170,7 +167,9 @@ def train_heads(heads: Heads, feat: Tensor, steps: int, lr: float = 1e-2) -> Ten
     return heads.losses(feat)
 
 
-def trained_heads(rows: Tensor, num_clusters: int, starts: int, generator: torch.Generator) -> tuple[Heads, Tensor]:
+def trained_heads(
+    rows: Tensor, num_clusters: int, starts: int, generator: torch.Generator, shares: RowShares | None = None
+) -> tuple[Heads, Tensor]:
     """Train heads from several starts: k-means++ nodes, a few k-means steps, then the balance loss.
 
     Parameters
@@ -182,20 +181,25 @@ def trained_heads(rows: Tensor, num_clusters: int, starts: int, generator: torch
     starts : int
         R.
     generator : torch.Generator
-        Source of randomness for the sample and the starts.
+        Source of randomness for the sample and the starts; in the same state in every process.
+    shares : RowShares, optional
+        The processes of the run, between which the starts are divided. Default: this process is alone.
 
     Returns
     -------
     tuple
-        The heads, and their losses over all rows, ``(R,)``.
+        The heads, and their losses over all rows, ``(R,)``; the same in every process.
     """
+    shares = shares or RowShares.alone(len(rows))
     present = (rows != 0).any(1)
     if bool(present.any()) and not bool(present.all()):
         rows = rows[present]
     some = sampled(rows, TRAIN_NODES, generator)
-    heads = Heads(lloyd(some, spread_nodes(some, num_clusters, starts, generator)))
+    prototypes = spread_nodes(some, num_clusters, starts, generator)                # (R, K, D)
+    heads = Heads(lloyd(some, prototypes[shares.place :: shares.processes]))
     losses = train_heads(heads, some, EPOCHS)
-    return heads, losses if some is rows else heads.losses(rows)
+    losses = losses if some is rows else heads.losses(rows)
+    return Heads(shares.in_turn(heads.prototypes, starts)), shares.in_turn(losses, starts)
 
 
 def hard_clusters(heads: Heads, rows: Tensor) -> Tensor:

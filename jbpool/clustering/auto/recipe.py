@@ -8,8 +8,8 @@
 4. **Confidence** of each node: the share of its cluster that the starts keep together with it, on average, times the
    probability of the cluster.
 
-Several processes share the columns that are smoothed and the partitions that are refined. Above ``LARGE`` nodes fewer
-views and partitions are tried; ``skipped`` says which.
+Several processes share the columns that are smoothed, the starts, and the partitions that are refined. Above ``LARGE``
+nodes fewer views and partitions are tried; ``skipped`` says which.
 """
 
 from __future__ import annotations
@@ -181,12 +181,11 @@ def try_partitions(
             fixed = FixedFeatures(feat.shape[1], steps, num_clusters=num_clusters).to(feat.device)
             rows = shares.whole(fixed.fit(graph, feat, edge_weight, seed, shares))      # (N, C)
         if bool(rows.any()):                                                            # else it has no information
-            heads, losses = trained_heads(rows, num_clusters, starts, generator)
+            heads, losses = trained_heads(rows, num_clusters, starts, generator, shares)
             best = losses.argsort()[:REFINED].sort().values if large else torch.arange(starts)
-            heads, losses = Heads(shares.from_first(heads.prototypes[best])), shares.from_first(losses[best])
-            clusters = hard_clusters(heads, rows)
+            clusters = hard_clusters(Heads(heads.prototypes[best]), rows)
             del rows
-            keep(view, dict(zip(best.tolist(), losses.tolist(), strict=True)), clusters)
+            keep(view, dict(zip(best.tolist(), losses[best].tolist(), strict=True)), clusters)
         watch(done, len(views), max((trial.saved for trial, _ in tried), default=0.0))
     if merged is not None:
         sizes = merged[1].bincount(minlength=num_clusters).double()
