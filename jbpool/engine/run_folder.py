@@ -21,6 +21,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 import pandas as pd
@@ -262,14 +263,17 @@ class RunFolder:
 
     def save_assign(self, ids: np.ndarray, seeds: list[int], clusters: list[Tensor], confidence: list[Tensor]) -> None:
         """Write assign.npz: hard clusters and their confidence for every seed, ``(seeds, N)``, and the node ids."""
-        with atomic_file(self.path / "assign.npz") as file:
-            np.savez_compressed(
-                file,
-                ids=ids.astype(str) if ids.dtype == object else ids,
-                seeds=np.array(seeds),
-                cluster=torch.stack(clusters).numpy().astype(np.int32),
-                confidence=torch.stack(confidence).numpy().astype(np.float32),
-            )
+        arrays = {
+            "ids": ids.astype(str) if ids.dtype == object else ids,
+            "seeds": np.array(seeds),
+            "cluster": torch.stack(clusters).numpy().astype(np.int32),
+            "confidence": torch.stack(confidence).numpy().astype(np.float32),
+        }
+        # As numpy.savez_compressed, which has no level: this one takes a third of the time for files of that size.
+        with atomic_file(self.path / "assign.npz") as file, ZipFile(file, "w", ZIP_DEFLATED, compresslevel=1) as zipped:
+            for name, array in arrays.items():
+                with zipped.open(f"{name}.npy", "w", force_zip64=True) as part:
+                    np.lib.format.write_array(part, array, allow_pickle=False)
 
 
 def write_assign_csv(path: Path, ids: np.ndarray, cluster: Tensor, confidence: Tensor) -> None:
