@@ -10,13 +10,11 @@ import json
 import os
 import platform
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -463,6 +461,8 @@ PACKAGES = {
 
 def _check() -> int:
     """Print what is installed and loads, and how to fix what does not; returns 0 if jbpool can be used, else 1."""
+    from importlib.metadata import PackageNotFoundError, version
+
     print(f"python {platform.python_version()}")
     code = 0
     for package, (module, needed_by, install, fix) in PACKAGES.items():
@@ -488,6 +488,8 @@ def _check() -> int:
 
 def _import_problem(module: str) -> str | None:
     """Why modules cannot be imported; in a process of its own, since a library that does not fit may crash."""
+    import subprocess
+
     path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     command, env = [sys.executable, "-c", f"import {module}"], {**os.environ, "PYTHONPATH": path}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)

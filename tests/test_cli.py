@@ -204,7 +204,7 @@ def test_check_of_a_package_that_does_not_load(tmp_path, monkeypatch):
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError('Cannot load Graphbolt C++ library')")
     monkeypatch.setenv("PYTHONPATH", str(broken.parent))
-    monkeypatch.setattr(cli, "version", lambda package: "2.1.0")
+    monkeypatch.setattr("importlib.metadata.version", lambda package: "2.1.0")
     outcome = call(cli.main, "check", cwd=tmp_path)
     (line,) = [line for line in outcome.out.splitlines() if line.startswith("dgl")]
     assert line.startswith("dgl 2.1.0 cannot be loaded (ImportError: Cannot load Graphbolt C++ library): pip ")
@@ -229,6 +229,21 @@ def test_the_scripts_of_tasks_are_commands(script, tmp_path):
     )  # fmt: skip
     command = {"node_cluster.py": "cluster", "graph_classify.py": "classify"}[script]
     assert result.stdout.startswith(f"usage: jbpool {command} ")
+
+
+@pytest.mark.parametrize("command", ["cluster", "classify"])
+def test_ctrl_c_while_modules_are_imported(command, tmp_path):
+    """An exception inside an import may be taken for something else; here, for a module that is missing."""
+    (tmp_path / "torch.py").write_text(
+        "import os, signal, time\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(60)\n"
+        "except BaseException as error:\n    raise ImportError('disguised') from error\n"
+    )
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += f"from jbpool.cli import {command}; sys.exit({command}([]))"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (130, "\ninterrupted.\n")
 
 
 def test_whole_numbers_are_printed_as_such(capsys):
