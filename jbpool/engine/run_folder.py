@@ -226,7 +226,7 @@ class RunFolder:
         before, now = _settings(state["config"]), _settings(self.config)
         other = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
         if other:
-            fix = "resume with its config.yaml"
+            fix = f"to continue it as it was, give only --resume --out {self.path}"
             unknown = before.keys() ^ now.keys()
             if any(not key.startswith("dataset.") for key in unknown):      # datasets have options of their own
                 fix = "some of these settings do not exist in both versions of jbpool, so choose another --out"

@@ -158,7 +158,7 @@ def test_resume_refuses_another_configuration(case, copy, tmp_path):
     arguments = [*case.arguments("train.lr=2e-3"), "--seeds", "0,1", "--out", "r", "--resume"]
     outcome = call(case.command, *arguments, cwd=tmp_path, check=False)
     assert outcome.code == 2
-    assert "another configuration (train.lr): resume with its config.yaml" in outcome.err
+    assert "another configuration (train.lr): to continue it as it was, give only --resume --out r" in outcome.err
     assert len(outcome.err.splitlines()) == 1
 
 
