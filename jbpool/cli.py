@@ -90,17 +90,19 @@ def _parser() -> argparse.ArgumentParser:
         return command
 
     options = add("cluster", CLUSTER, lambda args: _main("node_cluster", args))
-    options.add_argument("file", nargs="?", metavar="FILE", help="your own graph: an edge list or another format")
+    formats = "a CSV of edges, Parquet, .npy, .npz, GML, GraphML, GEXF, or a .bin of DGL"
+    options.add_argument("file", nargs="?", metavar="FILE", help=f"your own graph: {formats}")
     options.add_argument(
         "-k", metavar="7|2-12", help="the number of clusters, or a range to choose it from "
         "(default: the number of classes where there are labels, else 2-30)",
     )  # fmt: skip
-    options.add_argument("--features", metavar="FILE", help="features of the nodes")
+    options.add_argument("--features", metavar="FILE", help="features of the nodes: CSV, Parquet, .npy, .npz")
     options.add_argument("--labels", metavar="FILE", help="classes of the nodes, to score the result")
     options.add_argument("--baselines", action="store_true", help="compare with k-means, spectral clustering, Leiden")
     _add_task_options(options, "node_cluster", "the graph FILE")
     options = add("classify", CLASSIFY, lambda args: _main("graph_classify", args))
-    options.add_argument("file", nargs="?", metavar="FOLDER", help="your own graphs: CSV files or another format")
+    formats = "CSV files, the TU format, or a .bin of DGL"
+    options.add_argument("file", nargs="?", metavar="FOLDER", help=f"your own graphs: {formats}")
     options.add_argument("--folds", metavar="0,1", help="the folds to run (default: all)")
     _add_task_options(options, "graph_classify", "the graphs in FOLDER")
     options = add("compare", COMPARE, lambda args: _reporting_errors(_compare, args))
@@ -438,22 +440,23 @@ def _compare(args: argparse.Namespace) -> int:
     return 0
 
 
-# Package -> what to import, what needs it if not everything does, how to install it, and how to fix it.
+OLD_TORCH = "torch.__version__ >= (2, 4) or exit('jbpool needs torch 2.4 or later')"
+# Package -> code that uses it, what needs it if not everything does, how to install it, and how to fix it.
 PACKAGES = {
     "torch": (
-        "torch", "", "pip install torch, without a GPU with --index-url https://download.pytorch.org/whl/cpu",
+        f"import torch; {OLD_TORCH}", "", "pip install torch, without a GPU with --index-url https://download.pytorch.org/whl/cpu",
         "pip install --upgrade --force-reinstall torch",
     ),
     "dgl": (
-        "dgl", "only graphs of DGL need it", INSTALL_DGL,
+        "import dgl", "only graphs of DGL need it", INSTALL_DGL,
         "pip install dgl==1.1.3 packaging" if DGL_RUNS_HERE else f"pip uninstall dgl: {INSTALL_DGL}",
     ),
     "torch-geometric": (
-        "torch_geometric", "only graphs of PyG need it", "pip install 'jbpool[pyg]'",
+        "import torch_geometric", "only graphs of PyG need it", "pip install 'jbpool[pyg]'",
         "pip install --upgrade torch-geometric",
     ),
     "jbpool": (
-        "jbpool.trained, jbpool.clustering.estimator", "", "pip install . in the checkout",
+        "import jbpool.trained, jbpool.clustering.estimator", "", "pip install . in the checkout",
         "install what is missing, or all of it: pip install . in the checkout",
     ),
 }  # fmt: skip
@@ -465,7 +468,7 @@ def _check() -> int:
 
     print(f"python {platform.python_version()}")
     code = 0
-    for package, (module, needed_by, install, fix) in PACKAGES.items():
+    for package, (use, needed_by, install, fix) in PACKAGES.items():
         try:
             shown = f"{package} {version(package)}"
         except PackageNotFoundError:
@@ -473,8 +476,8 @@ def _check() -> int:
         if not shown:
             print(f"{package} is not installed{f' ({needed_by})' if needed_by else ''}: {install}")
             problem: str | None = "missing"
-        elif problem := _import_problem(module):
-            print(f"{shown} cannot be loaded ({problem}): {fix}")
+        elif problem := _problem_of(use):
+            print(f"{shown} cannot be used ({problem}): {fix}")
         else:
             print(shown)
         code = 1 if problem and not needed_by else code
@@ -486,11 +489,11 @@ def _check() -> int:
     return code
 
 
-def _import_problem(module: str) -> str | None:
-    """Why modules cannot be imported; in a process of its own, since a library that does not fit may crash."""
+def _problem_of(code: str) -> str | None:
+    """Return why Python code fails, run in a process of its own: a library that does not fit may crash."""
     import subprocess
 
     path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command, env = [sys.executable, "-c", f"import {module}"], {**os.environ, "PYTHONPATH": path}
+    command, env = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": path}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     return (result.stderr.splitlines() or ["it crashes"])[-1] if result.returncode else None

@@ -207,7 +207,7 @@ def test_check_of_a_package_that_does_not_load(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.metadata.version", lambda package: "2.1.0")
     outcome = call(cli.main, "check", cwd=tmp_path)
     (line,) = [line for line in outcome.out.splitlines() if line.startswith("dgl")]
-    assert line.startswith("dgl 2.1.0 cannot be loaded (ImportError: Cannot load Graphbolt C++ library): pip ")
+    assert line.startswith("dgl 2.1.0 cannot be used (ImportError: Cannot load Graphbolt C++ library): pip ")
     assert outcome.code == 0                                                # jbpool works without DGL
 
 
@@ -219,6 +219,14 @@ def test_check_without_torch(tmp_path, monkeypatch):
     assert outcome.code == 1
     assert "cannot open shared object file): pip install" in outcome.out
     assert "ready" not in outcome.out
+
+
+def test_check_of_an_old_torch(tmp_path, monkeypatch):
+    (tmp_path / "torch.py").write_text("__version__ = (2, 3)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    outcome = call(cli.main, "check", cwd=tmp_path, check=False)
+    assert outcome.code == 1
+    assert "cannot be used (jbpool needs torch 2.4 or later): pip install --upgrade" in outcome.out
 
 
 @pytest.mark.parametrize("script", ["node_cluster.py", "graph_classify.py"])
