@@ -282,8 +282,9 @@ def _damaged_values(content, rng, load, dump):
 
 
 DAMAGED = {
-    ".npy": damaged_npy, ".npz": damaged_npz, ".zip": damaged_archive, ".gz": damaged_bytes, ".bin": damaged_bytes,
-    ".pt": damaged_state, ".json": partial(_damaged_values, load=json.loads, dump=json.dumps),
+    ".npy": damaged_npy, ".npz": damaged_npz, ".zip": damaged_archive, ".pt": damaged_state,
+    **dict.fromkeys((".gz", ".bin", ".parquet"), damaged_bytes),
+    ".json": partial(_damaged_values, load=json.loads, dump=json.dumps),
     ".yaml": partial(_damaged_values, load=yaml.safe_load, dump=partial(yaml.safe_dump, allow_unicode=True)),
     **dict.fromkeys((".tx", ".ty", ".allx", ".ally", ".graph"), damaged_pickle),
 }  # others are text  # fmt: skip

@@ -19,7 +19,9 @@ from random import Random
 from typing import NamedTuple
 from unittest import mock
 
+import networkx
 import numpy as np
+import pandas as pd
 import scipy.sparse
 import torch
 import yaml
@@ -182,6 +184,37 @@ def write_arrays(folder: Path) -> None:
 def read_arrays(folder: Path, mutant: Mutant) -> None:
     files = {part: folder / f"{part}.{mutant.example}" for part in ("edges", "features")}
     check_nodes(load_nodes("file", **files, labels=folder / "labels.npy"))
+
+
+def write_parquet(folder: Path) -> None:
+    (folder / "parquet").mkdir()
+    edges, ids = pd.DataFrame(random_edges(4), columns=["source", "target"]), np.arange(NODES)
+    tables = {
+        "edges": edges.assign(weight=1.5, kind="x"),
+        "features": pd.DataFrame({"id": ids, "x": ids / 2, "word": ids % 2}).astype({"word": str}),
+        "labels": pd.DataFrame({"id": ids, "label": ids % 3}),
+    }
+    for name, table in tables.items():
+        table.to_parquet(folder / "parquet" / f"{name}.parquet")
+
+
+def read_parquet(folder: Path, mutant: Mutant) -> None:
+    files = {part: folder / f"{part}.parquet" for part in ("edges", "features", "labels")}
+    check_nodes(load_nodes("file", **files, missing="mean"))
+
+
+def write_graph_files(folder: Path) -> None:
+    graph = networkx.Graph()
+    for node in range(NODES):
+        graph.add_node(node, age=node / 2, word="ab"[node % 2])
+    graph.add_weighted_edges_from((a, b, 1.5) for a, b in random_edges(5).tolist())
+    for kind in ("gml", "graphml", "gexf"):
+        (folder / kind).mkdir()
+        getattr(networkx, f"write_{kind}")(graph, folder / kind / f"graph.{kind}")
+
+
+def read_graph_files(folder: Path, mutant: Mutant) -> None:
+    check_nodes(load_nodes("file", edges=folder / f"graph.{mutant.example}", features="age", labels="word"))
 
 
 def write_layout(folder: Path) -> None:
@@ -459,11 +492,14 @@ KINDS = {
     "compare": Kind(300, damaged(write_runs), read_compare),
     "csv": Kind(1500, damaged(write_tables), read_tables),
     "npy, npz": Kind(1000, damaged(write_arrays), read_arrays),
+    "graph file": Kind(700, damaged(write_graph_files), read_graph_files),
     "npz layout": Kind(700, damaged(write_layout), read_layout),
     "graph tables": Kind(1000, damaged(write_graph_tables), read_folder),
     "TU folder": Kind(1000, damaged(write_tu), read_folder),
     "TU zip": Kind(600, damaged(write_archive), read_archive),
     "pickle": Kind(1000, damaged(write_pickles), read_pickles),
 }
+if find_spec("pyarrow") is not None:
+    KINDS["parquet"] = Kind(300, damaged(write_parquet), read_parquet)
 if find_spec("dgl") is not None:
     KINDS["bin"] = Kind(60, damaged(write_bins), read_bin)

@@ -27,7 +27,9 @@ from jbpool.engine.config import load_config
 from jbpool.errors import ConfigError, RunFolderError
 from jbpool.files import held
 
-QUICK = ("configuration", "--set", "csv", "graph tables", "TU folder", "TU zip", "npy, npz", "npz layout", "pickle")
+QUICK = (
+    "configuration", "--set", "csv", "graph tables", "graph file", "TU folder", "TU zip", "npy, npz", "npz layout", "pickle",
+)  # fmt: skip
 
 
 @pytest.fixture
