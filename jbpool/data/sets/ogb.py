@@ -12,6 +12,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -165,12 +166,16 @@ def _quiet(reader: str, *args: Any) -> list[dict[str, Any]]:
     import_ogb()
     from ogb.io import read_graph_raw
 
-    with (
-        open(os.devnull, "w") as silence,
-        contextlib.redirect_stdout(silence),
-        contextlib.redirect_stderr(silence),
-    ):
+    with _quietly() as silence, contextlib.redirect_stderr(silence):
         return getattr(read_graph_raw, reader)(*args)
+
+
+@contextmanager
+def _quietly() -> Iterator[Any]:
+    """Without what ``ogb`` prints and warns of, such as arrays of pandas that cannot be written."""
+    with open(os.devnull, "w") as silence, contextlib.redirect_stdout(silence), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield silence
 
 
 def _table(path: Path) -> np.ndarray:
@@ -278,14 +283,12 @@ def _read_molecules(name: str, folder: Path, info: pd.Series) -> Arrays:
             os.symlink(table.resolve(), copy / "split" / scheme / table.name)
         (copy / "processed").mkdir()
         try:
-            with open(os.devnull, "w") as silence, contextlib.redirect_stdout(silence):
+            with _quietly():
                 dataset = _graphproppred().GraphPropPredDataset(name, root=staging)
+                split = dataset.get_idx_split()
         except (OSError, ValueError, KeyError, IndexError, EOFError) as error:
             raise DataError.at(folder, f"ogb cannot read it ({type(error).__name__}: {error})") from None
-        graphs, split = dataset.graphs, dataset.get_idx_split()
-        labels = dataset.labels
-
-    arrays = _pack(graphs, labels, split)
+    arrays = _pack(dataset.graphs, dataset.labels, split)
     problem = _first_problem(arrays, int(info["num tasks"]))
     if problem is not None:
         raise DataError.at(folder, problem)
