@@ -28,7 +28,8 @@ from jbpool.errors import ConfigError, RunFolderError
 from jbpool.files import held
 
 QUICK = (
-    "configuration", "--set", "csv", "graph tables", "graph file", "TU folder", "TU zip", "npy, npz", "npz layout", "pickle",
+    "configuration", "--set", "csv", "graph tables", "graph file", "TU folder", "TU zip", "npy, npz", "npz layout",
+    "pickle",
 )  # fmt: skip
 
 

@@ -244,10 +244,12 @@ def _array_tables(path: Path) -> Iterator[Table]:
         if arrays[name].dtype.kind not in "iu":
             raise DataError.at(path, f"{name} holds {arrays[name].dtype}: node ids must be whole numbers")
     for start in range(0, count, BLOCK):
-        frame = pd.DataFrame({place: array[start : start + BLOCK] for place, array in enumerate(arrays.values())})
+        block = {place: array[start : start + BLOCK] for place, array in enumerate(arrays.values())}
+        frame = pd.DataFrame(block, copy=False)
         table = Table(path, frame, names, start)
         for place in (0, 1):
             ids = frame[place].to_numpy()
-            bad = (ids < 0) | (ids > np.iinfo(np.int64).max)
-            table.refuse(bad, lambda row, ids=ids: f"node id {ids[row]}: ids are numbers from 0 to 2^63 - 1")   # type: ignore[misc]
+            if ids.min() < 0 or ids.max() > np.iinfo(np.int64).max:
+                row = int(((ids < 0) | (ids > np.iinfo(np.int64).max)).argmax())
+                raise table.error(f"node id {ids[row]}: ids are numbers from 0 to 2^63 - 1", row)
         yield table

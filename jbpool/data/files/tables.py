@@ -47,7 +47,7 @@ PAIRS = (
     ("follower_id", "followee_id"), ("parent", "child"), ("origin", "destination"), ("src_id", "dst_id"),
 )  # fmt: skip
 PLAIN = r"-?(?:0|[1-9]\d*)"             # a whole number that is written like any other program would write it
-BLOCK = 16 << 20                # bytes read at a time
+BLOCK = 8 << 20                 # bytes read at a time
 MAX_LINE = 16 << 20             # bytes of a line, where a file is read in blocks
 SPACES = r"\s+"
 SAMPLE = 20                     # rows from which the format of a table is detected
@@ -275,8 +275,14 @@ class TextTable(Table):
     @cached_property
     def _has_odd_numbers(self) -> bool:
         """Whether the block may have numbers such as 007 and +7, which as ids are not 7."""
-        separator = b"" if self.layout.separator == SPACES else re.escape(self.layout.separator.encode())
-        return re.search(rb'(?:^|[\s,;"' + separator + rb"])(?:\+|-?0\d)", self.content) is not None
+        before = b' \t\n,;"' + self.layout.separator.encode()
+        if b"+" in self.content or b"-0" in self.content:
+            return re.search(rb"(?:^|[" + re.escape(before) + rb"])(?:\+|-?0\d)", self.content) is not None
+        byte = np.frombuffer(b"\n" + self.content, dtype=np.uint8)          # four times as fast as the expression
+        is_before = np.zeros(256, dtype=bool)
+        is_before[[*before]] = True
+        zero = (byte[1:-1] == ord("0")) & (byte[2:] - np.uint8(ord("0")) < 10)
+        return bool((zero & is_before[byte[:-2]]).any())
 
     def ids(self, place: int) -> np.ndarray:
         column = self.frame[place]
@@ -330,7 +336,7 @@ def read_text(
             layout.comments = comments
         if not content.strip():
             continue
-        if attributes and re.search(rb"\}[ \t]*(?:\n|\Z)", content):
+        if attributes and b"}" in content:
             content = _without_attributes(path, content, before)
         if layout is None:
             sample = [*islice(_rows(content, before), SAMPLE)]
@@ -506,7 +512,7 @@ def _parse(content: bytes, layout: Layout, **more: object) -> pd.DataFrame:
     """Return the columns of a block, of numbers or of text as pandas infers them from all rows."""
     with np.errstate(invalid="ignore"):             # an infinite id: pandas converts it, compares, and refuses it
         return pd.read_csv(
-            io.BytesIO(content), sep=layout.separator, header=None, keep_default_na=False, na_values=[],
+            io.BytesIO(content), sep=layout.separator, header=None, na_filter=False,
             skipinitialspace=True, encoding="utf-8", low_memory=False,
             quoting=csv.QUOTE_NONE if layout.separator == SPACES else csv.QUOTE_MINIMAL, **more,
         )  # fmt: skip
