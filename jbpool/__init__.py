@@ -1,4 +1,4 @@
-"""Just Balance pooling and clustering for DGL.
+"""Just Balance pooling and clustering of graphs, for DGL, PyG and plain torch.
 
 Public names are imported on first use, so that ``import jbpool`` and ``--help`` are fast.
 """

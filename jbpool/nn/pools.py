@@ -308,7 +308,7 @@ def pool_by(
 
 
 class ClusterPool(nn.Module):
-    """The path shared by all pools; a subclass has its own ``objective``.
+    """Base class of all pools; a subclass has its own ``objective``.
 
     Parameters
     ----------
