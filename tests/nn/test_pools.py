@@ -200,3 +200,8 @@ def test_cluster_sizes_on_the_meta_device():
 def test_wrong_options_of_a_pool_by_name(options, words):
     with pytest.raises(ValueError, match=words):
         make_pool_by_name("jb", 8, 4, **options)
+
+
+def test_a_batch_without_nodes_costs_nothing(make_pool, device):
+    nothing = Graph(torch.zeros(2, 0, dtype=torch.int64, device=device), sizes=[0, 0])
+    assert make_pool(5, 3)(nothing, torch.zeros(0, 5, device=device)).loss.item() == 0

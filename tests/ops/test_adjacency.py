@@ -10,7 +10,7 @@ from watch import Watch
 from zoo import random_graph
 
 from jbpool.graph import Graph, Rows
-from jbpool.ops.adjacency import degree, normalized_off_diagonal, propagate, smooth
+from jbpool.ops.adjacency import degree, inverse_sqrt, normalized_off_diagonal, propagate, smooth
 
 GRAPHS = {
     "ordinary": lambda device: random_graph(12, 30).to(device),
@@ -112,3 +112,12 @@ def test_a_cluster_without_edges_has_no_weights_and_finite_gradients(device):
     assert weight[0, 1].tolist() == [0, 0, 0] == weight[0, :, 1].tolist()
     weight.sum().backward()
     assert adj.grad.isfinite().all()
+
+
+def test_the_inverse_root_of_a_tiny_degree_has_a_finite_gradient(device):
+    degrees = torch.tensor([0.0, 1e-30, 1e-18, 4.0], device=device, requires_grad=True)
+    found = inverse_sqrt(degrees)
+    found.sum().backward()
+    assert found.tolist() == pytest.approx([0, 0, 1e9, 0.5])
+    assert degrees.grad.isfinite().all()
+    assert degrees.grad[3].item() == pytest.approx(-1 / 16)

@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
+from jbpool import value_checks
 from jbpool.ops import segment
 from jbpool.ops.segment import contingency, make_segments, segment_gram, segment_norm, segment_products, segment_sum
 
@@ -171,3 +172,12 @@ def test_counts_of_pairs_are_those_of_a_loop(some):
     found = contingency(row, column, counted)
     assert found.shape == (3, 4)
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1], [0, 17, 0, 1], [16, 33, 2]])
+def test_sizes_that_may_not_be_read(sizes, device):
+    """As on a GPU: the number of chunks is an upper bound then."""
+    rows = torch.randn(sum(sizes), 3, dtype=torch.float64, device=device)
+    expected = torch.stack([part.T @ part for part in split(rows, sizes)])
+    with value_checks("none"):
+        assert torch.allclose(segment_gram(rows, make_segments(torch.tensor(sizes), rows)), expected)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from dense_reference import array
+from torch.autograd import gradcheck, gradgradcheck
 from zoo import ZOO, features, random_graph, symmetric_weights, undirected
 
 from jbpool import DeltaConv, DiffPool, DMoNPool, Graph, JBPool, MinCutPool
@@ -17,7 +18,7 @@ from jbpool.data.containers import to_csr_tensor
 from jbpool.graph import MOST_KEPT
 from jbpool.nn.conv import SAGEConv
 from jbpool.ops.adjacency import degree, smooth
-from jbpool.ops.sparse import _product, feature_product
+from jbpool.ops.sparse import _product, feature_product, weighted_product
 
 
 def sparse_matrix(height, width, device):
@@ -145,3 +146,16 @@ def test_nothing_is_kept_alive(device):
     del graph
     gc.collect()
     assert alive[0]() is None
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_learned_weights_of_edges_in_any_order(transposed, device):
+    """First and second derivatives; the order of the rows is not its own inverse, and the graph is directed."""
+    graph = Graph(torch.tensor([[2, 0, 1, 0, 3, 1], [1, 2, 0, 3, 0, 3]], device=device), 4)
+    weight = torch.rand(6, dtype=torch.float64, device=device, requires_grad=True)
+    feat = torch.randn(4, 3, dtype=torch.float64, device=device, requires_grad=True)
+    adj = torch.zeros(4, 4, dtype=torch.float64, device=device).index_put(tuple(graph.edge_index), weight)     # (u, v)
+    expected = (adj if transposed else adj.T) @ feat
+    assert torch.allclose(weighted_product(graph, weight, feat, transposed), expected)
+    assert gradcheck(lambda *both: weighted_product(graph, *both, transposed), (weight, feat))
+    assert gradgradcheck(lambda *both: weighted_product(graph, *both, transposed), (weight, feat))
