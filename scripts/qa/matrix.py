@@ -79,7 +79,8 @@ def in_environment(folder: Path, pins: list[str], lowest: bool = False, site: st
     if sys.version_info[:2] != (3, 11):
         raise SkippedError("needs Python 3.11, the last with wheels of DGL")
     replaced = {pin.split("==")[0] for pin in pins}
-    wanted = [need for need in requires("jbpool") or () if "extra ==" not in need]
+    wanted = [need for need in requires("jbpool") or () if "extra ==" not in need or 'extra == "pyg"' in need]
+    wanted = [need.partition("; extra ==")[0] for need in wanted]
     wanted = [need for need in wanted if re.split(r"[^\w-]", need)[0] not in replaced]
     limits = folder / "constraints.txt"
     locked = (ROOT / "requirements.lock").read_text().splitlines()
