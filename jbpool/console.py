@@ -67,7 +67,8 @@ class Bar(tqdm):
     def __init__(self, *args, **options):
         self.in_lines, self.message = not sys.stderr.isatty(), False
         if self.in_lines:
-            options |= {"delay": LINE_SECONDS, "mininterval": LINE_SECONDS, "maxinterval": max(LINE_SECONDS, 1)}
+            # miniters: the time is looked at in every update; without it tqdm's second thread adds lines.
+            options |= {"delay": LINE_SECONDS, "mininterval": LINE_SECONDS, "miniters": 1}
         super().__init__(*args, **options)
 
     def display(self, msg=None, pos=None):
