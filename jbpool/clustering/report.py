@@ -158,7 +158,8 @@ def _scores(shown: Shown) -> str:
     result = shown.result
     paper = CLUSTERING.get(result["method"], {}).get(result["dataset"])
     keys = [key for key in SCORES if key in result["mean"]]
-    rows = [[score_name(key), score(result, key)] for key in keys]
+    counts = {key: f"{mean:.3g}" for key, mean in result["mean"].items() if key == "used_clusters"}
+    rows = [[score_name(key), counts.get(key) or score(result, key)] for key in keys]
     head = ["", "here"]
     if paper is not None:
         head.append("paper")
@@ -221,16 +222,17 @@ def cluster_table(explained: Explained) -> tuple[str, str]:
     """Return what the clusters are, the largest first, as a table, and how to read it."""
     clusters = sorted(explained.clusters, key=lambda one: -one.size)
     with_features = any(one.features for one in clusters)
-    head = ["cluster", "nodes", "edges inside", "confidence"]
-    head += ["set apart by"] if with_features else []
-    head += ["central nodes", "typical nodes", "least certain nodes", "closest clusters"]
+    # What most readers look for comes first: a phone shows three columns, and the others after a swipe.
+    head = ["cluster", "nodes", *(["set apart by"] if with_features else [])]
+    head += ["central nodes", "typical nodes", "least certain nodes", "closest clusters", "edges inside", "confidence"]
     rows = []
     for one in clusters:
-        row = [str(one.cluster), f"{one.size:,}", _percent(one.inside), number(one.confidence)]
+        row = [str(one.cluster), f"{one.size:,}"]
         row += ["\n".join(map(_trait, one.features[:FEATURES_TOLD]))] if with_features else []
-        row += ["\n".join(shortened(str(node)) for node in kind[:TOLD]) for kind in (one.central, one.typical)]
-        row.append("\n".join(shortened(str(node)) for node in one.uncertain[:TOLD]))
-        rows.append([*row, "\n".join(f"{near.cluster} ({near.ratio:.1f}x)" for near in one.closest)])
+        kinds = (one.central, one.typical, one.uncertain)
+        row += ["\n".join(shortened(str(node)) for node in kind[:TOLD]) for kind in kinds]
+        row.append("\n".join(f"{near.cluster} ({near.ratio:.1f}x)" for near in one.closest))
+        rows.append([*row, _percent(one.inside), number(one.confidence)])
     note = (
         "Edges inside: share of the weight of the cluster's edges that does not leave it. Central: most edge weight "
         "inside. Closest: clusters that get more of the edges that leave this one than all their edges lead to expect, "

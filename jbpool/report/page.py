@@ -94,8 +94,11 @@ def number(value: Any) -> str:
 
 
 def spread(mean: float | None, deviation: float | None) -> str:
-    """Return mean and deviation as text."""
-    return number(mean) + (f" ± {number(deviation)}" if deviation is not None else "")
+    """Return mean and deviation as text, both with the digits of the mean."""
+    if mean is None or deviation is None:
+        return number(mean)
+    usual = 0.001 <= abs(mean) < 1e5 and deviation < 1e5
+    return f"{mean:.3f} ± {deviation:.3f}" if usual else f"{number(mean)} ± {number(deviation)}"
 
 
 def score(scores: dict[str, Any], key: str) -> str:

@@ -79,6 +79,8 @@ def test_scores_show_a_deviation_only_of_several_runs():
     assert score({**scores, "runs": [1, 2]}, "acc") == "0.500 ± 0.250"
     assert score({**scores, "runs": [1]}, "acc") == "0.500"
     assert spread(None, None) == "-"
+    assert spread(0.5, 0.0002) == "0.500 ± 0.000"
+    assert spread(0.0005, 0.0002) == "0.0005 ± 0.0002"
 
 
 def test_a_chart_has_a_table_of_its_values():
