@@ -1,6 +1,7 @@
-// Browsers do not let a page from disk load the index of the search.
+// Browsers do not let a page from disk load the index of the search, so the theme hides it.
 if (location.protocol === "file:") {
-  document.querySelector(".md-search__input").placeholder = "Needs a server";
-  document.querySelector(".md-search-result__meta").textContent =
-    "To search, run python -m http.server -d site and open http://localhost:8000";
+  const note = document.createElement("small");
+  note.className = "site-search";
+  note.textContent = "To search, run python -m http.server -d site and open localhost:8000";
+  document.querySelector(".md-header__inner").append(note);
 }
