@@ -21,7 +21,7 @@ from jbpool.data.catalogue import (
     loader,
 )
 from jbpool.data.download import data_roots, find
-from jbpool.data.sets import citation, gcb, npz_sets, ogb, tu
+from jbpool.data.sets import citation, gcb, npz, ogb, tu
 
 
 def rows() -> list[tuple[str, str, str, str]]:
@@ -34,7 +34,7 @@ def rows() -> list[tuple[str, str, str, str]]:
         table.append((name, size, _place([source.path for source in sources]), origin))
     for name, known in NPZ.items():
         size = f"{known.nodes:,} nodes, {known.features:,} features, {known.classes} classes"
-        table.append((name, size, _place([npz_sets.source(name).path]), _host(known.url)))
+        table.append((name, size, _place([npz.source(name).path]), _host(known.url)))
     for name, info in ogb.node_catalogue().items():
         counts = OGB_NODES[name]
         place = _place([ogb.folder_name(name)], [ogb.source(info).path])

@@ -222,17 +222,7 @@ def checked_matrix(
 
 
 def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "") -> scipy.sparse.csr_matrix:
-    """Return a sparse matrix from the arrays that ``scipy.sparse.save_npz`` writes, with every index checked.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    arrays : dict of str to array
-        format (default csr), shape, data, and indices and indptr, or row and col.
-    prefix : str, optional
-        Prefix of the names. Default: none.
-    """
+    """Return a sparse matrix from the arrays that ``scipy.sparse.save_npz`` writes, with every index checked."""
     try:
         kind = arrays["format"].item() if "format" in arrays else "csr"
         kind = kind.decode() if isinstance(kind, bytes) else kind

@@ -22,17 +22,6 @@ def symmetric_adjacency(
     """Return the adjacency matrix of a list of edges: symmetric, without self loops and zeros.
 
     Weights of repeated edges are added; if the two directions differ, the larger weight is used.
-
-    Parameters
-    ----------
-    one : array
-        ``(E,)``, first node of each edge.
-    other : array
-        ``(E,)``, second node.
-    weight : array or None
-        ``(E,)``; ``None`` if the edges have no weights.
-    num_nodes : int
-        N.
     """
     keep = one != other
     if not keep.all():                                  # before anything is added up: the order decides the rounding
@@ -74,26 +63,7 @@ def node_data(
     The graph has the index type of ``adjacency``: 32 bits unless there are 2^31 nodes or edges, half the memory of
     64 bits.
 
-    Parameters
-    ----------
-    name : str
-        Name of the dataset.
-    adjacency : csr_matrix
-        ``(N, N)``, as ``symmetric_adjacency`` returns it.
-    weight_name : str, optional
-        Origin of the edge weights, for messages. Default: the edges have no weights.
-    feat : Tensor, optional
-        ``(N, D)``, dense or CSR.
-    feat_names : sequence of str, optional
-        Names of the columns of ``feat``.
-    label : Tensor, optional
-        ``(N,)`` classes 0, 1, 2, ...; -1: unlabelled.
-    class_names : sequence of str, optional
-        Names of the classes.
-    ids : array, optional
-        ``(N,)``, the user's own node ids.
-    ignored : sequence of str, optional
-        Unused parts of the user's files, for the summary.
+    The arguments are fields of ``NodeData``; without ``weight_name`` the edges have no weights.
     """
     adjacency.sort_indices()
     # The matrix is symmetric, so its rows are the columns of the transpose. These arrays are kept as they are; lists of
@@ -133,32 +103,7 @@ def graph_data(
 
     Features of repeated edges are added, like weights. If one direction of an edge is given, both get its features.
 
-    Parameters
-    ----------
-    name : str
-        Name of the dataset.
-    sizes : array
-        ``(G,)``, nodes per graph.
-    source : array
-        ``(E,)``, first node of each edge, numbered over all graphs.
-    target : array
-        ``(E,)``, second node, of the same graph.
-    label : Tensor
-        ``(G,)`` classes 0, 1, 2, ...; -1: unlabelled; or ``(G, T)`` targets.
-    weight : array, optional
-        ``(E,)``.
-    edge_feat : array, optional
-        ``(E, D_e)``.
-    feat : Tensor, optional
-        ``(N, D)``.
-    feat_names : sequence of str, optional
-        Names of the columns of ``feat``.
-    class_names : sequence of str, optional
-        Names of the classes or targets. Default: none are known.
-    ids : array, optional
-        ``(G,)``, the user's own graph ids.
-    metric : str, default "acc"
-        Score of the predictions: acc, or rmse of targets.
+    The arguments are fields of ``GraphData``, but nodes are numbered over all graphs in ``source`` and ``target``.
     """
     num_nodes = int(sizes.sum())
     coo = symmetric_adjacency(source, target, weight, num_nodes).tocoo()

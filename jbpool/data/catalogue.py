@@ -142,9 +142,9 @@ TU_LOADER = "sets.tu:load_tu"        # also of sets in a data root that are not 
 # Name -> module and function. A function whose first parameter is ``name`` loads several datasets.
 NODE_SETS: dict[str, str] = {
     **dict.fromkeys(CITATION, "sets.citation:load_citation"),
-    **dict.fromkeys(NPZ, "sets.npz_sets:load_npz_set"),
+    **dict.fromkeys(NPZ, "sets.npz:load_npz_set"),
     **dict.fromkeys(OGB_NODES, "sets.ogb:load_ogb_nodes"),
-    "npz": "files.npz:load_npz_file",
+    "npz": "sets.npz:load_npz_file",
     "sbm": "sets.synthetic:sbm",
     **dict.fromkeys(SIMULATED, "sets.synthetic:simulated"),
     "file": "files.node_files:load_node_files",

@@ -227,12 +227,8 @@ class GraphData:
     def with_edge_sums(self, categories: Sequence[int] | None = None, keep: bool = False) -> GraphData:
         """Return the same graphs with ``edge_sum`` instead of ``edge_feat``; categories are counted.
 
-        Parameters
-        ----------
-        categories : sequence of int, optional
-            Number of categories of each edge feature. Default: as many as occur.
-        keep : bool, default False
-            Keep ``edge_feat`` too, categories as columns of zeros and ones.
+        ``categories``: how many each edge feature has, by default as many as occur; ``keep``: keep ``edge_feat``, too,
+        categories as columns of zeros and ones.
         """
         if self.edge_feat is None:
             return self
@@ -320,12 +316,7 @@ def to_csr_tensor(matrix: scipy.sparse.csr_matrix) -> Tensor:
 def as_numbers(feat: Tensor, categories: Sequence[int] | None) -> Tensor:
     """Return features of nodes or edges as float32 columns, ``(N, D)`` to ``(N, D_s)``.
 
-    Parameters
-    ----------
-    feat : Tensor
-        ``(N, D)``, numbers or categories.
-    categories : sequence of int or None
-        Number of categories of each column, which become as many columns of zeros and ones. ``None``: numbers.
+    ``categories``: the number of categories of each column, which become as many columns; ``None``: numbers.
     """
     if categories is not None:
         columns = zip(feat.unbind(1), categories, strict=True)

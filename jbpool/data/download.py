@@ -136,21 +136,7 @@ def download(
     check: Callable[[Path], object] | None = None,
     max_bytes: int = 512 * MEGABYTE,
 ) -> None:
-    """Download a file completely or not at all. Temporary failures are retried.
-
-    Parameters
-    ----------
-    url : str
-        HTTPS address.
-    target : Path
-        Where to store the file.
-    sha256 : str, optional
-        Expected hash.
-    check : callable, optional
-        Raises if the downloaded file is wrong.
-    max_bytes : int, default 512 MB
-        Maximum size.
-    """
+    """Download a file completely or not at all, over HTTPS. Temporary failures are retried; ``check`` raises."""
     _require_https(url)
     host = urlparse(url).netloc
     if host in _unreachable:
@@ -285,17 +271,6 @@ def cached(name: str, files: Iterable[Path], version: int, parse: Callable[[], A
     """Return ``parse()``, or its cached result for the same files and parser version.
 
     A damaged cache file is replaced. If the cache cannot be written, the data are parsed again the next time.
-
-    Parameters
-    ----------
-    name : str
-        Start of the name of the cache file.
-    files : iterable of Path
-        The source files.
-    version : int
-        Version of the parser.
-    parse : callable
-        Returns the arrays.
     """
     key = hash_files(files)[:KEY]
     path = cache_dir() / "parsed" / f"{name}-{key}-v{version}.npz"

@@ -66,7 +66,7 @@ def test_the_list_has_every_dataset(monkeypatch):
     monkeypatch.setitem(NODE_SETS, "ring", NODE_SETS["sbm"])
     table = {row[0]: row for row in rows()}
     assert table.keys() >= (NODE_SETS.keys() | GRAPH_SETS.keys()) - set(TU)
-    assert table["ring"][1] == "An attributed, degree-corrected stochastic block model."
+    assert table["ring"][1] == "Generate an attributed, degree-corrected stochastic block model."
 
 
 @pytest.mark.parametrize("sets", [NODE_SETS, GRAPH_SETS])

@@ -26,15 +26,7 @@ def is_matrix(table: pd.DataFrame) -> bool:
 def from_edges(
     edges: pd.DataFrame | np.ndarray | list[tuple], features: Any
 ) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
-    """Return the adjacency of an edge list, whether it has weights, and the ids of nodes, ``None`` for 0 .. N-1.
-
-    Parameters
-    ----------
-    edges : DataFrame, array or list of tuples
-        Source, target and optionally weight.
-    features : DataFrame, matrix or None
-        Its index, or else its number of rows, decides which nodes there are.
-    """
+    """Return the adjacency of an edge list, whether it has weights, and the ids of nodes, ``None`` for 0 .. N-1."""
     edges = _named_columns(pd.DataFrame(edges))
     if edges.shape[1] not in (2, 3) or len(edges) == 0:
         raise DataError(f"the edge list has shape {edges.shape}: give columns source, target and optionally weight.")

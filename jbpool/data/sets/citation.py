@@ -88,14 +88,7 @@ LINQS_CORA = [
 def load_citation(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
     """Load one of ``CITATION``, from the first data root that has it, else downloaded.
 
-    Parameters
-    ----------
-    name : str
-        cora, citeseer, pubmed or dblp.
-    root : str or Path, optional
-        Folder searched before the other data roots.
-    normalize : bool, default True
-        Scale the rows of the features to sum to one; ``False`` leaves binary words (Pubmed: tf-idf weights).
+    ``normalize=False`` leaves binary words (Pubmed: tf-idf weights) instead of rows that sum to one.
     """
     check_flag(normalize, "dataset.normalize")
     offline = f"jbpool cluster --cfg {name}.yaml --set dataset.name={name}-sim (simulated, of this size)"

@@ -44,15 +44,7 @@ def source(name: str) -> Source:
 
 
 def load_gcb(name: str, root: str | Path | None = None) -> GraphData:
-    """Load one of ``GCB`` with its official split, from the first data root that has it, else downloaded.
-
-    Parameters
-    ----------
-    name : str
-        A key of ``GCB``.
-    root : str or Path, optional
-        Folder searched before the other data roots.
-    """
+    """Load one of ``GCB`` with its official split, from the first data root that has it, else downloaded."""
     path = fetch(source(name), root, offline="jbpool classify --cfg gcb-sim (generated)")
     ends = np.cumsum((0, *GCB[name].counts))
     split = Split(*(torch.arange(start, end) for start, end in pairwise(ends.tolist())))
