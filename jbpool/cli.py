@@ -59,12 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def cluster(argv: Sequence[str] | None = None) -> int:
-    """``jbpool cluster``."""
+    """Run ``jbpool cluster``."""
     return main(["cluster", *(sys.argv[1:] if argv is None else argv)])
 
 
 def classify(argv: Sequence[str] | None = None) -> int:
-    """``jbpool classify``."""
+    """Run ``jbpool classify``."""
     return main(["classify", *(sys.argv[1:] if argv is None else argv)])
 
 
@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_task_options(options: argparse.ArgumentParser, task: str, new: str) -> None:
-    """Options that both tasks have."""
+    """Add the options that both tasks have."""
     options.add_argument("--cfg", metavar="NAME|PATH", help=f"a YAML file: a path, or a name in configs/{task}/")
     options.add_argument("--set", metavar="a.b=v", action="append", default=[], dest="changes", help="set a.b to v")
     options.add_argument("--seeds", metavar="0,1,2", help="the seeds to run (train.seeds)")
@@ -138,7 +138,7 @@ def _command(argv: Sequence[str]) -> int:
 
 
 def _settings(name: str, args: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
-    """What the arguments set, as for ``--set``, and key -> the argument that sets it, for messages."""
+    """Return what the arguments set, as for ``--set``, and key -> the argument that sets it, for messages."""
     from jbpool.data.catalogue import graph_file, node_file
 
     found: dict[str, tuple[str, str]] = {}                                  # key -> value in YAML, argument
@@ -160,7 +160,7 @@ def _settings(name: str, args: argparse.Namespace) -> tuple[list[str], dict[str,
 
 
 def _own_file(name: str, given: str) -> Path:
-    """The path of FILE or FOLDER, if it can be one."""
+    """Return the path of FILE or FOLDER, if it can be one."""
     from jbpool.engine.config import config_names
 
     path, command = Path(given).expanduser(), "cluster" if name == "node_cluster" else "classify"
@@ -181,7 +181,7 @@ def _own_file(name: str, given: str) -> Path:
 
 @contextmanager
 def _quitting_on_interrupt() -> Iterator[None]:
-    """Until the block ends, Ctrl-C ends the process at once: an exception inside an import may be lost or disguised."""
+    """End the process at once on Ctrl-C inside the block: an exception inside an import may be lost or disguised."""
 
     def stop(*_: Any) -> None:
         os.write(2, b"\ninterrupted.\n")
@@ -241,7 +241,7 @@ def _reporting_errors(run: Callable[[argparse.Namespace], int], args: argparse.N
 
 
 def _what_is_left(args: argparse.Namespace) -> str:
-    """The end of a message about a stopped run: how to resume it, if it has started."""
+    """Return the end of a message about a stopped run: how to resume it, if it has started."""
     folder = args.folder
     if folder is None or not os.path.exists(folder / "config.yaml"):
         return ""
@@ -251,12 +251,12 @@ def _what_is_left(args: argparse.Namespace) -> str:
 
 
 def _is_wrong_call(error: Exception) -> bool:
-    """Whether a layer was called with the wrong input: by this package, so it is a bug."""
+    """Return whether a layer was called with the wrong input: by this package, so it is a bug."""
     return isinstance(error, InputError)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """numpy raises MemoryError, torch an error of its own on a GPU; its allocator for the CPU has no type."""
+    """Return whether memory ran out: numpy raises MemoryError, torch its own on a GPU, an untyped one on the CPU."""
     import torch
 
     return isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
@@ -339,7 +339,7 @@ def _load_task(name: str) -> Any:
 
 
 def _stop_with_the_others(*_: Any) -> None:
-    """torchrun sends SIGTERM when another process has died."""
+    """Stop: torchrun sends SIGTERM when another process has died."""
     # Python drops an exception raised in a destructor or a callback of a weak reference: then it is raised again.
     sys.unraisablehook = lambda _: None
     signal.signal(signal.SIGALRM, _stop_with_the_others)

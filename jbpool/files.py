@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all: under a temporary name, then renamed."""
+"""Files that are written completely or not at all (under a temporary name, then renamed), and locks of folders."""
 
 from __future__ import annotations
 
