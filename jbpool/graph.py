@@ -376,7 +376,7 @@ def _known(owner: Any, identity: Any) -> Graph | None:
 
 
 def _dgl_arrays(graph: Any) -> tuple[str, tuple[Tensor, ...]]:
-    """One of the formats of a DGL graph, and its arrays, which it shares with torch."""
+    """Return one of the formats of a DGL graph, and its arrays, which it shares with torch."""
     graph.batch_num_edges()             # batch_num_nodes does not set them, and DGL would then fail to remove nodes
     error = sys.modules["dgl"].DGLError
     for layout in ("csc", "coo", "csr"):                # a graph may be restricted to some of them
@@ -388,7 +388,7 @@ def _dgl_arrays(graph: Any) -> tuple[str, tuple[Tensor, ...]]:
 
 
 def _dgl_identity(graph: Any) -> tuple[tuple, tuple[Tensor, ...]]:
-    """What changes with the edges or batch counts of a DGL graph, and the tensors to hold meanwhile."""
+    """Return what changes with the edges or batch counts of a DGL graph, and the tensors to hold meanwhile."""
     layout, arrays = _dgl_arrays(graph)
     sizes = graph.batch_num_nodes()
     places = tuple((array.data_ptr(), array.shape, array.dtype) for array in arrays)
@@ -404,7 +404,7 @@ def _dgl_ends(graph: Any) -> Tensor:
 
 
 def _pyg_identity(data: Any) -> tuple[tuple, tuple]:
-    """What changes with the tensors that decide the graph, also by a change in place, and those tensors."""
+    """Return what changes with the tensors that decide the graph, also by a change in place, and those tensors."""
     held = (data.edge_index, getattr(data, "batch", None), getattr(data, "ptr", None))
     return (*((id(tensor), _version(tensor)) for tensor in held), data.num_nodes), held
 

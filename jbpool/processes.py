@@ -175,7 +175,7 @@ class RowShares:
         return self.add_up(everything)
 
     def in_turn(self, mine: Tensor, count: int) -> Tensor:
-        """All of ``count`` entries that the processes have in turn, as cards are dealt; the same in each."""
+        """Return all ``count`` entries, of which the processes have every W-th; the same in each."""
         if self.processes == 1:
             return mine
         everything = mine.new_zeros(count, *mine.shape[1:])

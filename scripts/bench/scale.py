@@ -76,7 +76,7 @@ class Memory:
 
     @staticmethod
     def now() -> tuple[float, float]:
-        """Resident memory, and the part of it that belongs to no file."""
+        """Return the resident memory, and the part of it that belongs to no file."""
         lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
         total, anonymous = (int(lines[name].split()[0]) * 1024 / 1e9 for name in ("VmRSS", "RssAnon"))
         return total, anonymous
@@ -89,7 +89,7 @@ class Memory:
 
 
 def load(folder: Path, with_features: bool = True) -> tuple[Any, Any]:
-    """The configuration and the data."""
+    """Return the configuration and the data."""
     from jbpool.clustering.task import NODE_CLUSTER
     from jbpool.engine.config import load_config
 
@@ -101,7 +101,7 @@ def load(folder: Path, with_features: bool = True) -> tuple[Any, Any]:
 
 
 def run_jbpool(folder: Path, with_features: bool = True) -> dict:
-    """All phases of a run, as the command line goes through them."""
+    """Go through all phases of a run, as the command line goes through them."""
     import torch
 
     from jbpool import console as progress
@@ -132,7 +132,7 @@ def run_jbpool(folder: Path, with_features: bool = True) -> dict:
 
 
 def view_of(folder: Path) -> Any:
-    """The rows that heads are trained on, ``(N, 2 K)``."""
+    """Return the rows that heads are trained on, ``(N, 2 K)``."""
     from jbpool.clustering.auto.views import FixedFeatures
 
     data = load(folder)[1]
@@ -140,7 +140,7 @@ def view_of(folder: Path) -> Any:
 
 
 def run_kmeans(folder: Path) -> dict:
-    """Mini-batch k-means on the view that jbpool trains on; its computation is not counted."""
+    """Run mini-batch k-means on the view that jbpool trains on; its computation is not counted."""
     from sklearn.cluster import MiniBatchKMeans
     from sklearn.metrics import normalized_mutual_info_score
 
@@ -154,7 +154,7 @@ def run_kmeans(folder: Path) -> dict:
 
 
 def run_leiden(folder: Path) -> dict:
-    """Leiden of igraph, modularity, until it no longer improves; it chooses the number of clusters."""
+    """Run Leiden of igraph, modularity, until it no longer improves; it chooses the number of clusters."""
     import igraph
     from sklearn.metrics import normalized_mutual_info_score
 
@@ -177,7 +177,7 @@ CONTESTANTS = {
 
 
 def measure(name: str, folder: Path, processes: int = 1, threads: int | None = None) -> dict | None:
-    """One contestant in a new process, or in several of one run; ``None`` if it failed, as for lack of memory."""
+    """Measure one contestant in a new process, or in several; ``None`` if it failed, e.g. for lack of memory."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)

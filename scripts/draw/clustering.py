@@ -35,7 +35,7 @@ def save(name: str, drawing: str) -> None:
 
 
 def draw_heads(dataset: str, starts: int) -> None:
-    """Loss against NMI."""
+    """Draw the loss against NMI."""
     import torch
 
     from jbpool import JBPool
@@ -87,7 +87,7 @@ def scatter(series: dict[str, tuple[list[float], list[float]]], x_label: str, la
 
 
 def draw_confidence(seeds: int = 3) -> None:
-    """Share of right nodes by confidence, over the graphs of a kind."""
+    """Draw the share of right nodes by confidence, over the graphs of a kind."""
     import numpy as np
     from suite import bins_of, rightness, uncertain
 

@@ -172,7 +172,7 @@ def _quiet(reader: str, *args: Any) -> list[dict[str, Any]]:
 
 @contextmanager
 def _quietly() -> Iterator[Any]:
-    """Without what ``ogb`` prints and warns of, such as arrays of pandas that cannot be written."""
+    """Hide what ``ogb`` prints and warns of, such as arrays of pandas that cannot be written."""
     with open(os.devnull, "w") as silence, contextlib.redirect_stdout(silence), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield silence
