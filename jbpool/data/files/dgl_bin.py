@@ -125,7 +125,7 @@ def load_node_bin(path: Path) -> NodeData:
     if len(arrays["sizes"]) != 1:
         raise DataError.at(path, f"{len(arrays['sizes'])} graphs: one is expected for node clustering")
     count = int(arrays["sizes"][0])
-    feat, weight = _frames(arrays, path)
+    feat, weight = (_frame(arrays, name, path) for name in ("ndata feat", "edata weight"))
     label = arrays.get("ndata label")
     with naming(path):
         adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, count)
@@ -133,25 +133,27 @@ def load_node_bin(path: Path) -> NodeData:
         path.stem,
         adjacency,
         weight_name=None if weight is None else "edata 'weight'",
-        feat=feat,
+        feat=None if feat is None else torch.from_numpy(feat),
         label=None if label is None else torch.from_numpy(_classes(label, count, path)[0]),
     )
 
 
-def _frames(arrays: Arrays, path: Path) -> tuple[Tensor | None, np.ndarray | None]:
-    """Return features and edge weights as float32, checked."""
-    feat, weight = arrays.get("ndata feat"), arrays.get("edata weight")
+def _frame(arrays: Arrays, name: str, path: Path) -> np.ndarray | None:
+    """Return ndata or edata as float32, checked: a table, or a number per edge for the weights; ``None`` if absent."""
+    if name not in arrays:
+        return None
+    rows, columns = len(arrays["source"]), 1 if name == "edata weight" else 2
     with np.errstate(over="ignore"):
-        feat = None if feat is None else feat.astype(np.float32)
-        weight = None if weight is None else weight.astype(np.float32)
-    count = sum(arrays["sizes"].tolist())
-    if feat is not None and (feat.ndim != 2 or len(feat) != count or not np.isfinite(feat).all()):
-        raise DataError.at(path, f"ndata 'feat' of shape {feat.shape} must be a finite (nodes, features) table")
-    if weight is not None and (
-        weight.shape != arrays["source"].shape or not (np.isfinite(weight) & (weight >= 0)).all()
-    ):
-        raise DataError.at(path, "edata 'weight' must be one finite non-negative number per edge")
-    return None if feat is None else torch.from_numpy(feat), weight
+        values = arrays[name].astype(np.float32)
+    if name == "ndata feat":
+        rows = sum(arrays["sizes"].tolist())
+    elif columns == 2 and values.ndim == 1:
+        values = values[:, None]
+    low = 0 if columns == 1 else -np.inf
+    if values.ndim != columns or len(values) != rows or not (np.isfinite(values) & (values >= low)).all():
+        expected = "a finite table, a row each" if columns == 2 else "finite and not negative, a number each"
+        raise DataError.at(path, f"{name} of shape {values.shape} for {rows} rows: it must be {expected}")
+    return values
 
 
 def _classes(label: np.ndarray, count: int, path: Path) -> tuple[np.ndarray, list[str]]:
@@ -195,27 +197,14 @@ def load_graph_bin(path: Path, task: str | None = None, targets: Sequence[str] |
     ids = labels.get("id")
     if ids is not None and (ids.shape != sizes.shape or len(np.unique(ids)) < len(ids)):
         raise DataError.at(path, f"'id' of shape {ids.shape} must be {len(sizes)} different numbers")
-    feat, weight = _frames(arrays, path)
+    feat, weight, edge_feat = (_frame(arrays, name, path) for name in ("ndata feat", "edata weight", "edata feat"))
     shift = (np.cumsum(sizes) - sizes).repeat(arrays["num_edges"])
     with naming(path):
         return graph_data(
             path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, torch.from_numpy(found.label),
-            weight=weight, edge_feat=_edge_features(arrays, path), feat=feat, class_names=found.names, ids=ids,
-            metric=found.metric,
+            weight=weight, edge_feat=edge_feat, feat=None if feat is None else torch.from_numpy(feat),
+            class_names=found.names, ids=ids, metric=found.metric,
         )  # fmt: skip
-
-
-def _edge_features(arrays: Arrays, path: Path) -> np.ndarray | None:
-    """Return edata 'feat' as float32, checked; one number per edge is a column."""
-    values = arrays.get("edata feat")
-    if values is None:
-        return None
-    with np.errstate(over="ignore"):
-        values = values.astype(np.float32)
-    values = values[:, None] if values.ndim == 1 else values
-    if values.ndim != 2 or len(values) != len(arrays["source"]) or not np.isfinite(values).all():
-        raise DataError.at(path, f"edata 'feat' of shape {values.shape} must be a finite (edges, features) table")
-    return values
 
 
 if __name__ == "__main__":
