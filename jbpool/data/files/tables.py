@@ -486,20 +486,22 @@ def is_header(rows: list[list[str]]) -> bool:
     if rest and any(set(pair) <= set(first) and not set(pair) & others for pair in PAIRS):
         return True
     texts = [place for place, field in enumerate(first) if not is_number(field)]
-    above_numbers = [
-        place for place in texts
-        if first[place] not in GAPS and rest and all(place < len(row) and is_number(row[place]) for row in rest)
-    ]  # fmt: skip
+    above_numbers = [place for place in texts if _is_above_numbers(rows, place)]
     return bool(above_numbers) and (texts == above_numbers or len(first) > 2)
 
 
 def is_header_of_features(rows: list[list[str]]) -> bool:
     """Return the same for features: a later column may have the ids; two columns may be text above ids, numbers."""
-    first, rest = [field.lower() for field in rows[0]], rows[1:]
-    two = len(first) == 2 and first[1] not in GAPS and bool(rest)
-    above_numbers = two and all(len(row) == 2 and is_number(row[1]) for row in rest)
-    named = column_named(ID_WORDS, first) is not None or above_numbers
-    return is_header(rows) or (named and not any(map(is_number, first)))
+    named = column_named(ID_WORDS, rows[0]) is not None or (len(rows[0]) == 2 and _is_above_numbers(rows, 1))
+    return is_header(rows) or (named and not any(map(is_number, rows[0])))
+
+
+def _is_above_numbers(rows: list[list[str]], place: int) -> bool:
+    """Return whether a column has text, not a gap, above numbers and gaps; 1,5 is a number that is refused later."""
+    fields = [row[place].lower() for row in rows if place < len(row)]
+    numbers = [is_number(field.replace(",", ".", 1)) for field in fields]
+    known = [number or field in GAPS for number, field in zip(numbers, fields, strict=True)]
+    return len(fields) == len(rows) and any(numbers) and all(known[1:]) and not known[0]
 
 
 def is_header_of_labels(rows: list[list[str]]) -> bool:

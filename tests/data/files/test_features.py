@@ -67,6 +67,8 @@ def test_gaps_in_arrays(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("features", "options", "words"),
     [
+        ("person;age\na;1,5\nb;2\nc;3\nd;4\n", {}, "line 2: '1,5' is not a finite number: write decimals"),
+        ("person,age,town\na,,A\nb,2,B\nc,3,A\nd,4,A\n", {}, "line 2: field 2 is empty: fill the gaps"),
         ("id;x\na;1,5\nb;2,5\nc;1,5\nd;3,0\n", {}, "line 2: '1,5' is not a finite number: write decimals with a point"),
         ("a;1,5;2,5\nb;2,5;1,0\nc;1,5;1,5\nd;3,0;1,5\n", {}, "line 1: '1,5' is .* write decimals with a point"),
         ("id,x\na,1\nb,\nc,inf\nd,3\n", {"missing": "mean"}, "line 4: 'inf' is not a finite number"),
