@@ -70,6 +70,7 @@ def test_without_dgl_what_to_do_is_one_line(python, fix, monkeypatch):
     ("make", "words"),
     [
         (lambda: Graph([[0, 1], [1, 0]]), "give a tensor"),
+        (lambda: Graph(torch.tensor([[0, 3], [3, 0]]), 3), "0 to 3: the 3 nodes are numbered from 0"),
         (lambda: Graph(torch.zeros(3, 2, dtype=torch.long)), r"\(3, 2\): give a tensor \(2, E\)"),
         (lambda: Graph(torch.zeros(2, 2)), r"edge_index\.long\(\)"),
         (lambda: Graph(torch.tensor([[0, 5], [5, 0]]), 3), "holds 0 to 5: the 3 nodes"),
