@@ -150,11 +150,6 @@ def unchunked(table: Tensor, segments: Segments) -> Tensor:
     return table.view(-1, table.shape[2]).index_select(0, segments.slot)
 
 
-def spread(values: Tensor, segments: Segments) -> Tensor:
-    """Return the value of its graph for each row: ``(B, D)`` to ``(N, D)``."""
-    return values.expand(segments.num_rows, -1) if segments.single else values.index_select(0, segments.member)
-
-
 def spread_over_chunks(values: Tensor, segments: Segments) -> Tensor:
     """Return the value of its graph for each chunk: ``(B, *)`` to ``(C, *)``."""
     return values.index_select(0, segments.owner)
@@ -201,8 +196,10 @@ def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
     >>> segment_sum(rows, make_segments([2, 1], rows))
     tensor([3., 3.], dtype=torch.float64)
     """
-    table = rows.unsqueeze(1) if rows.dim() == 1 else rows                      # (N, D)
-    return _Sum.apply(table, segments).view(-1, *rows.shape[1:])
+    if segments.single:
+        return rows.sum(0, keepdim=True, dtype=torch.float64)
+    total = rows.new_zeros(len(segments.sizes), *rows.shape[1:], dtype=torch.float64)
+    return total.index_add(0, segments.member, rows.double())
 
 
 def segment_norm(rows: Tensor, segments: Segments) -> Tensor:
@@ -267,27 +264,6 @@ def _same_type(left: Tensor, right: Sequence[Tensor]) -> list[Tensor]:
         dtype = reduce(torch.promote_types, (column.dtype for column in columns))
         columns = [column.to(dtype) for column in columns]
     return columns
-
-
-class _Sum(Function):
-    @staticmethod
-    def forward(rows, segments):
-        pieces = _pieces(segments, rows)
-        if pieces is None:
-            return collect(chunked(rows, segments, zero_padding=True).sum(1, dtype=torch.float64), segments)
-        total = rows.new_zeros(len(segments.sizes), rows.shape[1], dtype=torch.float64)
-        for graph, piece in pieces:
-            total[graph] += rows[piece].sum(0, dtype=torch.float64)
-        return total
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        rows, ctx.segments = inputs
-        ctx.dtype = rows.dtype
-
-    @staticmethod
-    def backward(ctx, grad):                                                    # (B, D)
-        return spread(grad.to(ctx.dtype), ctx.segments), None
 
 
 class _Products(Function):
