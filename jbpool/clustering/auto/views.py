@@ -169,20 +169,20 @@ class _Smoothing:
         shares: RowShares,
         mean_of_steps: bool,
     ):
-        self.rows, self.steps, self.shares, self.mean_of_steps = rows, steps, shares, mean_of_steps
-        self.operator = smoothing_matrix(graph, edge_weight, torch.float32, delta) if steps else None
+        self.rows, self.shares = rows, shares
+        self.weights = filter_weights(steps, delta, mean_of_steps)
+        self.operator = smoothing_matrix(graph, edge_weight, torch.float32, 1.0) if steps else None
 
     def smooth(self, columns: Tensor) -> Tensor:
-        """Return ``A^t`` times columns ``(N, b)``, or the mean of the powers 0 to t times them."""
+        """Filter columns ``(N, b)``, which are overwritten: ``sum_j weight_j T_j(D^-1/2 A D^-1/2) X``."""
         if self.operator is None:
             return columns
-        smoothed, other = columns, torch.empty_like(columns)
-        for step in range(self.steps):
-            if self.mean_of_steps:
-                other.copy_(columns)
-            other.addmm_(self.operator, smoothed, beta=int(self.mean_of_steps))
-            smoothed, other = other, torch.empty_like(columns) if step == 0 else smoothed
-        return smoothed.div_(self.steps + 1) if self.mean_of_steps else smoothed
+        older, newer = columns, torch.empty_like(columns).addmm_(self.operator, columns, beta=0)
+        total = (self.weights[0] * older).add_(newer, alpha=self.weights[1])
+        for weight in self.weights[2:]:
+            older, newer = newer, older.addmm_(self.operator, newer, beta=-1, alpha=2)
+            total.add_(newer, alpha=weight)
+        return total
 
     def rows_of(self, axes: Tensor | None, width: int) -> Tensor:
         """Return smoothed ``X V``, or X without axes: its rows of this process, ``(n, width)``."""

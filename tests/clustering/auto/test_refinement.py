@@ -172,6 +172,20 @@ def test_refinement_never_saves_less_and_stops():
     assert label_scores(right.cluster, data.label)["acc"] > 0.99
 
 
+def test_the_best_round_is_kept_not_the_last(monkeypatch):
+    graph, feat, _, cluster = example(weighted=False, signed=False)
+    measure, saved = ClusterModel.measure, iter([10.0, 9.0])
+
+    def scripted(model, *args):
+        measure(model, *args)
+        return next(saved)
+
+    monkeypatch.setattr(ClusterModel, "measure", scripted)
+    refined = refine(Known(graph, feat), cluster, 4)
+    assert refined.saved == 10
+    assert torch.equal(refined.cluster, cluster)
+
+
 def test_unequal_clusters_are_found_that_balance_misses():
     data = load_nodes(
         "sbm", num_nodes=1000, num_clusters=4, cluster_sizes=[0.55, 0.2, 0.15, 0.1], mixing=0.4, avg_degree=5.0,
