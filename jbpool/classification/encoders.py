@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
 from torch.nn import functional
 
-from jbpool.ops.derivatives import first_order
+from jbpool.ops.derivatives import ClosedForm, first_order
 
 
 def centre_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,7 +76,7 @@ class CategoryEncoder(nn.Module):
         return _SumOfRows.apply(self.table.weight, feat + self.first)
 
 
-class _SumOfRows(Function):
+class _SumOfRows(ClosedForm):
     """Sum of the rows of a table at the indices of each node: ``(R, hidden)`` and ``(N, D)`` to ``(N, hidden)``.
 
     Torch's own gradient sorts the indices, which takes several times as long as adding up column by column.

@@ -7,7 +7,6 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
 
 from jbpool.choices import lookup
 from jbpool.data import GraphBatch
@@ -15,7 +14,7 @@ from jbpool.graph import Graph, as_graph
 from jbpool.nn.conv import BACKBONES, GINEConv, gine
 from jbpool.nn.heads import Dropout
 from jbpool.nn.pools import ClusterPool, Pooled
-from jbpool.ops.derivatives import first_order
+from jbpool.ops.derivatives import ClosedForm, first_order
 from jbpool.ops.segment import READOUTS, Segments, segments_of
 from jbpool.processes import total_over_processes, world_size
 
@@ -40,7 +39,7 @@ class BatchNorm(nn.BatchNorm1d):
         return y.to(x.dtype)
 
 
-class _NormalizeOverProcesses(Function):
+class _NormalizeOverProcesses(ClosedForm):
     """What batch normalisation does, over the rows of all processes; sums are added up in float64.
 
     ``(N, D)`` rows to scaled rows, the mean ``(D,)``, the variance ``(D,)``, the number of rows; and for backward the

@@ -18,7 +18,7 @@ from torch.nn import functional
 from jbpool.checks import check_index
 from jbpool.console import progress_bar
 from jbpool.errors import DataError
-from jbpool.graph import Graph, is_symmetric
+from jbpool.graph import Graph, Rows, is_symmetric
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr, is_sparse
 
@@ -188,6 +188,13 @@ class GraphData:
         return self.num_edges.cumsum(0) - self.num_edges
 
     @cached_property
+    def _by_target(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The edges of all graphs sorted by target once, for batches: in-degree ``(N,)``, source and place ``(E,)``."""
+        target = self.target.long() + self._first_node.repeat_interleave(self.num_edges)
+        order = target.argsort(stable=True)
+        return target.bincount(minlength=len(self.feat)), self.source[order].long(), order
+
+    @cached_property
     def _is_symmetric(self) -> bool:
         """Whether all graphs have both directions of every edge: checked once, not for every batch."""
         shift = self._first_node.repeat_interleave(self.num_edges)
@@ -202,10 +209,12 @@ class GraphData:
         index = check_index(index, len(self), f"graphs of {self.name}")
         sizes, num_edges = self.sizes[index], self.num_edges[index]
         nodes = _ranges(self._first_node[index], sizes)                 # (N,)
-        edges = _ranges(self._first_edge[index], num_edges)             # (E,)
+        places = _ranges(self._first_edge[index], num_edges)            # (E,) among the edges by target
         shift = (sizes.cumsum(0) - sizes).repeat_interleave(num_edges)
-        graph = Graph(torch.stack([self.source[edges], self.target[edges]]).long() + shift, len(nodes), sizes)
-        graph.known_symmetric = self._is_symmetric
+        degree, source, order = self._by_target
+        rows = Rows(functional.pad(degree[nodes].cumsum(0), (1, 0)), source[places] + shift, None)
+        graph = Graph.from_rows(rows, sizes, symmetric=self._is_symmetric)
+        edges = order[places] if self.edge_feat is not None or self.edge_weight is not None else places
         return GraphBatch(
             graph,
             self.feat[nodes],

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from jbpool.graph import Graph, row_of_entries
-from jbpool.ops.derivatives import first_order
+from jbpool.ops.derivatives import ClosedForm, first_order
 from jbpool.ops.sparse import Sparse, at_least_float32, csr, full_precision, multiply, weighted_product
 
 
@@ -231,7 +230,7 @@ def normalized_off_diagonal(adj: Tensor) -> Tensor:
     return _NormalizedOffDiagonal.apply(adj)[0]
 
 
-class _NormalizedOffDiagonal(Function):
+class _NormalizedOffDiagonal(ClosedForm):
     """The gradient in closed form: autograd starts three more kernels, and more than 180 per layer."""
 
     @staticmethod

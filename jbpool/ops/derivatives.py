@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import torch
@@ -35,7 +36,15 @@ def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-class _Last(Function):
+class ClosedForm(Function):
+    """A Function that keeps the signature of ``forward``: torch asks for it on every call with ``setup_context``."""
+
+    def __init_subclass__(cls):
+        super().__init_subclass__()
+        cls.forward.__signature__ = signature(cls.forward)      # type: ignore[attr-defined]
+
+
+class _Last(ClosedForm):
     """A gradient, and the tensors that it depends on in a way autograd does not know."""
 
     @staticmethod

@@ -13,9 +13,8 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
-from jbpool.ops.derivatives import first_order
+from jbpool.ops.derivatives import ClosedForm, first_order
 
 EPS = torch.finfo(torch.float64).eps
 TINY = torch.finfo(torch.float64).tiny
@@ -43,7 +42,7 @@ def trace_sqrt(gram: Tensor) -> Tensor:
     return _TraceSqrt.apply(gram)[0]
 
 
-class _TraceSqrt(Function):
+class _TraceSqrt(ClosedForm):
     @staticmethod
     def forward(gram):
         return trace_and_inverse_sqrt(gram)                                     # (B,), (B, K, K)

@@ -15,13 +15,12 @@ from functools import cached_property, reduce
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.nn.functional import pad
 
 from jbpool.checks import check_sizes
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import inverse_sqrt
-from jbpool.ops.derivatives import first_order
+from jbpool.ops.derivatives import ClosedForm, first_order
 from jbpool.ops.sparse import at_least_float32, full_precision
 
 # Mean number of rows from which graphs are multiplied one by one. Several threads wait for each other after every
@@ -266,7 +265,7 @@ def _same_type(left: Tensor, right: Sequence[Tensor]) -> list[Tensor]:
     return columns
 
 
-class _Products(Function):
+class _Products(ClosedForm):
     """``S^T S`` in float64, if asked for, and ``S^T R`` for several R, of small graphs.
 
     The last output is the table of S, kept for backward with the rows of the others.
@@ -313,7 +312,7 @@ class _Products(Function):
         return None, None, None if for_left is None else unchunked(for_left, segments), *for_right
 
 
-class _LargeProducts(Function):
+class _LargeProducts(ClosedForm):
     """The same, of large graphs: block by block, without a copy of the rows. No float64 copy of S outlives a block."""
 
     @staticmethod
@@ -393,7 +392,7 @@ def graph_max(rows: Tensor, segments: Segments) -> Tensor:
     return _Max.apply(rows, segments)
 
 
-class _Max(Function):
+class _Max(ClosedForm):
     @staticmethod
     def forward(rows, segments):
         empty = rows.new_zeros(segments.sizes.shape[0], rows.shape[1])

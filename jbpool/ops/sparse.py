@@ -13,9 +13,9 @@ from functools import cache
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from jbpool.graph import Graph, Rows
+from jbpool.ops.derivatives import ClosedForm
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -29,7 +29,8 @@ def full_precision(x: Tensor) -> AbstractContextManager:
     Inside ``torch.autocast``, matrix products would otherwise run in half precision.
     """
     kind = x.device.type
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
+    active = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if active else nullcontext()
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ def multiply(sparse: Sparse, dense: Tensor) -> Tensor:
     return _Multiply.apply(dense, sparse)
 
 
-class _Multiply(Function):
+class _Multiply(ClosedForm):
     @staticmethod
     def forward(dense, sparse):
         return _product(sparse.matrix, dense)
@@ -100,7 +101,7 @@ def edge_products(graph: Graph, left: Tensor, right: Tensor) -> Tensor:
     return _EdgeProducts.apply(left, right, graph)
 
 
-class _WeightedProduct(Function):
+class _WeightedProduct(ClosedForm):
     """The gradient of the weights are products at the ends of the edges, and the gradient of those is this product."""
 
     @staticmethod
@@ -122,7 +123,7 @@ class _WeightedProduct(Function):
         return for_weight, for_dense, None, None
 
 
-class _EdgeProducts(Function):
+class _EdgeProducts(ClosedForm):
     @staticmethod
     def forward(left, right, graph):
         rows = graph.by_target

@@ -162,6 +162,8 @@ def classification_table(results: list[dict]) -> str:
             factor, digits = (1, 3) if scores["runs"][0]["metric"] in LOWER_IS_BETTER else (100, 1)
             deviation = f" ± {factor * scores['std']['test']:.{digits}f}" if number > 1 else ""
             text = f"{factor * scores['mean']['test']:.{digits}f}{deviation} ({number})"
+            if "test_single" in scores["mean"]:
+                text += f"; single {factor * scores['mean']['test_single']:.{digits}f}"
             found.setdefault(result["dataset"], {})[method] = text
     lines = ["| set |" + "".join(f" {column} |" for column in columns) + " published |"]
     lines.append("|---|" + "---|" * (len(columns) + 1))
