@@ -37,7 +37,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	@test -z "$(TORCH_INDEX)" || $(PIP) --no-deps --retries 0 --index-url $(TORCH_INDEX) $(shell grep '^torch==' requirements.lock) 2>/dev/null || \
 		echo "no torch without CUDA at $(TORCH_INDEX): it comes from pip's own index, on Linux with gigabytes of CUDA"
-	$(PIP) -r requirements.lock
+	$(PIP) "pip>=22.1" -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@touch $(READY)
 
