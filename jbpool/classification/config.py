@@ -28,7 +28,7 @@ class ClassifyModelConfig:
     backbone: str = "gin"                           # gin, gcn, sage, gat, delta
     layers: int = number(2, 0, 1000)                # message-passing layers before each pool and after the last
     hidden: int = number(64, 1, MAX_WIDTH)          # their width
-    delta: float = number(0.85, 0, 2)               # backbone delta: step size of the smoothing
+    delta: float = number(0.85, 0, 1)               # backbone delta: step size of the smoothing
     pool: str = "jb"                                # a pool (--list), or none: the same layers without pooling
     compare: list[str] = field(default_factory=list)    # further pools to run on the same folds
     levels: int = number(1, 1, 100)                 # number of pools in sequence

@@ -33,7 +33,7 @@ class ClusterModelConfig:
     backbone: str = "delta"                         # delta, gcn, gin, sage, gat; fixed features: sgc, whitened
     layers: int = number(10, 0, 1000)               # message-passing layers (fixed features: smoothing steps)
     hidden: int = number(64, 1, MAX_WIDTH)          # their width
-    delta: float = number(0.85, 0, 2)               # step size of the smoothing
+    delta: float = number(0.85, 0, 1)               # step size of the smoothing
     mlp: list[int] = number([16], 1, MAX_WIDTH)     # hidden layers of the pool's MLP
 
 

@@ -119,7 +119,7 @@ def test_problems_of_every_kind_are_reported_together_with_the_place_of_each(tmp
         "train.restarts=[1": "not YAML",
         "method.cluster_sizes=[1, 2]": "add up to 1",
         "model.mlp=[0]": "at least 1",
-        "model.delta=.nan": "at most 2",
+        "model.delta=.nan": "at most 1",
         "dataset.mixin=1": "Did you mean 'mixing'",
         "dataset.seed=abc": "should be a whole number",
     }
@@ -131,6 +131,13 @@ def test_problems_of_every_kind_are_reported_together_with_the_place_of_each(tmp
         assert any(line.startswith(f"--set {change}: ") and words in line for line in lines), (change, lines)
     assert any(line.startswith(f"{tmp_path / 'a.yaml'}, line 2: ") and "Did you mean 'gcn'" in line for line in lines)
     assert len(lines) == len(changes) + 1
+
+
+@pytest.mark.parametrize("task", [NODE_CLUSTER, GRAPH_CLASSIFY])
+def test_a_step_that_does_not_smooth_is_refused_before_the_run(task):
+    """As ``DeltaConv`` would refuse it when the run has begun."""
+    with pytest.raises(ConfigError, match=r"model.delta=1.5 should be at least 0 and at most 1"):
+        load_config(task, changes=["model.delta=1.5"])
 
 
 @pytest.mark.parametrize(
