@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run, parser=command)
         return command
 
-    options = add("cluster", CLUSTER, lambda args: _main("node_cluster", args))
+    options = add("cluster", CLUSTER, lambda args: _start("node_cluster", args))
     formats = "a CSV of edges, Parquet, .npy, .npz, GML, GraphML, GEXF, or a .bin of DGL"
     options.add_argument("file", nargs="?", metavar="FILE", help=f"your own graph: {formats}")
     options.add_argument(
@@ -100,12 +100,12 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("--labels", metavar="FILE", help="classes of the nodes, to score the result")
     options.add_argument("--baselines", action="store_true", help="compare with k-means, spectral clustering, Leiden")
     _add_task_options(options, "node_cluster", "the graph FILE")
-    options = add("classify", CLASSIFY, lambda args: _main("graph_classify", args))
+    options = add("classify", CLASSIFY, lambda args: _start("graph_classify", args))
     formats = "CSV files, the TU format, or a .bin of DGL"
     options.add_argument("file", nargs="?", metavar="FOLDER", help=f"your own graphs: {formats}")
     options.add_argument("--folds", metavar="0,1", help="the folds to run (default: all)")
     _add_task_options(options, "graph_classify", "the graphs in FOLDER")
-    options = add("compare", COMPARE, lambda args: _reporting_errors(_compare, args))
+    options = add("compare", COMPARE, lambda args: _compare(args))
     options.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
     options.add_argument("--out", default="compare.html", metavar="FILE", help="the page (default: compare.html)")
     add("check", "Show what is installed, whether it loads, and how to fix it.", lambda _: _check())
@@ -134,7 +134,8 @@ def _command(argv: Sequence[str]) -> int:
     if unknown:
         one = "" if unknown[0].startswith("-") else " (give one file or folder)"
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{one}")
-    return args.run(args)
+    args.folder = None                                                      # until a run has one
+    return _reporting_errors(args)
 
 
 def _settings(name: str, args: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
@@ -198,32 +199,24 @@ def _quitting_on_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _main(name: str, args: argparse.Namespace) -> int:
-    """Run a task, or what was asked of it."""
-    args.folder, args.task = None, name
-    return _reporting_errors(lambda args: _start(name, args), args)
-
-
-def _reporting_errors(run: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
-    """Call ``run``; errors that users can fix are printed as one line, without a traceback.
+def _reporting_errors(args: argparse.Namespace) -> int:
+    """Run the command; errors that users can fix are printed as one line, without a traceback.
 
     Returns the exit code: 0, 2 if the input is refused, 1 if the run fails, 130 after Ctrl-C.
     """
     try:
-        return run(args)
+        return args.run(args)
     except KeyboardInterrupt:
         print(f"\ninterrupted{_what_is_left(args)}.", file=sys.stderr)
         return 130
     except WriteError as error:
         print(f"{error} with --out{_what_is_left(args)}.", file=sys.stderr)
         return error.exit_code
+    except (InputError, BrokenPipeError):                       # a layer was called with the wrong input: a bug
+        raise
     except JBPoolError as error:
-        if _is_wrong_call(error):
-            raise
         print(f"stopped: {error}" if isinstance(error, TrainingError) else error, file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:
-        raise
     except OSError as error:
         if error.filename is None or Path(str(error.filename)).is_relative_to(PACKAGE):        # a bug
             raise
@@ -232,7 +225,7 @@ def _reporting_errors(run: Callable[[argparse.Namespace], int], args: argparse.N
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        print(f"not enough memory: {MEMORY_FIX[args.command]}.", file=sys.stderr)
+        print(f"not enough memory: {MEMORY_FIX.get(args.command, 'close other programs')}.", file=sys.stderr)
         return 1
     finally:
         if "WORLD_SIZE" in os.environ:                          # this process ends by itself, with its own message
@@ -248,11 +241,6 @@ def _what_is_left(args: argparse.Namespace) -> str:
     finished = f"; finished work is in {folder}" if os.path.exists(folder / "finished.pt") else ""
     folds = f" --folds {args.folds}" if getattr(args, "folds", None) else ""
     return f"{finished}; continue with --resume --out {folder}{folds}"
-
-
-def _is_wrong_call(error: Exception) -> bool:
-    """Return whether a layer was called with the wrong input: by this package, so it is a bug."""
-    return isinstance(error, InputError)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -220,11 +220,11 @@ def _check_command(words: list[str]) -> None:
 def _check_task(arguments: list[str]) -> None:
     """Options, configuration and settings exist; files need not."""
     skipped = {"_check": mock.Mock(return_value=0), "_compare": mock.Mock(return_value=0)}
-    with mock.patch.object(cli, "_main", return_value=0) as main, mock.patch.multiple(cli, **skipped):
+    with mock.patch.object(cli, "_start", return_value=0) as start, mock.patch.multiple(cli, **skipped):
         assert cli.main(arguments) == 0
-    if not main.called or main.call_args.args[1].list:
+    if not start.called or start.call_args.args[1].list:
         return
-    name, args = main.call_args.args
+    name, args = start.call_args.args
     with mock.patch.object(cli, "_own_file", lambda _, given: Path(given)):
         changes, _ = cli._settings(name, args)
     if args.predict is None:

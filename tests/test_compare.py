@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import shutil
 
 import numpy as np
@@ -240,6 +241,19 @@ def test_names_tell_runs_apart(tmp_path):
 )
 def test_runs_that_cannot_be_compared(given, message, runs, capsys):
     assert message in refusal(capsys, *(runs / name for name in given))
+
+
+def test_a_page_that_cannot_be_written_and_ctrl_c(pair, tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").touch()
+    assert cli.main(["compare", *map(str, pair), "--out", str(tmp_path / "file" / "page.html")]) == 1
+    assert re.search(r"page.html cannot be written .* with --out\.$", capsys.readouterr().err)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jbpool.compare.load_run", interrupted)
+    assert cli.main(["compare", *map(str, pair)]) == 130
+    assert capsys.readouterr().err == "\ninterrupted.\n"
 
 
 def test_a_damaged_file_is_named(pair, capsys):

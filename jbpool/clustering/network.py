@@ -20,7 +20,6 @@ from jbpool.ops.sparse import is_sparse, stored_values
 GAIN = 1e-4         # relative decrease that counts as an improvement: losses hardly ever stop falling
 
 
-
 class ClusterNet(nn.Module):
     """Node clustering: ``layers`` message-passing layers, then the assignments and losses of a pool.
 
