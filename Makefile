@@ -28,7 +28,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 env: $(READY)
 
 # The stamp is written last, so that an interrupted set-up starts over and a finished one is not repeated.
-# editable_mode: in the parent of the checkout, import jbpool finds the package and not the checkout's own folder.
+# checkout.pth: in the parent of the checkout, import jbpool finds the package and not the checkout's own folder.
 $(READY): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" && $(PYTHON) -c '$(SUPPORTED)' 2>/dev/null || \
 		{ echo "$(if $(PYTHON),$(PYTHON) is not Python 3.10 to 3.14,No Python 3.10 to 3.14 was found): install one (Debian: apt install python3 python3-venv), or make PYTHON=/path/to/python3"; exit 1; }
@@ -37,8 +37,9 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	@test -z "$(TORCH_INDEX)" || $(PIP) --no-deps --retries 0 --index-url $(TORCH_INDEX) $(shell grep '^torch==' requirements.lock) 2>/dev/null || \
 		echo "no torch without CUDA at $(TORCH_INDEX): it comes from pip's own index, on Linux with gigabytes of CUDA"
-	$(PIP) "pip>=22.1" -r requirements.lock
-	$(PIP) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+	$(PIP) -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c "import sysconfig; open(sysconfig.get_path('purelib') + '/checkout.pth', 'w').write('$(CURDIR)')"
 	@touch $(READY)
 
 run: $(READY)

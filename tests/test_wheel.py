@@ -43,9 +43,9 @@ def pip(*args, **options):
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """A copy of what is built: building leaves files in its folder."""
-    source = tmp_path_factory.mktemp("source")
+def wheel(tmp_path_factory):
+    """Built from a copy: building leaves files in the source folder."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     skip = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("jbpool", "configs"):
         shutil.copytree(ROOT / name, source / name, ignore=skip)
@@ -56,12 +56,6 @@ def source(tmp_path_factory):
         text, count = re.subn(r"\bepochs: \d+", new, path.read_text())
         assert count == 1
         path.write_text(text)
-    return source
-
-
-@pytest.fixture(scope="module")
-def wheel(source, tmp_path_factory):
-    out = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", out, source)
     (built,) = out.glob("*.whl")
     return built
@@ -156,14 +150,15 @@ def test_help(installed):
         assert "--resume" in printed
 
 
-def test_import_beside_a_folder_of_the_same_name(source, tmp_path):
-    """As in the parent of a checkout, installed as by ``make env``: the package is found, not the folder."""
-    (options,) = re.findall(r"\$\(PIP\) (.+) -e \.$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+def test_import_beside_a_folder_of_the_same_name(tmp_path):
+    """As in the parent of a checkout, with what ``make env`` leaves: the package is found, not the folder."""
     (tmp_path / "jbpool").mkdir()
-    site = tmp_path / "site"
-    pip("install", "--no-index", "--target", site, *options.split(), "-e", source)
-    code = f"import site; site.addsitedir({str(site)!r}); import jbpool; print(jbpool.__file__)"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    make = ["make", "--dry-run", "env", f"BIN={tmp_path}/env/bin", f"READY={tmp_path}/ready"]
+    steps = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    (step,) = [step for step in steps if "checkout.pth" in step]
+    subprocess.run(step, shell=True, cwd=ROOT, check=True)
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-S", "-c", code]            # without the packages of this environment
-    found = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert found.stdout.strip() == str(source / "jbpool" / "__init__.py"), found.stderr
+    command = [tmp_path / "env" / "bin" / "python", "-c", "import jbpool; print(jbpool.__file__)"]
+    found = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(ROOT / "jbpool" / "__init__.py")
