@@ -121,10 +121,11 @@ def check_sizes(sizes: Tensor | Sequence[int], num_rows: int | None) -> tuple[Te
 
     Returns them as int64, and as a list if they may be read.
     """
+    given = sizes
     try:
-        sizes = torch.as_tensor(sizes)
+        sizes = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"sizes={sizes!r}: give the nodes per graph as whole numbers.") from None
+        raise InputError(f"sizes={given!r}: give the nodes per graph as whole numbers.") from None
     if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype == torch.bool or sizes.numel() == 0:
         raise InputError(
             f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as whole numbers, such as "
@@ -132,7 +133,8 @@ def check_sizes(sizes: Tensor | Sequence[int], num_rows: int | None) -> tuple[Te
         )
     if not may_read(sizes):
         return sizes.long(), None
-    counts = sizes.tolist()
+    # Inside torch.func.grad, torch 2.4 cannot read a tensor that was made there.
+    counts = sizes.tolist() if isinstance(given, Tensor) else [int(count) for count in given]
     if min(counts) < 0:
         raise InputError(f"sizes holds {min(counts)}: the number of nodes of a graph cannot be negative.")
     if num_rows is not None and sum(counts) != num_rows:

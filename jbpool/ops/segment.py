@@ -119,7 +119,7 @@ def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor)
         return sizes
     num_rows, device = rows.shape[0], rows.device
     if sizes is None:
-        sizes = torch.full((1,), num_rows, device=device)
+        sizes = [num_rows] if device.type == "cpu" else torch.full((1,), num_rows, device=device)
     sizes, counts = check_sizes(sizes, num_rows)                # where they are: on the host if given there
     return Segments(sizes.to(device), num_rows, counts)
 
