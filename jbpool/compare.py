@@ -20,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 from jbpool.clustering.report import score_name
 from jbpool.clustering.scores import best_run, normalized_mutual_information
 from jbpool.data.arrays import read_arrays
-from jbpool.engine.run_folder import read_results, reporting_mismatch
+from jbpool.engine.run_folder import flat_settings, read_results, reporting_mismatch
 from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
 from jbpool.files import write_text
@@ -52,7 +52,7 @@ class Run(NamedTuple):
 # ---------------------------------------------------------------- reading
 
 
-def load_run(folder: Path, name: str) -> Run:
+def read_run(folder: Path, name: str) -> Run:
     """Return what is compared of a run folder."""
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such run folder.")
@@ -127,18 +127,9 @@ def common(one: Run, other: Run) -> tuple[np.ndarray, np.ndarray]:
 # ---------------------------------------------------------------- comparing
 
 
-def flat(config: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Return ``section.key`` -> value of all settings."""
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        name = f"{above}{key}"
-        found |= flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
-    return found
-
-
 def different_settings(runs: list[Run]) -> list[list[str]]:
     """Return the rows of the settings that are not the same in all runs."""
-    configs = [flat(run.result["config"]) for run in runs]
+    configs = [flat_settings(run.result["config"]) for run in runs]
     keys = list(dict.fromkeys(key for config in configs for key in config))
     rows = [[key, *(str(config.get(key, "-")) for config in configs)] for key in keys]
     return [row for row in rows if len(set(row[1:])) > 1]
@@ -291,7 +282,7 @@ def compare(folders: list[Path], out: Path) -> None:
         The page.
     """
     folders = sorted(folders, key=os.path.abspath)
-    runs = [load_run(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)]
+    runs = [read_run(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)]
     if len({run.result["task"] for run in runs}) > 1:
         raise RunFolderError("clusterings and classifications cannot be compared: give runs of one task.")
     write_text(out, page(runs))

@@ -251,7 +251,7 @@ def test_a_page_that_cannot_be_written_and_ctrl_c(pair, tmp_path, capsys, monkey
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("jbpool.compare.load_run", interrupted)
+    monkeypatch.setattr("jbpool.compare.read_run", interrupted)
     assert cli.main(["compare", *map(str, pair)]) == 130
     assert capsys.readouterr().err == "\ninterrupted.\n"
 

@@ -90,7 +90,7 @@ def explain(
     node_names: Sequence[Any] | np.ndarray | None = None,
     feat_names: Sequence[str] | np.ndarray | None = None,
 ) -> Explained:
-    """Say what clusters are.
+    """Describe the clusters of a graph.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def explain(
 
 
 def explain_nodes(data: NodeData, cluster: Tensor, confidence: Tensor | None) -> Explained:
-    """Say what clusters ``(N,)`` of a loaded graph are; see ``explain``."""
+    """Describe the clusters ``(N,)`` of a loaded graph; see ``explain``."""
     return explain(data.graph, data.feat, data.edge_weight, cluster, confidence, data.ids, data.feat_names)
 
 

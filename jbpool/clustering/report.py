@@ -106,8 +106,7 @@ def seed_section(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, n
 
 def seed_agreement(clusters: list[np.ndarray]) -> np.ndarray:
     """Return the NMI of every two clusterings ``(N,)`` of the same nodes, estimated from a sample of many nodes."""
-    count = len(clusters[0])
-    some = np.unique(np.linspace(0, count - 1, min(count, COMPARED_NODES)).astype(int))
+    some = charts.evenly(len(clusters[0]), COMPARED_NODES)
     chosen = [torch.from_numpy(cluster[some]).long() for cluster in clusters]
     agreement = np.eye(len(chosen))
     for i, one in enumerate(chosen):
@@ -210,8 +209,7 @@ def _confusion(shown: Shown) -> str:
     return section("Classes (rows) in clusters (columns)", drawing, note)
 
 
-FEATURES_TOLD = 5
-TOLD = 3                # nodes and features of a kind in the table; result.json has more
+LISTED, LISTED_FEATURES = 3, 5          # nodes of a kind, and features, in the table; result.json has more
 
 
 def _clusters(shown: Shown) -> str:
@@ -228,9 +226,9 @@ def cluster_table(explained: Explained) -> tuple[str, str]:
     rows = []
     for one in clusters:
         row = [str(one.cluster), f"{one.size:,}"]
-        row += ["\n".join(map(_trait, one.features[:FEATURES_TOLD]))] if with_features else []
+        row += ["\n".join(map(_trait, one.features[:LISTED_FEATURES]))] if with_features else []
         kinds = (one.central, one.typical, one.uncertain)
-        row += ["\n".join(shortened(str(node)) for node in kind[:TOLD]) for kind in kinds]
+        row += ["\n".join(shortened(str(node)) for node in kind[:LISTED]) for kind in kinds]
         row.append("\n".join(f"{near.cluster} ({near.ratio:.1f}x)" for near in one.closest))
         rows.append([*row, _percent(one.inside), number(one.confidence)])
     note = (

@@ -374,7 +374,7 @@ def _by_embedding(name: str, data: NodeData, num_clusters: int, seed: int) -> Te
 
 
 def _by_leiden(data: NodeData, num_clusters: int, seed: int) -> Tensor:
-    """Return Leiden by modularity, which chooses the number of clusters itself."""
+    """Maximise modularity by Leiden, which chooses the number of clusters itself."""
     import random
 
     import igraph

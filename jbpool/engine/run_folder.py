@@ -223,8 +223,9 @@ class RunFolder:
         if not (self.path / name).is_file():
             return {}
         state = load_state(self.path / name, {"config": dict, "fingerprint": str, **expected})
-        before, now = _settings(state["config"]), _settings(self.config)
+        before, now = flat_settings(state["config"]), flat_settings(self.config)
         other = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        other = [key for key in other if key != "train.seeds"]
         if other:
             fix = f"to continue it as it was, give only --resume --out {self.path}"
             unknown = before.keys() ^ now.keys()
@@ -286,15 +287,14 @@ def write_assign_csv(path: Path, ids: np.ndarray, cluster: Tensor, confidence: T
             bar.update(len(table))
 
 
-def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return ``section.key`` -> value of all settings except the seeds."""
+def flat_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Return ``section.key`` -> value of all settings."""
     flat: dict[str, Any] = {}
     for section, values in config.items():
         if isinstance(values, dict):
             flat |= {f"{section}.{key}": value for key, value in values.items()}
         else:
             flat[section] = values
-    flat.pop("train.seeds", None)
     return flat
 
 

@@ -468,12 +468,6 @@ class ClusterPool(nn.Module):
         return f"in_feats={self.in_feats}, num_clusters={self.num_clusters}"
 
 
-__all__ = [
-    "POOLS", "ClusterPool", "CombinedPool", "DMoNPool", "DiffPool", "JBPool", "MinCutPool", "PoolOptions", "Pooled",
-    "make_pool", "pool_by",
-]  # fmt: skip
-
-
 class JBPool(ClusterPool):
     """Just Balance pooling (Bianchi, "Simplifying Clustering with Graph Neural Networks", NLDL 2023).
 

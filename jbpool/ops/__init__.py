@@ -1,1 +1,1 @@
-"""Arithmetic without a model: per-graph reductions, matrix roots, sparse products, coarsening."""
+"""Arithmetic without a model: per-graph reductions, matrix roots, products with sparse matrices and adjacencies."""

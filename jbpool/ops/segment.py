@@ -174,11 +174,6 @@ def row_softmax(scores: Tensor) -> Tensor:
     return pad(scores, (0, SHORT - width), value=-torch.inf).softmax(-1)[:, :width].contiguous()
 
 
-__all__ = [
-    "Segments", "make_segments", "segment_gram", "segment_gram_and_products", "segment_norm", "segment_products",
-    "segment_sum",
-]  # fmt: skip
-
 # Entries of S converted to float64 at a time for a large graph: a block that fits the cache of a CPU; on other devices
 # every block costs kernel launches, and only memory limits its size.
 CPU_BLOCK, OTHER_BLOCK = 2**17, 2**24

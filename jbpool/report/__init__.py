@@ -1,1 +1,1 @@
-"""Parts of report pages: layout, charts, figures published elsewhere."""
+"""Parts of report pages: page, charts, the view of a graph, published results."""

@@ -67,6 +67,11 @@ def nothing(width: float, height: float, label: str) -> str:
     return draw(width, height, [words(width / 2, height / 2, "nothing recorded")], label)
 
 
+def evenly(count: int, most: int) -> np.ndarray:
+    """Return at most ``most`` of the numbers 0 .. count - 1, evenly spread, the first and the last included."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).astype(int))
+
+
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Return round numbers that cover a range."""
     if high - low <= 1e-9 * max(abs(low), abs(high)):               # equal up to rounding
@@ -158,16 +163,12 @@ def lines(series: Series, x_label: str, label: str) -> Chart:
         points = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in places if math.isfinite(y))
         curves.append(f'<polyline points="{points}" fill="none" stroke="{colour(number)}" stroke-width="1.8"/>')
     values = [dict(zip(x_values, y_values, strict=True)) for x_values, y_values in series.values()]
-    some = _some(xs)
+    some = [xs[i] for i in evenly(len(xs), SHOWN_VALUES)]
     rows = [[f"{x:g}", *(_value(value.get(x)) for value in values)] for x in some]
     return Chart(
         draw(NARROW, height, axes.body + curves + _columns(axes, some, rows, list(series), x_label) + above, label),
         (x_label, *series), rows,
     )  # fmt: skip
-
-
-def _some(values: list[float]) -> list[float]:
-    return [values[i] for i in np.unique(np.linspace(0, len(values) - 1, min(SHOWN_VALUES, len(values))).astype(int))]
 
 
 def _value(value: float | None) -> str:
@@ -191,9 +192,9 @@ def _columns(axes: Axes, xs: list[float], rows: list[list[str]], names: list[str
 
 def agreement(true: Sequence[float], predicted: Sequence[float], label: str) -> Chart:
     """Draw predicted against true numbers, some of them if there are many, with the line on which both are equal."""
-    some = np.unique(np.linspace(0, len(true) - 1, min(MOST_POINTS, len(true))).astype(int))
     height, label = 320, f"predicted against true: {label}"
-    points = [(true[i], predicted[i]) for i in some if math.isfinite(true[i]) and math.isfinite(predicted[i])]
+    some = [(true[i], predicted[i]) for i in evenly(len(true), MOST_POINTS)]
+    points = [pair for pair in some if all(map(math.isfinite, pair))]
     if not points:
         return Chart(nothing(NARROW, height, label), (), ())
     both = ticks(min(map(min, points)), max(map(max, points)))
@@ -396,13 +397,12 @@ def plane(
     place = (xy - (low + high) / 2) * scale * (1, -1) + (width / 2, height / 2)
     size = 7 if len(xy) <= 400 else 5 if len(xy) <= 4000 else 3.2
     body = []
-    for inside, ink in ((False, 'class="between"'), (True, "")):
-        for number in np.unique(group) if inside else (None,):
-            same = group[edges[:, 0]] == group[edges[:, 1]]
-            chosen = edges[same & (group[edges[:, 0]] == number)] if inside else edges[~same]
-            path = "".join(f"M{a[0]:.0f} {a[1]:.0f}L{b[0]:.0f} {b[1]:.0f}" for a, b in place[chosen])
-            paint = f'stroke="{colour(int(number))}" stroke-opacity=".3"' if number is not None else ink
-            body.append(f'<path d="{path}" fill="none" {paint} stroke-width=".8"/>' if path else "")
+    one, other = group[edges[:, 0]], group[edges[:, 1]]
+    inks = {int(number): f'stroke="{colour(int(number))}" stroke-opacity=".3"' for number in np.unique(group)}
+    for number, ink in {-1: 'class="between"', **inks}.items():         # edges between groups, then inside each
+        chosen = edges[np.where(one == other, one, -1) == number]
+        path = "".join(f"M{a[0]:.0f} {a[1]:.0f}L{b[0]:.0f} {b[1]:.0f}" for a, b in place[chosen])
+        body.append(f'<path d="{path}" fill="none" {ink} stroke-width=".8"/>' if path else "")
     for number in np.unique(group):
         dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in place[some][group[some] == number])
         ink = f'stroke="{colour(int(number))}" stroke-width="{size}" stroke-linecap="round" stroke-opacity=".85"'

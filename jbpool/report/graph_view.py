@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jbpool.report import charts as pictures
-from jbpool.report.charts import COLOURS
+from jbpool.report.charts import COLOURS, evenly, plane
 from jbpool.report.page import asset
 
 KINDS = {"u": "Uint", "i": "Int", "f": "Float"}         # of numpy, and in the browser
@@ -73,9 +72,8 @@ class GraphView(NamedTuple):
 
 def graph_section(view: GraphView, title: str = "The graph") -> str:
     """Return the section of a page. The page needs the scripts ``SCRIPTS``."""
-    some = np.unique(np.linspace(0, len(view.xy) - 1, min(STATIC_NODES, len(view.xy))).astype(int))
-    few = np.unique(np.linspace(0, max(len(view.edges) - 1, 0), min(STATIC_EDGES, len(view.edges))).astype(int))
-    picture = pictures.plane(view.xy, view.cluster, view.edges[few], some, view.cluster_names, "the graph in the plane")
+    nodes, edges = evenly(len(view.xy), STATIC_NODES), view.edges[evenly(len(view.edges), STATIC_EDGES)]
+    picture = plane(view.xy, view.cluster, edges, nodes, view.cluster_names, "the graph in the plane")
     note = (
         f"{len(view.xy):,} nodes and {len(view.edges):,} edges. Nodes near each other have similar smoothed features "
         f"or share edges; edges within a cluster have its colour, edges between clusters are grey. {view.sampled}"

@@ -19,7 +19,7 @@ COMPONENTS = 12         # of the features, in which nearest nodes are searched
 NEIGHBOURS = 6          # nearest nodes in the space of the features that attract a node, besides its edges
 LEAF = 32               # points in a leaf of the trees that nearest nodes are searched in: twice as fast as 10
 NEARLY = 0.5            # how much farther than the nearest nodes those may be that are taken for them: 0.5 % are
-ROOM = 0.6              # distance kept between nodes, relative to that of nodes spread evenly over a disc
+APART = 0.6             # distance kept between nodes, relative to that of nodes spread evenly over a disc
 SPREAD_STEPS = 25
 SMALL_STEPS = 60        # of the majorisation of small graphs
 MARGIN = 1.25           # of the grid around the nodes; a new grid is needed only when they leave it
@@ -50,7 +50,7 @@ def positions(feat: np.ndarray, edges: np.ndarray, seed: int = 0) -> np.ndarray:
     main = _principal(feat.astype(np.float64))
     random = np.random.default_rng(seed).standard_normal((count, 2))
     xy = _descend(1e-2 * main[:, :2] / max(float(main.std()), 1e-12) + 1e-3 * random, _attraction(main, edges))
-    return _centred(_spread(_centred(xy), np.sqrt(np.pi / count) * ROOM))
+    return _centred(_spread(_centred(xy), np.sqrt(np.pi / count) * APART))
 
 
 def small_positions(count: int, edges: np.ndarray) -> np.ndarray:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import itertools
-import random
 import sys
 import time
 import warnings
@@ -39,6 +38,7 @@ from tqdm import tqdm
 from jbpool.clustering.auto.choose_k import choose_num_clusters
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.embed.spectral import adjacency_matrix, kmeans
+from jbpool.clustering.runner import BASELINES
 from jbpool.clustering.scores import confusion
 from jbpool.data import DataError, NodeData, load_nodes
 from jbpool.data.assemble import node_data, symmetric_adjacency
@@ -203,11 +203,7 @@ def leiden(data: NodeData, num_clusters: int, seed: int) -> np.ndarray | None:
     """Maximise modularity; the number of clusters is not used."""
     if importlib.util.find_spec("igraph") is None:
         return None
-    igraph = importlib.import_module("igraph")
-    random.seed(seed)                                           # igraph draws from this generator
-    edges = data.graph.edge_index.T                  # (E, 2), both directions
-    graph = igraph.Graph(data.graph.num_nodes, edges[edges[:, 0] < edges[:, 1]].tolist())
-    return np.array(graph.community_leiden(objective_function="modularity", n_iterations=-1).membership)
+    return BASELINES["leiden"](data, num_clusters, seed).numpy()
 
 
 SCORED = {"auto": auto, "k-means": k_means, "spectral": spectral, "Leiden": leiden}

@@ -46,7 +46,7 @@ def test_groups_are_apart_and_nodes_are_visible():
     assert np.abs(xy).max() == pytest.approx(1)
     distance = np.linalg.norm(xy[:, None] - xy[None], axis=2) + 1e9 * np.eye(len(xy))
     assert (group[distance.argmin(1)] == group).mean() > 0.98
-    assert np.quantile(distance.min(1), 0.05) > 0.25 * layout.ROOM * np.sqrt(np.pi / len(xy))
+    assert np.quantile(distance.min(1), 0.05) > 0.25 * layout.APART * np.sqrt(np.pi / len(xy))
 
 
 def test_edges_refine_what_features_say():

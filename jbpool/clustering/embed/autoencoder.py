@@ -43,7 +43,7 @@ class _Encoder(nn.Module):
 
 
 def _train(data: NodeData, seed: int, variational: bool) -> np.ndarray:
-    """Return one random negative pair per edge, resampled every epoch, instead of an N x N matrix."""
+    """Embed the nodes: tell edges from as many random pairs, drawn anew every epoch, not from all N x N pairs."""
     torch.manual_seed(seed)
     num_nodes, weight = data.graph.num_nodes, data.edge_weight
     source, target = data.graph.edge_index.long()
