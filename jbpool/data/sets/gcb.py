@@ -22,7 +22,7 @@ from jbpool.checks import check_count
 from jbpool.data.arrays import read_members, read_stream
 from jbpool.data.assemble import undirected
 from jbpool.data.catalogue import GCB
-from jbpool.data.containers import GraphData, Split
+from jbpool.data.containers import GraphData, Split, pack_graphs, packed_graphs
 from jbpool.data.download import MEGABYTE, Arrays, Source, cached, fetch
 from jbpool.data.sets.unpickle import read_pickle
 from jbpool.errors import DataError
@@ -48,7 +48,9 @@ def load_gcb(name: str, root: str | Path | None = None) -> GraphData:
     path = fetch(source(name), root, offline="jbpool classify --cfg gcb-sim (generated)")
     ends = np.cumsum((0, *GCB[name].counts))
     split = Split(*(torch.arange(start, end) for start, end in pairwise(ends.tolist())))
-    return _graph_data(name, _checked(name, path), split)
+    arrays = _checked(name, path)
+    del arrays["counts"]
+    return packed_graphs(name, arrays, num_classes=CLASSES, official_split=split)
 
 
 def _checked(name: str, path: Path) -> Arrays:
@@ -82,7 +84,7 @@ def read_gcb(path: Path) -> Arrays:
             graphs.append((*undirected(coo.row, coo.col, len(rows)), rows.astype(np.float32)))
         labels.append(np.asarray(classes).argmax(1))
         counts.append(len(feat))
-    return {**_pack(graphs), "label": np.concatenate(labels), "counts": np.array(counts)}
+    return {**pack_graphs(graphs), "label": np.concatenate(labels), "counts": np.array(counts)}
 
 
 def _read_npy(content: bytes, path: Path) -> Any:
@@ -142,7 +144,7 @@ def gcb_sim(
         count = int(rng.integers(max_nodes // 2, max_nodes)) // 3
         points, kind = _regions(rng, count, PLACES[list(ORDERS[graph_label])], spread)
         graphs.append((*nearest_neighbours(points / points.max(0), k), np.eye(KINDS, dtype=np.float32)[kind]))
-    return _graph_data("gcb-sim", {**_pack(graphs), "label": label})
+    return packed_graphs("gcb-sim", {**pack_graphs(graphs), "label": label}, num_classes=CLASSES)
 
 
 def _regions(
@@ -166,28 +168,3 @@ def nearest_neighbours(points: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarr
     """Return both directions of the edges from every point to its k nearest others; ``(N, 2)`` points."""
     neighbours = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(return_distance=False)      # without itself
     return undirected(np.arange(len(points)).repeat(k), neighbours.ravel(), len(points))
-
-
-def _pack(graphs: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Arrays:
-    """Return source, target and features of every graph in a few arrays."""
-    return {
-        "sizes": np.array([len(feat) for _, _, feat in graphs]),
-        "num_edges": np.array([len(one) for one, _, _ in graphs]),
-        "source": np.concatenate([one for one, _, _ in graphs]),
-        "target": np.concatenate([other for _, other, _ in graphs]),
-        "feat": np.concatenate([feat for _, _, feat in graphs]),
-    }
-
-
-def _graph_data(name: str, arrays: Arrays, split: Split | None = None) -> GraphData:
-    return GraphData(
-        name=name,
-        sizes=torch.from_numpy(arrays["sizes"]),
-        num_edges=torch.from_numpy(arrays["num_edges"]),
-        source=torch.from_numpy(arrays["source"]),
-        target=torch.from_numpy(arrays["target"]),
-        feat=torch.from_numpy(arrays["feat"]),
-        label=torch.from_numpy(arrays["label"]),
-        num_classes=CLASSES,
-        official_split=split,
-    )

@@ -14,7 +14,7 @@ import torch
 from jbpool.checks import check_cluster_sizes, check_count, check_fraction
 from jbpool.data.assemble import undirected
 from jbpool.data.catalogue import CITATION, SIMULATED
-from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor
+from jbpool.data.containers import GraphData, NodeData, pack_graphs, packed_graphs, row_normalized, to_csr_tensor
 from jbpool.errors import DataError
 from jbpool.graph import Graph
 
@@ -202,7 +202,7 @@ def motifs(num_graphs: int = 900, noise: float = 0.3, seed: int = 0) -> GraphDat
     label = rng.permutation(np.arange(num_graphs) % len(_SHAPES))
     shapes = list(_SHAPES.values())
     graphs = [_motif(rng, 6, shapes[graph_label]) for graph_label in label]
-    return _packed("motifs", graphs, 6, noise, rng, torch.from_numpy(label), list(_SHAPES), "acc")
+    return _packed("motifs", graphs, 6, noise, rng, label, list(_SHAPES), "acc")
 
 
 def trees(num_graphs: int = 1200, noise: float = 0.3, seed: int = 0) -> GraphData:
@@ -230,7 +230,7 @@ def trees(num_graphs: int = 1200, noise: float = 0.3, seed: int = 0) -> GraphDat
         graphs.append(_motif(rng, count, links))
         source, _, group = graphs[-1]
         targets.append((_mean_distance(count, links), len(source) / len(group)))
-    return _packed("trees", graphs, 8, noise, rng, torch.tensor(targets), ["distance", "degree"], "rmse")
+    return _packed("trees", graphs, 8, noise, rng, np.array(targets, dtype=np.float32), ["distance", "degree"], "rmse")
 
 
 def _mean_distance(count: int, links: Sequence[tuple[int, int]]) -> float:
@@ -243,24 +243,13 @@ def _mean_distance(count: int, links: Sequence[tuple[int, int]]) -> float:
 
 def _packed(
     name: str, graphs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], colours: int, noise: float,
-    rng: np.random.Generator, label: torch.Tensor, names: list[str], metric: str,
+    rng: np.random.Generator, label: np.ndarray, names: list[str], metric: str,
 ) -> GraphData:  # fmt: skip
     """Return graphs of ``_motif`` whose groups have random colours, a noisy feature per colour."""
-    sources, targets, groups = zip(*graphs, strict=True)
-    feat = np.eye(colours)[np.concatenate([rng.permutation(colours)[group] for group in groups])]
-    feat += noise * rng.standard_normal(feat.shape)
-    return GraphData(
-        name=name,
-        sizes=torch.tensor([len(group) for group in groups]),
-        num_edges=torch.tensor([len(source) for source in sources]),
-        source=torch.from_numpy(np.concatenate(sources)),
-        target=torch.from_numpy(np.concatenate(targets)),
-        feat=torch.from_numpy(feat.astype(np.float32)),
-        label=label,
-        num_classes=len(names),
-        metric=metric,
-        class_names=names,
-    )
+    arrays = pack_graphs([(source, target, rng.permutation(colours)[group]) for source, target, group in graphs])
+    feat = np.eye(colours)[arrays["feat"]]
+    arrays |= {"feat": (feat + noise * rng.standard_normal(feat.shape)).astype(np.float32), "label": label}
+    return packed_graphs(name, arrays, num_classes=len(names), metric=metric, class_names=names)
 
 
 def _motif(
