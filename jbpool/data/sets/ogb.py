@@ -1,22 +1,17 @@
-"""The OGB sets: one large graph each (``ogbn-*``), or many molecules (``ogbg-mol*``), read without prompts.
+"""The OGB sets: one large graph each (``ogbn-*``), or many molecules (``ogbg-mol*``).
 
-``ogb`` checks for updates over the network and prompts on the terminal before it updates or downloads. Neither may
-block a run: its readers of ``ogbn-*`` are called directly, with links to the files that are needed, so that the edge
-features of ogbn-proteins (several GB) are left out; for molecules it is given a complete folder. What it reads is
-cached.
+The package ``ogb`` asks the network for updates and the terminal for consent, which must not block a run. Its list of
+sets, ranges of features and evaluators are used; the files are tables, which are read here and cached. The edge
+features of ogbn-proteins (several GB) are left out.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 import tempfile
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,9 +20,13 @@ import torch
 from jbpool.data.arrays import extract, open_archive
 from jbpool.data.assemble import narrow, node_data, symmetric_adjacency
 from jbpool.data.catalogue import MOLECULES, OGB_NODES
-from jbpool.data.containers import UNLABELLED, GraphData, NodeData, Split
+from jbpool.data.containers import UNLABELLED, GraphData, NodeData, Split, packed_graphs
 from jbpool.data.download import Arrays, Source, cache_dir, cached, data_roots, fetch, find
 from jbpool.errors import DataError
+
+NODE_PARSER = 1
+MOLECULE_PARSER = 1
+PARTS = ("train", "valid", "test")
 
 
 def import_ogb():
@@ -56,7 +55,7 @@ def folder_name(name: str) -> str:
 
 
 def source(info: pd.Series) -> Source:
-    """Return the archive of a set. ``ogb`` has no hashes: its reader and the checks of the loaders replace them."""
+    """Return the archive of a set. ``ogb`` has no hashes: the checks of the loaders replace them."""
     url = str(info["url"]).replace("http://", "https://", 1)
     return Source(f"ogb/{info['download_name']}.zip", (url,), check=lambda path: open_archive(path).close())
 
@@ -70,17 +69,49 @@ def files_of(folder: Path) -> list[Path]:
     return files
 
 
+def _parsed(
+    name: str, folder: Path | None, archive: Path | None, version: int, read: Callable[[Path, pd.Series], Arrays],
+    info: pd.Series,
+) -> Arrays:  # fmt: skip
+    """Return what ``read`` makes of the folder of a set, or of its archive, unpacked into a temporary folder."""
+    if folder is not None:
+        return cached(name, files_of(folder), version, lambda: read(folder, info))
+    assert archive is not None
+
+    def parse() -> Arrays:
+        with tempfile.TemporaryDirectory() as place:
+            extract(archive, Path(place))
+            return read(Path(place, str(info["download_name"])), info)
+
+    return cached(name, [archive], version, parse)
+
+
 @contextmanager
-def unpacked(archive: Path, info: pd.Series) -> Iterator[Path]:
-    """Yield the folder of a set, unpacked from its archive into a temporary folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        extract(archive, Path(folder))
-        yield Path(folder, str(info["download_name"]))
+def _opened(path: Path, info: pd.Series) -> Iterator[None]:
+    """Report a missing or damaged file inside the block."""
+    if not path.is_file():
+        raise DataError.at(path, f"is missing; it is in the archive {source(info).urls[0]}")
+    try:
+        yield
+    except Exception as error:              # pandas, gzip, zipfile and numpy report damage under a dozen names
+        raise DataError.at(path, f"cannot be read ({type(error).__name__}: {error})") from None
 
 
-NODE_PARSER = 1
-CSV = ("edge.csv.gz", "num-node-list.csv.gz", "num-edge-list.csv.gz", "node-label.csv.gz")
-BINARY = ("data.npz", "node-label.npz")
+def _tables(folder: Path, names: Sequence[str], info: pd.Series) -> list[np.ndarray]:
+    """Return the tables of numbers ``names`` of a folder."""
+    tables = []
+    for path in (folder / f"{name}.csv.gz" for name in names):
+        with _opened(path, info):
+            tables.append(pd.read_csv(path, header=None).to_numpy())
+            if tables[-1].dtype.kind not in "iuf":
+                raise ValueError("not numbers")
+    return tables
+
+
+def _arrays(path: Path, names: Sequence[str], info: pd.Series) -> list[np.ndarray]:
+    """Return the arrays ``names`` of a file, and the features of nodes, if it has them."""
+    with _opened(path, info), np.load(path, allow_pickle=False) as stored:
+        return [stored[name] for name in (*names, *(name for name in stored.files if name == "node_feat"))]
 
 
 def node_catalogue() -> pd.DataFrame:
@@ -95,16 +126,7 @@ def load_ogb_nodes(name: str, root: str | Path | None = None) -> NodeData:
     """
     info = node_catalogue()[name]
     folder, archive = find(folder_name(name), root), find(source(info).path, root)
-    if folder is not None:
-        arrays = cached(name, files_of(folder), NODE_PARSER, lambda: _read_nodes(folder, info))
-    elif archive is not None:
-
-        def parse() -> Arrays:
-            with unpacked(archive, info) as content:
-                return _read_nodes(content, info)
-
-        arrays = cached(name, [archive], NODE_PARSER, parse)
-    else:
+    if folder is None and archive is None:
         places = ", ".join(str(place) for place in data_roots(root))
         target = cache_dir() / "data" / folder_name(name)
         raise DataError(
@@ -112,78 +134,36 @@ def load_ogb_nodes(name: str, root: str | Path | None = None) -> NodeData:
             f"its folder {info['download_name']}/ at {target} (or under another root). "
             "To run without it: jbpool cluster (a generated graph)."
         )
+    arrays = _parsed(name, folder, archive, NODE_PARSER, _read_nodes, info)
     feat, label = (torch.from_numpy(arrays[key]) if key in arrays else None for key in ("feat", "label"))
     adjacency = symmetric_adjacency(arrays["source"], arrays["target"], None, int(arrays["num_nodes"]))
     return node_data(name, adjacency, feat=feat, label=None if label is None else label.long())
 
 
 def _read_nodes(folder: Path, info: pd.Series) -> Arrays:
+    """Return the graph of a folder of CSV files, or of the binary files of ogbn-papers100M."""
     raw = folder / "raw"
-    is_binary = (raw / BINARY[0]).is_file()
-    for name in BINARY if is_binary else CSV:
-        if not (raw / name).is_file():
-            raise DataError.at(raw / name, f"is missing; it is in the archive {source(info).urls[0]}")
-    try:
-        graph, edges, label = (_read_binary if is_binary else _read_csv)(raw)
-    except DataError:
-        raise
-    except Exception as error:              # pandas, gzip, zipfile and numpy report damage under a dozen names
-        raise DataError.at(raw, f"ogb cannot read it ({type(error).__name__}: {error})") from None
-    arrays = {"num_nodes": np.array(int(graph["num_nodes"]))}
-    arrays["source"], arrays["target"] = _checked_edges(raw, graph, edges)
-    if graph["node_feat"] is not None:
-        arrays["feat"] = _checked_features(raw, graph)
+    if (raw / "data.npz").is_file():
+        (label,) = _arrays(raw / "node-label.npz", ["node_label"], info)
+        ends, nodes, edges, *feat = _arrays(raw / "data.npz", ["edge_index", "num_nodes_list", "num_edges_list"], info)
+    else:
+        names = ["edge", "node-label", "num-node-list", "num-edge-list"]
+        names += ["node-feat"] if (raw / "node-feat.csv.gz").is_file() else []
+        pairs, label, nodes, edges, *feat = _tables(raw, names, info)
+        ends = pairs.T
+    if nodes.size != 1 or edges.size != 1:
+        raise DataError.at(raw, f"holds {len(nodes)} graphs, one expected")
+    count = int(nodes.item())
+    arrays = {"num_nodes": np.array(count)}
+    arrays["source"], arrays["target"] = _checked_edges(raw, ends, count, int(edges.item()))
+    if feat:
+        arrays["feat"] = _checked_features(raw, feat[0], count)
     if int(info["num tasks"]) == 1:
-        arrays["label"] = _checked_labels(raw, label, int(graph["num_nodes"]), int(info["num classes"]))
+        arrays["label"] = _checked_labels(raw, label, count, int(info["num classes"]))
     return arrays
 
 
-def _read_csv(raw: Path) -> tuple[dict[str, Any], int, np.ndarray]:
-    """Return the graph as ``ogb`` reads it, the number of edges it should have, and the labels."""
-    nodes, edges = (_table(raw / f"num-{what}-list.csv.gz") for what in ("node", "edge"))
-    if nodes.shape != (1, 1) or edges.shape != (1, 1):
-        raise DataError.at(raw, f"holds {len(nodes)} graphs, one expected")
-    with tempfile.TemporaryDirectory() as links:
-        for path in (raw / name for name in (*CSV, "node-feat.csv.gz")):
-            if path.is_file():
-                os.symlink(path.resolve(), Path(links, path.name))
-        graphs = _quiet("read_csv_graph_raw", links)
-    return graphs[0], int(edges[0, 0]), _table(raw / "node-label.csv.gz")
-
-
-def _read_binary(raw: Path) -> tuple[dict[str, Any], int, np.ndarray]:
-    with np.load(raw / "data.npz", allow_pickle=False) as stored:
-        counts = stored["num_edges_list"]
-    if len(counts) != 1:
-        raise DataError.at(raw, f"holds {len(counts)} graphs, one expected")
-    graphs = _quiet("read_binary_graph_raw", str(raw))
-    with np.load(raw / "node-label.npz", allow_pickle=False) as stored:
-        return graphs[0], int(counts[0]), stored["node_label"]
-
-
-def _quiet(reader: str, *args: Any) -> list[dict[str, Any]]:
-    """Return what a reader of ``ogb`` returns, without its messages and progress bars."""
-    import_ogb()
-    from ogb.io import read_graph_raw
-
-    with _quietly() as silence, contextlib.redirect_stderr(silence):
-        return getattr(read_graph_raw, reader)(*args)
-
-
-@contextmanager
-def _quietly() -> Iterator[Any]:
-    """Hide what ``ogb`` prints and warns of, such as arrays of pandas that cannot be written."""
-    with open(os.devnull, "w") as silence, contextlib.redirect_stdout(silence), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield silence
-
-
-def _table(path: Path) -> np.ndarray:
-    return pd.read_csv(path, header=None).to_numpy()
-
-
-def _checked_edges(raw: Path, graph: dict[str, Any], expected: int) -> tuple[np.ndarray, np.ndarray]:
-    ends, nodes = graph["edge_index"], int(graph["num_nodes"])
+def _checked_edges(raw: Path, ends: np.ndarray, nodes: int, expected: int) -> tuple[np.ndarray, np.ndarray]:
     if ends.ndim != 2 or len(ends) != 2 or ends.shape[1] != expected or ends.dtype.kind not in "iu":
         raise DataError.at(raw, f"edges are {ends.dtype} of shape {ends.shape}: whole numbers (2, {expected}) expected")
     if ends.size and (ends.min() < 0 or ends.max() >= nodes):
@@ -192,8 +172,7 @@ def _checked_edges(raw: Path, graph: dict[str, Any], expected: int) -> tuple[np.
     return narrow(ends[0]), narrow(ends[1])
 
 
-def _checked_features(raw: Path, graph: dict[str, Any]) -> np.ndarray:
-    feat, nodes = graph["node_feat"], int(graph["num_nodes"])
+def _checked_features(raw: Path, feat: np.ndarray, nodes: int) -> np.ndarray:
     if feat.ndim != 2 or len(feat) != nodes or feat.dtype.kind not in "fiu":
         raise DataError.at(raw, f"features are {feat.dtype} of shape {feat.shape}: numbers of {nodes} nodes expected")
     with np.errstate(over="ignore"):
@@ -216,117 +195,74 @@ def _checked_labels(raw: Path, label: np.ndarray, nodes: int, classes: int) -> n
     return codes
 
 
-MOLECULE_PARSER = 1
-PARTS = ("train", "valid", "test")
 def molecule_catalogue() -> pd.DataFrame:
     """Return the molecule sets of ``ogb``: a column with the properties of each."""
     return catalogue("graphproppred")[list(MOLECULES)]
 
 
-def _graphproppred():
-    import_ogb()
-    import ogb.graphproppred as graphproppred
-
-    return graphproppred
-
-
 def evaluator(name: str):
     """Return the official ``Evaluator`` of a set."""
-    return _graphproppred().Evaluator(name)
+    import_ogb()
+    from ogb.graphproppred import Evaluator
+
+    return Evaluator(name)
 
 
 def load_molecules(name: str, root: str | Path | None = None) -> GraphData:
     """Load a molecule dataset from a data root (for example the folder ``ogb/ogbg_molhiv``), else downloaded."""
-    info = molecule_catalogue()[name]
+    info, archive = molecule_catalogue()[name], None
     folder = find(folder_name(name), root)
     if folder is None:
         archive = fetch(source(info), root, offline="jbpool classify (generated graphs)")
-
-        def parse() -> Arrays:
-            with unpacked(archive, info) as content:
-                return _read_molecules(name, content, info)
-
-        arrays = cached(name, [archive], MOLECULE_PARSER, parse)
-    else:
-        arrays = cached(name, files_of(folder), MOLECULE_PARSER, lambda: _read_molecules(name, folder, info))
-
-    tensors = {key: torch.from_numpy(value) for key, value in arrays.items()}
-    return GraphData(
-        name=name,
-        sizes=tensors["sizes"],
-        num_edges=tensors["num_edges"],
-        source=tensors["source"].long(),
-        target=tensors["target"].long(),
-        feat=tensors["feat"].long(),
-        label=tensors["label"],
-        num_classes=tensors["label"].shape[1],
-        metric=str(info["eval metric"]),
-        edge_feat=tensors["edge_feat"].long(),
-        official_split=Split(*(tensors[part] for part in PARTS)),
-    )
+    arrays = _parsed(name, folder, archive, MOLECULE_PARSER, _read_molecules, info)
+    split = Split(*(torch.from_numpy(arrays.pop(part)) for part in PARTS))
+    tasks, metric = arrays["label"].shape[1], str(info["eval metric"])
+    return packed_graphs(name, arrays, num_classes=tasks, metric=metric, official_split=split)
 
 
-def _read_molecules(name: str, folder: Path, info: pd.Series) -> Arrays:
-    """Let ``ogb`` read a folder in its own layout through symbolic links, and pack the graphs."""
-    with tempfile.TemporaryDirectory() as staging:
-        copy = Path(staging, name.replace("-", "_"))
-        scheme = str(info["split"])
-        (copy / "split" / scheme).mkdir(parents=True)
-        (copy / f"RELEASE_v{info['version']}.txt").touch()      # otherwise ogb asks whether to update
-        if not (folder / "raw").is_dir():
-            raise DataError.at(folder, "has no folder raw/")
-        os.symlink((folder / "raw").resolve(), copy / "raw")
-        for part in PARTS:
-            table = folder / "split" / scheme / f"{part}.csv.gz"
-            if not table.is_file():
-                raise DataError.at(table, "is missing")
-            os.symlink(table.resolve(), copy / "split" / scheme / table.name)
-        (copy / "processed").mkdir()
-        try:
-            with _quietly():
-                dataset = _graphproppred().GraphPropPredDataset(name, root=staging)
-                split = dataset.get_idx_split()
-        except (OSError, ValueError, KeyError, IndexError, EOFError) as error:
-            raise DataError.at(folder, f"ogb cannot read it ({type(error).__name__}: {error})") from None
-    arrays = _pack(dataset.graphs, dataset.labels, split)
-    problem = _first_problem(arrays, int(info["num tasks"]))
+def _read_molecules(folder: Path, info: pd.Series) -> Arrays:
+    names = "edge", "edge-feat", "node-feat", "graph-label", "num-node-list", "num-edge-list"
+    edge, edge_feat, feat, label, *counts = _tables(folder / "raw", names, info)
+    split = _tables(folder / "split" / str(info["split"]), PARTS, info)
+    sizes, num_edges, *parts = (table[:, 0] for table in (*counts, *split))
+    problem = _first_problem(sizes, num_edges, edge, edge_feat, feat, label, np.concatenate(parts), info)
     if problem is not None:
         raise DataError.at(folder, problem)
-    small = {"source": np.int32, "target": np.int32, "feat": np.int16, "edge_feat": np.int16}
-    return {key: value.astype(small.get(key, value.dtype)) for key, value in arrays.items()}
+    ends = edge.repeat(2, axis=0)                                       # both directions of every bond
+    ends[1::2] = edge[:, ::-1]
+    return {
+        "sizes": sizes.copy(),
+        "num_edges": 2 * num_edges,
+        "source": ends[:, 0].astype(np.int32),
+        "target": ends[:, 1].astype(np.int32),
+        "feat": feat.astype(np.int16),
+        "edge_feat": edge_feat.repeat(2, axis=0).astype(np.int16),
+        "label": label.copy(),
+        **{part: index.copy() for part, index in zip(PARTS, parts, strict=True)},
+    }
 
 
-def _first_problem(arrays: Arrays, num_tasks: int) -> str | None:
-    """Return the first inconsistency of a dataset, which ``ogb`` itself does not check."""
-    num_graphs = len(arrays["sizes"])
-    if arrays["label"].shape != (num_graphs, num_tasks):
-        return f"labels of shape {arrays['label'].shape} for {num_graphs} graphs and {num_tasks} tasks"
-    node_limit = arrays["sizes"].repeat(arrays["num_edges"])
-    for end in ("source", "target"):
-        if ((arrays[end] < 0) | (arrays[end] >= node_limit)).any():
-            return "an edge leads to a node that its graph does not have"
+def _first_problem(
+    sizes: np.ndarray, num_edges: np.ndarray, edge: np.ndarray, edge_feat: np.ndarray, feat: np.ndarray,
+    label: np.ndarray, split: np.ndarray, info: pd.Series,
+) -> str | None:  # fmt: skip
+    """Return the first inconsistency of a dataset."""
+    num_graphs, num_tasks = len(sizes), int(info["num tasks"])
+    if label.shape != (num_graphs, num_tasks):
+        return f"labels of shape {label.shape} for {num_graphs} graphs and {num_tasks} tasks"
+    if any(table.dtype.kind not in "iu" for table in (sizes, num_edges, edge, edge_feat, feat, split)):
+        return "whole numbers are expected in all tables but the labels"
+    sums = sizes.sum(), num_edges.sum(), num_edges.sum()
+    if min(sizes.min(), num_edges.min()) < 0 or sums != (len(feat), len(edge), len(edge_feat)) or edge.shape[1] != 2:
+        return "the numbers of nodes and edges differ from the rows of the tables"
+    if ((edge < 0) | (edge >= sizes.repeat(num_edges)[:, None])).any():
+        return "an edge leads to a node that its graph does not have"
     import_ogb()
     from ogb.utils.features import get_atom_feature_dims, get_bond_feature_dims
 
-    for kind, limits in (("feat", get_atom_feature_dims()), ("edge_feat", get_bond_feature_dims())):
-        codes = arrays[kind]
+    for kind, codes, limits in ("atom", feat, get_atom_feature_dims()), ("bond", edge_feat, get_bond_feature_dims()):
         if codes.shape[1] != len(limits) or (codes < 0).any() or (codes >= np.array(limits)).any():
-            return f"{'atom' if kind == 'feat' else 'bond'} features are outside the range of ogb's encoders"
-    chosen = np.concatenate([arrays[part] for part in PARTS])
-    if chosen.min(initial=0) < 0 or chosen.max(initial=0) >= num_graphs or len(np.unique(chosen)) != len(chosen):
+            return f"{kind} features are outside the range of ogb's encoders"
+    if split.min(initial=0) < 0 or split.max(initial=0) >= num_graphs or len(np.unique(split)) != len(split):
         return f"the split names a graph twice or one outside 0..{num_graphs - 1}"
     return None
-
-
-def _pack(graphs: list[dict], labels: np.ndarray, split: dict[str, np.ndarray]) -> Arrays:
-    ends = np.concatenate([graph["edge_index"] for graph in graphs], axis=1)
-    return {
-        "sizes": np.array([graph["num_nodes"] for graph in graphs]),
-        "num_edges": np.array([graph["edge_index"].shape[1] for graph in graphs]),
-        "source": ends[0],
-        "target": ends[1],
-        "feat": np.concatenate([graph["node_feat"] for graph in graphs]),
-        "edge_feat": np.concatenate([graph["edge_feat"] for graph in graphs]),
-        "label": labels,
-        **{part: split[part] for part in PARTS},
-    }
