@@ -227,7 +227,8 @@ class Graph:
         if known is None or known.source() is not source or known.version != _version(source):
             if len(self._memo) == MOST_KEPT:        # a sweep over some parameter must not fill the memory
                 self._memo.clear()
-            known = _Remembered(compute(), _reference(source), _version(source))
+            with torch._C._DisableFuncTorch():      # torch.func cannot make CSR matrices
+                known = _Remembered(compute(), _reference(source), _version(source))
             self._memo[key] = known
         return known.value
 

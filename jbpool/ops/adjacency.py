@@ -77,8 +77,9 @@ def inverse_sqrt(degree: Tensor) -> Tensor:
 
 
 def _is_constant(graph: Graph, edge_weight: Tensor) -> bool:
-    """Return whether an operator built from the weights is worth keeping: neither learned nor the output of a pool."""
-    return not (edge_weight.requires_grad or graph.complete_size)
+    """Return whether to keep an operator built from the weights: not learned, transformed or the output of a pool."""
+    transformed = torch._C._functorch.is_functorch_wrapped_tensor(edge_weight)      # by torch.func
+    return not (edge_weight.requires_grad or transformed or graph.complete_size)
 
 
 def sparse_operator(

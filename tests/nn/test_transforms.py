@@ -8,6 +8,7 @@ from zoo import ZOO, batched, random_graph, symmetric_weights
 
 from jbpool import objectives
 from jbpool.errors import JBPoolError
+from jbpool.nn.conv import DeltaConv
 from jbpool.nn.pools import POOLS, make_pool
 
 REFUSED = {
@@ -53,6 +54,32 @@ def test_grad_and_vjp_of_pools(name, batch):
         torch.testing.assert_close(grad(function)(feat), gradient)
         again, pull = vjp(function, feat)
         torch.testing.assert_close((again, pull(torch.ones(()))[0]), (value, gradient))
+
+
+@pytest.mark.parametrize("weighted", ["no weights", "constant weights", "weights made inside"])
+@pytest.mark.parametrize("name", [*POOLS, "conv"])
+def test_grad_on_a_new_graph(name, weighted, batch):
+    """What the graph keeps is built inside the transform, and used after it."""
+    layer, feat = (DeltaConv(4, 3) if name == "conv" else make_pool(name, 4, 3)), torch.rand(17, 4)
+    parameters = {key: value.detach() for key, value in layer.named_parameters()}
+    weight = symmetric_weights(batch)
+
+    def function(parameters):
+        given = {"no weights": None, "constant weights": weight}.get(weighted, weight * 2)
+        found = functional_call(layer, parameters, (batch, feat, given))
+        return found.square().sum() if name == "conv" else total(found)
+
+    gradients = grad(function)(parameters)
+    learned = {key: value.clone().requires_grad_() for key, value in parameters.items()}
+    expected = torch.autograd.grad(function(learned), list(learned.values()))
+    torch.testing.assert_close(tuple(gradients.values()), expected)
+
+
+@pytest.mark.parametrize("transform", REFUSED)
+def test_other_transforms_of_weights_are_refused(transform, batch):
+    conv, feat = DeltaConv(4, 3), torch.rand(17, 4)
+    with pytest.raises(RuntimeError, match=r"jvp|vmap|strides"):
+        REFUSED[transform](lambda weight: conv(batch, feat, weight).sum(), symmetric_weights(batch))
 
 
 def test_grad_of_learned_weights(batch):
