@@ -152,7 +152,8 @@ class Graph:
         Graph(3 graphs, 6 nodes, 12 edges)
         """
         graph = Graph.__new__(Graph)
-        sizes = torch.full((num_graphs,), num_nodes, device=device)
+        with torch._C._DisableFuncTorch():          # kept beyond a transform
+            sizes = torch.full((num_graphs,), num_nodes, device=device)
         graph._start(num_graphs * num_nodes, num_graphs * num_nodes**2, device, idtype, sizes)
         graph.complete_size, graph.known_symmetric = num_nodes, True
         return graph
@@ -463,7 +464,8 @@ def like(graph: Graph, given: Any) -> Any:
 
 @lru_cache(maxsize=16)
 def _shared_dgl(graph: Graph) -> Any:
-    return graph.to_dgl()
+    with torch._C._DisableFuncTorch():              # DGL cannot read the tensors of torch.func
+        return graph.to_dgl()
 
 
 # What layers are called with.

@@ -75,6 +75,14 @@ def test_grad_on_a_new_graph(name, weighted, batch):
     torch.testing.assert_close(tuple(gradients.values()), expected)
 
 
+def test_grad_on_a_graph_of_dgl(batch, dgl):
+    """DGL cannot read the tensors of a transform: the pooled graph, of a new size here, is made outside of it."""
+    pool, graph, feat = make_pool("jb", 4, 13), batch.to_dgl(), torch.rand(17, 4)
+    gradient = grad(lambda x: total(pool(graph, x)))(feat)
+    torch.testing.assert_close(gradient, value_and_gradient(lambda x: total(pool(batch, x)), feat)[1])
+    assert pool(graph, feat).graph.batch_num_nodes().tolist() == [13, 13]
+
+
 @pytest.mark.parametrize("transform", REFUSED)
 def test_other_transforms_of_weights_are_refused(transform, batch):
     conv, feat = DeltaConv(4, 3), torch.rand(17, 4)
