@@ -54,15 +54,7 @@ def value_checks(mode: Literal["auto", "all", "none"] = "all") -> Iterator[None]
 
 
 def may_read(x: Tensor, only_if_asked: bool = False) -> bool:
-    """Return whether the values of ``x`` may be read in the current mode.
-
-    Parameters
-    ----------
-    x : Tensor
-        The tensor to check.
-    only_if_asked : bool, default False
-        Whether the check runs in the mode ``"all"`` only.
-    """
+    """Return whether the values of ``x`` may be read in the current mode; ``only_if_asked``: in ``"all"`` only."""
     mode, kind = _mode.get(), x.device.type
     return kind != "meta" and (mode == "all" or (mode == "auto" and kind == "cpu" and not only_if_asked))
 
@@ -177,19 +169,7 @@ def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: i
 
 
 def check_features(feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool = False) -> None:
-    """Require finite floating-point features ``(N, in_feats)`` of type ``dtype``.
-
-    Parameters
-    ----------
-    feat : Tensor
-        What was passed as features.
-    dtype : torch.dtype
-        The type of the layer's parameters.
-    in_feats : int
-        Number of features the layer was built for.
-    sparse : bool, default False
-        Whether the layer takes CSR features too.
-    """
+    """Require finite floating-point features ``(N, in_feats)`` of the type of the layer, also CSR if ``sparse``."""
     if not isinstance(feat, Tensor) or feat.dim() != 2 or not feat.is_floating_point():
         got = f"{feat.dtype} {tuple(feat.shape)}" if isinstance(feat, Tensor) else type(feat).__name__
         fix = "use feat.float()" if isinstance(feat, Tensor) and feat.dim() == 2 else "one row per node"

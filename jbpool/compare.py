@@ -272,15 +272,7 @@ def page(runs: list[Run]) -> str:
 
 
 def compare(folders: list[Path], out: Path) -> None:
-    """Write a page that compares runs.
-
-    Parameters
-    ----------
-    folders : list of Path
-        Run folders of one task, in any order.
-    out : Path
-        The page.
-    """
+    """Write a page that compares runs of one task, given in any order."""
     folders = sorted(folders, key=os.path.abspath)
     runs = [read_run(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)]
     if len({run.result["task"] for run in runs}) > 1:

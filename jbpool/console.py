@@ -17,13 +17,7 @@ _WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}    
 
 
 def exit_on_broken_pipe(main: Callable[[], int]) -> int:
-    """Call ``main``; exit quietly if its output is closed early (``| head -1``), as commands do on SIGPIPE.
-
-    Parameters
-    ----------
-    main : callable
-        Returns the exit code.
-    """
+    """Return the exit code of ``main``; exit quietly if its output is closed early (``| head -1``), as on SIGPIPE."""
     try:
         try:
             return main()
@@ -115,12 +109,7 @@ class _TimedBar(Bar):
 def watched(what: str, **options: Any) -> Iterator[Callable[..., None]]:
     """Show a bar for work that counts itself; yield what to call with the amount done, the total, and the bits saved.
 
-    Parameters
-    ----------
-    what : str
-        The kind of work.
-    **options
-        Of ``tqdm``.
+    ``options`` are those of ``tqdm``.
     """
     with Bar(desc=what, leave=False, **options) as bar:
 
@@ -136,14 +125,7 @@ def watched(what: str, **options: Any) -> Iterator[Callable[..., None]]:
 def progress_bar(what: str, total: int | None, unit: str) -> tqdm:
     """Return a bar with rate and remaining time; it appears after a second of work, in the first process only.
 
-    Parameters
-    ----------
-    what : str
-        The kind of work.
-    total : int or None
-        Its amount, if known.
-    unit : str
-        What is counted.
+    ``what``: the kind of work. ``total``: its amount in ``unit``, if known.
     """
     hidden = int(os.environ.get("RANK", "0")) > 0           # set by torchrun
     return _TimedBar(

@@ -114,15 +114,7 @@ def gather(value: Any) -> list[Any]:
 
 
 class RowShares:
-    """Which process has which rows, and what they exchange. With one process nothing is sent.
-
-    Parameters
-    ----------
-    counts : sequence of int
-        Rows of each process.
-    place : int, default 0
-        Number of this process.
-    """
+    """Which process has which rows, ``counts`` of each, and what they exchange. With one process nothing is sent."""
 
     def __init__(self, counts: Sequence[int], place: int = 0):
         self.counts, self.place = list(counts), place
@@ -134,12 +126,8 @@ class RowShares:
     def of_this_run(cls, num_rows: int, multiple: int = 1) -> RowShares:
         """Return equal shares for all processes of the run.
 
-        Parameters
-        ----------
-        num_rows : int
-            Rows to share.
-        multiple : int, default 1
-            Shares begin at multiples of it, so that blocks of as many rows are the same for any number of processes.
+        Shares begin at multiples of ``multiple``, so that blocks of as many rows are the same for any number of
+        processes.
         """
         blocks = -(-num_rows // multiple)
         ends = [min(num_rows, multiple * (blocks * (i + 1) // world_size())) for i in range(world_size())]
@@ -185,17 +173,8 @@ class RowShares:
     def exchange(self, columns: Tensor, widths: Sequence[int]) -> list[Tensor]:
         """Exchange columns for rows: every process has all rows of some columns, and gets its rows of all of them.
 
-        Parameters
-        ----------
-        columns : Tensor
-            ``(N, b)``, the columns of this process; b may be 0.
-        widths : sequence of int
-            b of each process; missing ones are 0.
-
-        Returns
-        -------
-        list of Tensor
-            ``(n, b)`` for the columns of each process that has any.
+        ``columns``: those of this process, ``(N, b)``; b may be 0. ``widths``: b of each process; missing ones are 0.
+        Returns ``(n, b)`` for the columns of each process that has any.
         """
         if self.processes == 1:
             return [columns]

@@ -22,12 +22,7 @@ LOWER_IS_BETTER = ("rmse",)             # the metrics of regression
 def averaged(scores: Tensor, metric: str) -> Tensor:
     """Return scores whose probabilities are the mean of those of the members: ``(M, B, C)`` to ``(B, C)``.
 
-    Parameters
-    ----------
-    scores : Tensor
-        ``(M, B, C)``: logits of classes or binary tasks, or values in regression.
-    metric : str
-        That of the dataset.
+    Scores are logits of classes or binary tasks, or values in regression, as the metric says.
     """
     if len(scores) == 1:
         return scores[0]
@@ -41,14 +36,7 @@ def averaged(scores: Tensor, metric: str) -> Tensor:
 def score(data: GraphData, scores: Tensor, label: Tensor) -> float:
     """Return the accuracy, the RMSE, or the metric of the OGB Evaluator of the dataset.
 
-    Parameters
-    ----------
-    data : GraphData
-        The dataset, which determines the metric and the number of classes, tasks or targets C.
-    scores : Tensor
-        ``(G, C)``.
-    label : Tensor
-        ``(G,)`` classes or ``(G, C)`` tasks or targets.
+    ``scores``: ``(G, C)``. ``label``: ``(G,)`` classes or ``(G, C)`` tasks or targets.
     """
     if data.metric == "acc":
         return int((scores.argmax(1) == label).sum()) / len(label)      # float64: the differences of folds may be equal
@@ -59,15 +47,7 @@ def score(data: GraphData, scores: Tensor, label: Tensor) -> float:
 
 
 def balanced_accuracy(scores: Tensor, label: Tensor) -> float:
-    """Return the mean recall of the classes that occur.
-
-    Parameters
-    ----------
-    scores : Tensor
-        ``(G, C)``.
-    label : Tensor
-        ``(G,)`` classes.
-    """
+    """Return the mean recall of the classes that occur: ``(G, C)`` scores and ``(G,)`` classes."""
     recall = multiclass_accuracy(scores, label, scores.shape[1], average="none")               # (C,)
     return recall[label.unique()].mean().item()
 

@@ -26,15 +26,7 @@ def centre_and_scale(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class FeatureEncoder(nn.Module):
-    """A linear layer on features standardised over the training graphs (``centre_and_scale``).
-
-    Parameters
-    ----------
-    train_feat : Tensor
-        ``(N, D)``, the features of the training graphs.
-    hidden : int
-        Size of the output.
-    """
+    """A linear layer on features standardised over those of the training graphs ``(N, D)`` (``centre_and_scale``)."""
 
     centre: Tensor
     scale: Tensor
@@ -52,15 +44,7 @@ class FeatureEncoder(nn.Module):
 
 
 class CategoryEncoder(nn.Module):
-    """Sum of the embeddings of categorical columns, like the AtomEncoder of ``ogb``.
-
-    Parameters
-    ----------
-    num_categories : sequence of int
-        Number of categories of each column.
-    hidden : int
-        Size of the output.
-    """
+    """Sum of the embeddings of categorical columns, like the AtomEncoder of ``ogb``."""
 
     first: Tensor
 

@@ -110,38 +110,16 @@ def log_size(graph: Graph, mean_size: Tensor) -> Tensor:
 class GraphClassifier(nn.Module):
     """encoder -> [layers -> pool] x levels -> layers -> readout -> head.
 
-    Parameters
-    ----------
-    encoder : Module
-        Node features to ``(N, hidden)``.
-    pools : sequence of ClusterPool or None
-        One per level; ``None`` leaves the graph unchanged, so that a flat network has the same layers.
-    out_feats : int
-        Number of classes, tasks or targets.
-    backbone : str, default "gin"
-        Type of the message-passing layers.
-    layers : int, default 2
-        Layers before each pool and after the last.
-    hidden : int, default 64
-        Width of the layers.
-    delta : float, default 0.85
-        Step size of the backbone ``delta``.
-    edge_feats : int, default 0
-        Width of ``edge_feat``, for the layers before the first pool.
-    edge_scaling : pair of Tensor, optional
-        Mean and factor of each column of ``edge_feat``, which standardise it. Default: it is used as it is.
-    edge_messages : bool, default False
-        ``edge_feat`` has a row per edge and is part of the messages; otherwise its sums per node are added.
-    readout : sequence of str, default ("mean", "max")
-        mean, sum or max.
-    read_all : bool, default True
-        Use the readouts of the encoder and before every pool, and the number of nodes, not only the last readout.
-    mean_size : float, default 1
-        Mean number of nodes of the training graphs, to which the number of nodes is compared.
-    norm : str, default "batch"
-        Normalisation after every layer: batch, layer or none.
-    dropout : float, default 0
-        Dropout rate after every layer and in the head.
+    ``encoder``: node features to ``(N, hidden)``. ``pools``: one per level; ``None`` leaves the graph unchanged, so
+    that a flat network has the same layers. ``layers``: before each pool and after the last.
+
+    ``edge_feats``: width of ``edge_feat``, for the layers before the first pool; ``edge_scaling``: mean and factor of
+    its columns, which standardise it. With ``edge_messages`` it has a row per edge and is part of the messages;
+    otherwise its sums per node are added.
+
+    ``read_all``: use the readouts of the encoder and before every pool, and the number of nodes relative to
+    ``mean_size``, that of the training graphs, not only the last readout. ``norm`` and ``dropout`` are applied after
+    every layer, dropout in the head, too.
     """
 
     mean_size: Tensor
@@ -191,24 +169,10 @@ class GraphClassifier(nn.Module):
     def forward(
         self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None, edge_feat: Tensor | None = None
     ) -> tuple[Tensor, list[Pooled]]:
-        """Classify a batch of graphs.
+        """Return scores ``(B, out_feats)`` of a batch of graphs, and the output of each pool.
 
-        Parameters
-        ----------
-        graph : Graph
-            Batch of graphs.
-        feat : Tensor
-            Node features, as the encoder expects them.
-        edge_weight : Tensor, optional
-            ``(E,)``.
-        edge_feat : Tensor, optional
-            ``(N, edge_feats)``, the sum of the edge features of each node; with ``edge_messages``, those of each edge,
-            ``(E, edge_feats)``.
-
-        Returns
-        -------
-        (Tensor, list of Pooled)
-            Scores ``(B, out_feats)``, and the output of each pool.
+        ``edge_feat``: the sum of the edge features of each node ``(N, edge_feats)``; with ``edge_messages`` those of
+        each edge, ``(E, edge_feats)``.
         """
         graph, feat = as_graph(graph), self.encoder(feat)
         if edge_feat is not None and self.edge_centre is not None and self.edge_scale is not None:
@@ -232,12 +196,8 @@ class GraphClassifier(nn.Module):
 class Ensemble(nn.Module):
     """Networks of one form with different initial weights, trained side by side; their predictions are averaged.
 
-    Parameters
-    ----------
-    members : sequence of GraphClassifier
-        The networks.
-    target_scaling : pair of Tensor, optional
-        Regression: mean and deviation of each target, ``(T,)`` float64. The networks predict standardised targets.
+    In regression the networks predict standardised targets; ``target_scaling``: mean and deviation of each, ``(T,)``
+    float64.
     """
 
     target_centre: Tensor | None

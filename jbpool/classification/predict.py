@@ -259,14 +259,9 @@ class TrainedClassifier(nn.Module):
         return self.probabilities(averaged(self.net(graph, feat, edge_weight, edge_feat)[0], inputs.metric))
 
     def predict(self, data: GraphData, batch_size: int = 256) -> Tensor:
-        """Return the probabilities for every graph of a dataset, ``(G, C)``, on the CPU; columns are matched by name.
+        """Return the probabilities for every graph of a dataset, ``(G, C)``, on the CPU.
 
-        Parameters
-        ----------
-        data : GraphData
-            New graphs, as ``jbpool.data.load_graphs`` returns them.
-        batch_size : int, default 256
-            Graphs per batch.
+        Columns of features are matched by name.
         """
         if not isinstance(data, GraphData):
             got = type(data).__name__
@@ -290,15 +285,7 @@ class TrainedClassifier(nn.Module):
 
 
 def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
-    """Return the model of a run: of the seed and fold with the best validation score.
-
-    Parameters
-    ----------
-    task : Task
-        Graph classification.
-    run_dir : Path
-        The run folder; one training at least must be finished.
-    """
+    """Return the model of a run: of the seed and fold with the best validation score."""
     stored = load_model(run_dir, MODEL, "of graph classification")
     with reporting_damage(run_dir / "model.pt"):
         problems: list[str] = []
@@ -324,20 +311,8 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
 def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
     """Classify the graphs that ``changes`` specify, and write ``predictions.csv``: id, class, probabilities.
 
-    No file of the training set is read. Labels are not needed; if there are any, the score is printed.
-
-    Parameters
-    ----------
-    task : Task
-        Graph classification.
-    run_dir : Path
-        The folder of a run.
-    changes : sequence of str
-        ``dataset.key=value``, as given to ``--set``.
-    out : Path
-        The folder to write to.
-    device : torch.device
-        Where to compute.
+    No file of the training set is read. Labels are not needed; if there are any, the score is printed. ``changes`` are
+    ``dataset.key=value``, as given to ``--set``.
     """
     model = load_trained(task, run_dir).to(device)
     path = out / "predictions.csv"

@@ -52,18 +52,11 @@ class Paired(NamedTuple):
 
 
 def corrected_t_test(differences: Sequence[float], test_over_train: float) -> Paired:
-    """Apply the corrected resampled t-test of Nadeau and Bengio (2003).
+    """Apply the corrected resampled t-test of Nadeau and Bengio (2003) to differences of scores on at least two folds.
 
     The training graphs of two folds overlap, so differences on folds are not independent, and an ordinary t-test finds
-    differences where there are none. The corrected variance of the mean over J folds is
-    ``(1 / J + n_test / n_train) * var``.
-
-    Parameters
-    ----------
-    differences : sequence of float
-        Difference of the scores of two methods on each fold, at least two.
-    test_over_train : float
-        Number of test graphs over the number of the others.
+    differences where there are none. The corrected variance of the mean over J folds is ``(1 / J + n_test / n_train) *
+    var``.
     """
     count, values = len(differences), np.asarray(differences, dtype=np.float64)
     mean = float(values.mean())
@@ -77,15 +70,6 @@ def paired_difference(runs: list[dict[str, Any]], others: list[dict[str, Any]], 
     """Return the test score of ``runs`` minus that of ``others`` on common folds, averaged over seeds.
 
     ``None`` if they have fewer than two folds in common, for example with an official split.
-
-    Parameters
-    ----------
-    runs : list of dict
-        Runs of a method, as in ``result.json``.
-    others : list of dict
-        Runs of the method to compare with.
-    folds : int
-        Number of folds of the cross-validation (``train.folds``).
     """
     pairs = {(run["seed"], run["fold"]): run["test"] for run in others}
     by_fold: dict[int, list[float]] = {}
@@ -114,17 +98,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(data: GraphData, scores: Tensor, label: Tensor) -> Verdict | None:
-    """Return the decisions from scores ``(G, C)``; None where there are no classes (several tasks, regression).
-
-    Parameters
-    ----------
-    data : GraphData
-        The dataset; its metric says what the scores are.
-    scores : Tensor
-        ``(G, C)`` of a network.
-    label : Tensor
-        ``(G,)``, or ``(G, 1)`` for a binary task.
-    """
+    """Return the decisions from scores ``(G, C)``; None where there are no classes (several tasks, regression)."""
     if data.metric == "acc":
         chance = scores.softmax(1)
         known = label
@@ -146,21 +120,9 @@ def names_of_classes(data: GraphData) -> list[str]:
 
 
 def choose_pictured(data: GraphData, graphs: Tensor, scores: Tensor) -> Tensor:
-    """Select small graphs to draw, cycling through the pairs of class and prediction, the least certain first.
+    """Select at most ``PICTURED`` small graphs to draw, from test graphs ``(G,)`` and their scores ``(G, C)``.
 
-    Parameters
-    ----------
-    data : GraphData
-        The dataset.
-    graphs : Tensor
-        ``(G,)`` test graphs.
-    scores : Tensor
-        ``(G, C)`` of these graphs.
-
-    Returns
-    -------
-    Tensor
-        At most ``PICTURED`` of the graphs, in their order.
+    They cycle through the pairs of class and prediction, the least certain first, and are returned in their order.
     """
     small = data.sizes[graphs] <= PICTURED_NODES
     graphs, scores = graphs[small], scores[small]
@@ -259,15 +221,7 @@ class Shown(NamedTuple):
 
 
 def write_report(folder: Path, data: GraphData) -> Path:
-    """Write ``report.html`` into a run folder.
-
-    Parameters
-    ----------
-    folder : Path
-        The run folder.
-    data : GraphData
-        The graphs of the run.
-    """
+    """Write ``report.html`` into a run folder, and return its path."""
     result, history = read_results(folder)
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished fold yet.")

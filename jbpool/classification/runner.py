@@ -83,18 +83,10 @@ def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> Ensemb
 def build_model(
     config: ClassifyConfig, inputs: Inputs, clusters: list[int], train: GraphBatch | None = None
 ) -> Ensemble:
-    """Return the networks of a configuration.
+    """Return the networks of a configuration; ``clusters``: K of every level.
 
-    Parameters
-    ----------
-    config : ClassifyConfig
-        The configuration.
-    inputs : Inputs
-        About the dataset.
-    clusters : list of int
-        K of every level.
-    train : GraphBatch, optional
-        The training graphs, which features, targets and sizes are scaled by. Default: a state will be loaded.
+    ``train``: the training graphs, by which features, targets and sizes are scaled; without them, a state will be
+    loaded.
     """
     model, edge_messages = config.model, config.model.edges == "messages"
     feat, edges = torch.zeros(1, inputs.in_feats), torch.zeros(0, inputs.edge_feats)
@@ -152,23 +144,7 @@ class Batch(NamedTuple):
 
 
 class ClassifyProblem(Problem):
-    """One fold.
-
-    Parameters
-    ----------
-    model : Ensemble
-        The networks to train.
-    data : GraphData
-        All graphs.
-    split : Split
-        Indices of training, validation and test graphs.
-    config : ClassifyConfig
-        The configuration.
-    seed : int
-        Seed of the order of the graphs.
-    device : torch.device
-        Where to train.
-    """
+    """The training of networks on one fold; the seed decides the order of the graphs."""
 
     model: Ensemble
 
@@ -540,24 +516,10 @@ def run(
     folds: Sequence[int] | None = None,
     log: str | None = None,
 ) -> RunFolder:
-    """Run a configuration into a folder.
+    """Run a configuration on what ``load_data`` returned, into a folder.
 
-    Parameters
-    ----------
-    config : ClassifyConfig
-        What to run.
-    data : GraphData
-        As returned by ``load_data``.
-    folder : Path
-        The run folder.
-    device : torch.device
-        Where to train.
-    resume : bool, default False
-        Continue the run in the folder; what is finished is not repeated.
-    folds : sequence of int, optional
-        Which folds to run; by default all.
-    log : str, optional
-        Pass every evaluation on to it: ``"tensorboard"`` or ``"mlflow"``.
+    ``resume`` continues the run in the folder; what is finished is not repeated. ``folds``: which to run, by default
+    all. ``log``: ``"tensorboard"`` or ``"mlflow"``, to pass every evaluation on to.
     """
     if config.train.batch_size < world_size():
         raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")

@@ -40,13 +40,6 @@ def trials(config: ClassifyConfig, method: str) -> list[Trial]:
 
     Settings that do not affect the method are dropped, and combinations that become identical are tried once.
     ``search.trials`` limits their number by a random draw: the same number for every method that has enough.
-
-    Parameters
-    ----------
-    config : ClassifyConfig
-        The configuration with its ``search`` section.
-    method : str
-        A pool, or none.
     """
     grid = {key: values for key, values in _grid(config).items() if concerns(key, method)}
     different: dict[Hashable, Trial] = {}
@@ -93,17 +86,7 @@ def unused(config: ClassifyConfig) -> list[str]:
 
 
 def with_settings(config: ClassifyConfig, trial: Trial, wrong: list[str] | None = None) -> ClassifyConfig:
-    """Return the configuration of a trial, without a search.
-
-    Parameters
-    ----------
-    config : ClassifyConfig
-        What all trials have in common.
-    trial : dict
-        The settings of the trial.
-    wrong : list of str, optional
-        Receives the problems of values of the wrong type.
-    """
+    """Return the configuration of a trial, without a search; ``wrong`` receives values of the wrong type."""
     values = as_dict(config)
     values["search"] = {}
     for key, value in trial.items():

@@ -23,27 +23,9 @@ GAIN = 1e-4         # relative decrease that counts as an improvement: losses ha
 class ClusterNet(nn.Module):
     """Node clustering: ``layers`` message-passing layers, then the assignments and losses of a pool.
 
-    The backbones ``sgc`` and ``whitened`` have no layers to train: ``prepare`` computes ``FixedFeatures``
-    once, with ``layers`` smoothing steps, and the pool works on the result: all columns, or the view for K clusters.
-
-    Parameters
-    ----------
-    in_feats : int
-        Size of the node features.
-    make_pool : callable
-        Size of the input features -> the pool.
-    backbone : str, default "delta"
-        delta, gcn, gin, sage, gat, sgc or whitened.
-    layers : int, default 10
-        Number of layers, or of smoothing steps.
-    hidden : int, default 64
-        Width of the layers.
-    delta : float, default 0.85
-        Step size of the smoothing.
-    weighting : str, default "none"
-        Fixed features: weights of the columns, as in ``FixedFeatures``.
-    num_clusters : int, optional
-        K of the view of ``whitened``.
+    The backbones ``sgc`` and ``whitened`` have no layers to train: ``prepare`` computes ``FixedFeatures`` once, with
+    ``layers`` smoothing steps and weights of the columns by ``weighting``, and the pool works on the result: all
+    columns, or the view for K = ``num_clusters``. ``make_pool``: size of the input features -> the pool.
     """
 
     def __init__(
@@ -107,18 +89,7 @@ def make_model(config: ClusterConfig, in_feats: int, num_clusters: int) -> Clust
 class ClusterProblem(Problem):
     """The training of a network on one graph.
 
-    Parameters
-    ----------
-    net : ClusterNet
-        The network.
-    graph : Graph
-        N nodes.
-    feat : Tensor
-        ``(N, D)``, as returned by ``prepare``.
-    edge_weight : Tensor or None
-        ``(E,)``.
-    score : callable
-        Clusters ``(N,)`` -> scores for the history.
+    ``feat``: ``(N, D)``, as returned by ``prepare``. ``score``: clusters ``(N,)`` -> scores for the history.
     """
 
     model: ClusterNet

@@ -32,20 +32,8 @@ DESCRIBING = {"dataset.separator", "dataset.header", "dataset.missing", "dataset
 def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
     """Cluster the graph that ``changes`` specify, and write ``assign.csv`` with id, cluster, confidence.
 
-    No file of the training graph is read. Labels are not needed; if there are any, scores are printed.
-
-    Parameters
-    ----------
-    task : Task
-        Node clustering.
-    run_dir : Path
-        The folder of a finished run of a pool.
-    changes : sequence of str
-        ``dataset.key=value``, as given to ``--set``.
-    out : Path
-        The folder to write to.
-    device : torch.device
-        Where to compute.
+    No file of the training graph is read. Labels are not needed; if there are any, scores are printed. ``changes`` are
+    ``dataset.key=value``, as given to ``--set``.
     """
     stored = _load(run_dir)
     path = out / "assign.csv"
@@ -127,11 +115,6 @@ class TrainedClusters(nn.Module):
         """Return the cluster of every node of a dataset and its confidence, ``(N,)`` each, on the CPU.
 
         Columns of features are matched by name where both have names.
-
-        Parameters
-        ----------
-        data : NodeData
-            A graph, as ``jbpool.data.load_nodes`` returns it.
         """
         if not isinstance(data, NodeData):
             got = type(data).__name__
@@ -163,15 +146,7 @@ class TrainedClusters(nn.Module):
 
 
 def load_trained(task: Task, run_dir: Path) -> TrainedClusters:
-    """Return the model of a run.
-
-    Parameters
-    ----------
-    task : Task
-        Node clustering.
-    run_dir : Path
-        The folder of a finished run of a pool or ``auto``, on a graph with features.
-    """
+    """Return the model of a finished run of a pool or ``auto``, on a graph with features."""
     stored = _load(run_dir)
     return _rebuild(load_config(task, str(run_dir / "config.yaml")), stored, run_dir)
 

@@ -74,22 +74,8 @@ UNFINISHED = {
 class Job:
     """The seeds of a run, one after another.
 
-    Parameters
-    ----------
-    config : ClusterConfig
-        What to run.
-    data : NodeData
-        The graph.
-    num_clusters : int
-        K.
-    out : RunFolder
-        Where results and checkpoints go.
-    device : torch.device
-        Where to train.
-    merged : tuple or None
-        Clusters that the choice of K found, as for `find_clusters`.
-    log : callable
-        Called with the name of a training run and a row of its history.
+    ``merged``: clusters that the choice of K found, as for `find_clusters`. ``log`` is called with the name of a
+    training run and a row of its history.
     """
 
     def __init__(
@@ -217,16 +203,7 @@ class Job:
 def collapse_warning(used: int, num_clusters: int, advice: str, balance: float | None = None) -> str | None:
     """Return a warning if clusters are empty, with advice if most of them are; else ``None``.
 
-    Parameters
-    ----------
-    used : int
-        Number of clusters that are not empty.
-    num_clusters : int
-        Number of clusters K.
-    advice : str
-        What may help.
-    balance : float, optional
-        The loss, if it is the balance term alone.
+    ``used``: clusters that are not empty. ``balance``: the loss, if it is the balance term alone.
     """
     if num_clusters > 1 and used == 1:
         return f"collapse: one cluster contains all nodes; {advice}."
@@ -463,24 +440,10 @@ def run(
     baselines: bool = False,
     log: str | None = None,
 ) -> RunFolder:
-    """Run a configuration into a folder.
+    """Run a configuration on what ``load_data`` returned, into a folder.
 
-    Parameters
-    ----------
-    config : ClusterConfig
-        What to run.
-    data : NodeData
-        As returned by ``load_data``.
-    folder : Path
-        The run folder.
-    device : torch.device
-        Where to train.
-    resume : bool, default False
-        Continue the run in the folder; what is finished is not repeated.
-    baselines : bool, default False
-        Compare the result with other methods.
-    log : str, optional
-        Pass every evaluation on to it: ``"tensorboard"`` or ``"mlflow"``.
+    ``resume`` continues the run in the folder; what is finished is not repeated. ``baselines`` compares the result with
+    other methods. ``log``: ``"tensorboard"`` or ``"mlflow"``, to pass every evaluation on to.
     """
     num_clusters = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
@@ -549,15 +512,7 @@ def _choose(
 
 
 def write_report(folder: Path, data: NodeData) -> Path:
-    """Write ``report.html`` into a run folder.
-
-    Parameters
-    ----------
-    folder : Path
-        The run folder.
-    data : NodeData
-        The graph of the run.
-    """
+    """Write ``report.html`` into a run folder, and return its path."""
     result, history = read_results(folder)
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished seed yet.")

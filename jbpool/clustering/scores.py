@@ -28,13 +28,7 @@ def confusion(cluster: Tensor, label: Tensor) -> Tensor:
 
 
 def accuracy(table: Tensor) -> float:
-    """Return the share of nodes in the cluster matched to their class, by the best matching (Kuhn-Munkres).
-
-    Parameters
-    ----------
-    table : Tensor
-        The counts of ``confusion``, of at least one node.
-    """
+    """Return the share of nodes in the cluster matched to their class, by the best matching (Kuhn-Munkres)."""
     rows, columns = linear_sum_assignment(table.numpy(), maximize=True)
     return int(table[rows, columns].sum()) / int(table.sum())
 
@@ -48,13 +42,7 @@ def matched_classes(table: Tensor, num_clusters: int) -> list[int]:
 
 
 def normalized_mutual_information(table: Tensor) -> float:
-    """Return the mutual information over the mean of the two entropies; 1 if there is one class and one cluster.
-
-    Parameters
-    ----------
-    table : Tensor
-        The counts of ``confusion``, of at least one node.
-    """
+    """Return the mutual information over the mean of the two entropies; 1 if there is one class and one cluster."""
     joint = table.double() / table.sum()
     classes, clusters = joint.sum(1), joint.sum(0)
     entropy = float(torch.special.entr(classes).sum() + torch.special.entr(clusters).sum())
@@ -67,13 +55,7 @@ def normalized_mutual_information(table: Tensor) -> float:
 
 
 def adjusted_rand_index(table: Tensor) -> float:
-    """Return the agreement on pairs of nodes, corrected for chance: 1 for equal partitions, about 0 for unrelated ones.
-
-    Parameters
-    ----------
-    table : Tensor
-        The counts of ``confusion``, of at least one node.
-    """
+    """Return the agreement on pairs of nodes, corrected for chance: 1 for equal partitions, about 0 by chance."""
     num_nodes = int(table.sum())
     # Ordered pairs of two nodes in the same cell, class, cluster. Products of them need Python's integers: n^4.
     together, same_class, same_cluster = (
@@ -85,7 +67,7 @@ def adjusted_rand_index(table: Tensor) -> float:
     return above / below if below else 1.0                      # 0 / 0: both put all nodes together, or none
 
 
-# Scores against labels: name in result.json -> function of the counts of ``confusion``.
+# Scores against labels: name in result.json -> function of the counts of ``confusion``, of at least one node.
 LABEL_SCORES: dict[str, Callable[[Tensor], float]] = {
     "acc": accuracy,
     "nmi": normalized_mutual_information,
@@ -94,15 +76,7 @@ LABEL_SCORES: dict[str, Callable[[Tensor], float]] = {
 
 
 def label_scores(cluster: Tensor, label: Tensor) -> dict[str, float]:
-    """Return ``LABEL_SCORES`` of hard clusters against classes; empty if no node has a label.
-
-    Parameters
-    ----------
-    cluster : Tensor
-        ``(N,)``, the cluster of each node.
-    label : Tensor
-        ``(N,)``, the class of each node; nodes of class -1 (unknown) are ignored.
-    """
+    """Return ``LABEL_SCORES`` of clusters ``(N,)`` against classes ``(N,)``, -1 if unknown; empty if all are."""
     table = confusion(cluster.cpu(), label.cpu())
     return {name: score(table) for name, score in LABEL_SCORES.items()} if table.numel() else {}
 
@@ -152,19 +126,7 @@ GRAPH_SCORES: dict[str, Callable[[ClusterSums], float]] = {
 def graph_scores(
     graph: Graph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
 ) -> dict[str, float]:
-    """Return ``GRAPH_SCORES`` of hard clusters, which need no labels.
-
-    Parameters
-    ----------
-    graph : Graph
-        Both directions of every edge.
-    cluster : Tensor
-        ``(N,)``, the cluster of each node.
-    num_clusters : int
-        K, including empty clusters.
-    edge_weight : Tensor, optional
-        ``(E,)``. Default: all ones.
-    """
+    """Return ``GRAPH_SCORES`` of clusters ``(N,)``, which need no labels; K includes empty clusters."""
     cluster = cluster.cpu().long()
     volume, inside = torch.zeros(2, num_clusters, dtype=torch.float64)
     for ends, weight in _cluster_edges(graph, cluster, edge_weight):

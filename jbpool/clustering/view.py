@@ -36,20 +36,8 @@ def view_graph(
 ) -> GraphView:
     """Return the nodes and edges to show, and their positions.
 
-    Nothing here costs more than a pass over the nodes, except for the nodes shown.
-
-    Parameters
-    ----------
-    data : NodeData
-        The graph.
-    cluster : Tensor
-        ``(N,)`` numbers 0 .. K-1, none empty.
-    names : list of int
-        ``(K,)`` numbers of the clusters in ``assign.csv``.
-    confidence : Tensor, optional
-        ``(N,)``.
-    seed : int, default 0
-        Seed of the sample and the positions.
+    Nothing here costs more than a pass over the nodes, except for the nodes shown. ``cluster``: ``(N,)`` numbers 0 ..
+    K-1, none empty; ``names``: their numbers in ``assign.csv``. The seed decides the sample and the positions.
     """
     place, num_nodes = cluster.numpy(), data.graph.num_nodes
     sizes = np.bincount(place, minlength=len(names))

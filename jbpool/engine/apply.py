@@ -17,17 +17,7 @@ from jbpool.ops.sparse import stored_values
 
 
 def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dict[str, Any]:
-    """Return the content of ``model.pt``.
-
-    Parameters
-    ----------
-    run_dir : Path
-        The run folder.
-    expected : mapping
-        The content, as for ``load_state``.
-    finished : str
-        Which runs have a model, for the message.
-    """
+    """Return the content of ``model.pt``; ``expected`` as for ``load_state``, ``finished``: which runs have a model."""
     if not (run_dir / "model.pt").is_file():
         folder = "" if run_dir.is_dir() else " (no such folder)"
         if run_dir.is_file():
@@ -63,18 +53,8 @@ def check_request(run_dir: Path, changes: Sequence[str], path: Path) -> None:
 def config_for(task: Task, run_dir: Path, changes: Sequence[str], files: Callable[[str], Iterable[str]]) -> Any:
     """Return the configuration of a run with the dataset of ``changes``, without the files of the training set.
 
-    After training on a published dataset, an option such as ``dataset.folder`` means the user's own files.
-
-    Parameters
-    ----------
-    task : Task
-        The task of the run.
-    run_dir : Path
-        The run folder.
-    changes : sequence of str
-        ``dataset.key=value``, as given to ``--set``.
-    files : callable
-        Name of a dataset -> its options that describe files.
+    After training on a published dataset, an option such as ``dataset.folder`` means the user's own files. ``changes``
+    are ``dataset.key=value``, as given to ``--set``; ``files``: name of a dataset -> its options that describe files.
     """
     path = str(run_dir / "config.yaml")
     trained = load_config(task, path).dataset

@@ -171,16 +171,9 @@ def load_config(
 ) -> Any:
     """Load a configuration file and apply ``--set`` overrides. All errors are reported together.
 
-    Parameters
-    ----------
-    task : Task
-        The task to run; the result is an instance of its schema.
-    name : str, optional
-        A path, or the name of a file under ``configs/<task>/``. Default: the default of the task.
-    changes : sequence of str, optional
-        Overrides, each ``section.key=value``. Default: none.
-    origins : mapping, optional
-        Key -> the argument that changes it, for messages. Default: ``--set section.key=value``.
+    The result is an instance of the schema of the task. ``name`` is a path, or the name of a file under
+    ``configs/<task>/``, by default the default of the task. ``changes`` are overrides, each ``section.key=value``;
+    ``origins``: key -> the argument that changes it, for messages, by default ``--set section.key=value``.
     """
     return _load(task, name, changes, origins or {})[0]
 

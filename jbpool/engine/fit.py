@@ -26,27 +26,11 @@ WORTH_SAYING = 60.0     # total seconds
 
 @dataclass
 class Forecast:
-    """Extrapolates from the first epochs to the whole run, and prints the estimate once.
+    """Extrapolates from the first epochs to the whole run, and prints the estimate once."""
 
-    Parameters
-    ----------
-    trainings : int
-        Number of training runs left, of about the same length.
-    what : str
-        Their description, such as ``"3 seeds x 5 starts"``.
-    shorter : str
-        How to shorten the run, for the message.
-    say : callable, optional
-        Prints the message. Default: ``tqdm.write``.
-    clock : callable, optional
-        Returns the time in seconds. Default: ``time.monotonic``.
-    reported : bool, default False
-        Whether the estimate has been printed.
-    """
-
-    trainings: int
-    what: str
-    shorter: str
+    trainings: int                                  # left, of about the same length
+    what: str                                       # they are, such as "3 seeds x 5 starts"
+    shorter: str                                    # how to shorten the run
     say: Callable[[str], object] = tqdm.write
     clock: Callable[[], float] = time.monotonic
     reported: bool = False
@@ -104,15 +88,7 @@ Log = Callable[[str, dict[str, Any]], None]         # the name of a training run
 
 
 def open_log(kind: str | None, folder: Path) -> Log:
-    """Return what passes every evaluation on to TensorBoard or MLflow.
-
-    Parameters
-    ----------
-    kind : str or None
-        ``"tensorboard"`` (event files in the run folder), ``"mlflow"`` (a run of that name) or None.
-    folder : Path
-        The run folder.
-    """
+    """Return what passes every evaluation on to TensorBoard (event files in the run folder) or MLflow, if asked to."""
     if kind is None or rank() > 0:
         return lambda name, row: None
     try:
@@ -202,28 +178,9 @@ def fit(
 ) -> Progress:
     """Minimise the loss of a problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        What to train.
-    config : TrainConfig
-        Epochs, learning rate and so on.
-    weight_decay : float, default 0
-        Weight decay of Adam.
-    schedule : str, default "constant"
-        Learning rate over the epochs: a key of ``SCHEDULES``.
-    each_epoch : callable, optional
-        Called after every epoch with the progress.
-    report : callable, optional
-        Called every ``eval_every`` epochs with the progress and the new row of the history.
-    checkpoint : callable, optional
-        Called after some of these evaluations with the state to save.
-    resume : dict, optional
-        A saved state to continue from.
-    resume_path : Path, default "checkpoint.pt"
-        The file that ``resume`` was read from, for error messages.
-    forecast : Forecast, optional
-        Prints how long the whole run will take.
+    ``each_epoch`` is called after every epoch, ``report`` every ``eval_every`` epochs with the new row of the history,
+    ``checkpoint`` after some of these evaluations with the state to save. ``resume`` is such a state, read from
+    ``resume_path``.
     """
     model = problem.model
     optimiser = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=weight_decay, fused=True)

@@ -44,18 +44,8 @@ WRITTEN = (
 def choose_folder(task: str, cfg: str | None, out: str | None, resume: bool, *, changed: bool = False) -> Path:
     """Return the folder of a run: ``out``, the latest run of ``cfg`` if it is resumed, or a new one.
 
-    Parameters
-    ----------
-    task : str
-        Name of the task.
-    cfg : str or None
-        ``--cfg``; ``None``: the default configuration.
-    out : str or None
-        ``--out``.
-    resume : bool
-        ``--resume``: the folder may hold a run.
-    changed : bool, default False
-        Whether ``--set`` changes the configuration: then, or with ``cfg``, a folder without a run starts one.
+    ``cfg`` and ``out`` are the arguments ``--cfg`` and ``--out``. With ``resume`` the folder may hold a run; where it
+    holds none, one is started if ``cfg`` is given or ``--set`` has ``changed`` the configuration.
     """
     if out == "":
         raise RunFolderError("--out is empty: name a folder, or leave it out.")
@@ -192,17 +182,9 @@ class RunFolder:
     # ------------------------------------------------------------ state for --resume
 
     def finished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """Restore runs, history and notes from what ``keep`` last saved.
+        """Restore runs, history and notes from what ``keep`` last saved, and return all of it; empty if there is none.
 
-        Parameters
-        ----------
-        expected : mapping
-            Keys and types of the task's own state, as for ``load_state``.
-
-        Returns
-        -------
-        dict
-            The saved state; empty if there is none.
+        ``expected``: keys and types of the task's own state, as for ``load_state``.
         """
         state = self._state("finished.pt", {**KEPT, **expected})
         if state:

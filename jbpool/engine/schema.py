@@ -43,19 +43,7 @@ class Range:
 
 
 def number(default: Any, low: float | None = None, high: float | None = None, **exclusive: float) -> Any:
-    """Return a dataclass field for a number, or a list of numbers, within a range.
-
-    Parameters
-    ----------
-    default : number, list or None
-        The default value.
-    low : float, optional
-        Inclusive lower bound.
-    high : float, optional
-        Inclusive upper bound.
-    **exclusive : float
-        Exclusive bounds, ``above`` and ``below``.
-    """
+    """Return a dataclass field for a number, or a list of numbers, within a range; see ``Range``."""
     metadata = {"range": Range(low, high, **exclusive)}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
@@ -63,20 +51,10 @@ def number(default: Any, low: float | None = None, high: float | None = None, **
 
 
 def build(schema: type, values: dict, prefix: str, where: Callable[[str], str], problems: list[str]) -> Any:
-    """Build a dataclass from a mapping.
+    """Build a dataclass from values by key.
 
-    Parameters
-    ----------
-    schema : type
-        The dataclass.
-    values : dict
-        The values by key.
-    prefix : str
-        Path of the section, such as ``"train."``.
-    where : callable
-        Key -> where it was given, for messages.
-    problems : list of str
-        Receives what does not fit.
+    ``prefix``: path of the section, such as ``"train."``. ``where``: key -> where it was given, for messages.
+    ``problems`` receives what does not fit.
     """
     hints, known = typing.get_type_hints(schema), {item.name for item in dataclasses.fields(schema)}
     accepted: dict[str, Any] = {}

@@ -22,14 +22,9 @@ def save_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def load_state(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:
-    """Load and check what ``save_state`` wrote.
+    """Load what ``save_state`` wrote, and check its content.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    expected : mapping
-        Its required content: key -> type, ``[entry]`` for a list, another mapping, or a tuple of alternatives.
+    ``expected``: key -> type, ``[entry]`` for a list, another mapping, or a tuple of alternatives.
     """
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")

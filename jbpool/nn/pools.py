@@ -243,18 +243,9 @@ class Pooled:
 
 
 def coarsened(given: Any, part: Partition, losses: dict[str, Tensor], dtype: torch.dtype) -> Pooled:
-    """Return the pooled graph of a partition.
+    """Return the pooled graph of a partition that has features, in the kind of the graph that was given.
 
-    Parameters
-    ----------
-    given : DGLGraph, Data, Batch or Graph
-        The graph as it was given; the pooled graph is of the same kind.
-    part : Partition
-        Soft or hard clusters, with the features to be pooled.
-    losses : dict of str to Tensor
-        What the partition costs.
-    dtype : torch.dtype
-        Type of the pooled edge weights.
+    ``dtype``: type of the pooled edge weights.
     """
     assert part.feat is not None
     adj, pooled = part.products                                                             # (S^T A S)^T, S^T X

@@ -106,14 +106,10 @@ class Segments:
 
 
 def make_segments(sizes: Tensor | Sequence[int] | Segments | None, rows: Tensor) -> Segments:
-    """Return the segments of the packed matrix ``rows``.
+    """Return the segments of packed rows ``(N, *)``, of which only height and device are used.
 
-    Parameters
-    ----------
-    sizes : Tensor, sequence of int, Segments or None
-        Nodes per graph ``(B,)``, which sum to N; ``None`` for a single graph; ``Segments`` are returned unchanged.
-    rows : Tensor
-        ``(N, *)``; only its height and device are used.
+    ``sizes``: nodes per graph ``(B,)``, which sum to N; ``None`` for a single graph; ``Segments`` are returned
+    unchanged.
     """
     if isinstance(sizes, Segments):
         return sizes
@@ -214,21 +210,9 @@ def segment_gram(rows: Tensor, segments: Segments) -> Tensor:
 
 
 def segment_products(left: Tensor, right: Sequence[Tensor], segments: Segments) -> tuple[Tensor, ...]:
-    """Return ``left_g^T right_g`` for every graph g and each of several matrices.
+    """Return ``left_g^T right_g`` for every graph g and each of several matrices ``(N, D)``: ``(B, K, D)`` each.
 
-    Parameters
-    ----------
-    left : Tensor
-        ``(N, K)``.
-    right : sequence of Tensor
-        Matrices ``(N, D)``.
-    segments : Segments
-        Rows of each graph.
-
-    Returns
-    -------
-    tuple of Tensor
-        ``(B, K, D)`` each, in the widest of the input types.
+    They have the widest of the input types.
     """
     return _products(segments, False, *_same_type(left, right))[1:]
 
@@ -418,16 +402,7 @@ def contingency(
 ) -> Tensor:
     """Return how often each pair occurs: ``(N,)`` and ``(N,)`` whole numbers to ``(R, C)`` counts.
 
-    Parameters
-    ----------
-    row : Tensor
-        ``(N,)``.
-    column : Tensor
-        ``(N,)``.
-    counted : Tensor, optional
-        ``(N,)`` which pairs to count; by default all.
-    shape : pair of int, optional
-        R and C. Default: the largest values + 1.
+    ``counted``: which pairs to count, ``(N,)``; by default all. ``shape``: R and C; by default the largest values + 1.
     """
     rows, columns = (int(row.max()) + 1, int(column.max()) + 1) if shape is None else shape
     code = row * columns + column

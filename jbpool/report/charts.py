@@ -98,20 +98,7 @@ def legend(names: Sequence[str], left: float, width: float) -> tuple[list[str], 
 class Axes:
     """A frame with round numbers: where values are drawn, and its grid lines.
 
-    Parameters
-    ----------
-    x_ticks : list of float
-        Numbers at the horizontal axis; the first and last are its ends.
-    y_ticks : list of float
-        Numbers at the vertical axis.
-    width : float
-        Width of the drawing.
-    height : float
-        Height of the drawing.
-    top : float
-        Height of what is above the frame.
-    x_label : str
-        Name of the horizontal axis.
+    The first and last tick are the ends of an axis; ``top`` is the height of what is above the frame.
     """
 
     left, right, bottom = 48, 20, 36
@@ -214,14 +201,8 @@ def agreement(true: Sequence[float], predicted: Sequence[float], label: str) -> 
 def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, Sequence[str]] | None = None) -> Chart:
     """Draw grouped bars, sorted from the largest; the n-th bars of all groups are next to each other.
 
-    Parameters
-    ----------
-    groups : mapping of str to sequence of float
-        Name -> heights of its bars.
-    label : str
-        Text alternative, for screen readers.
-    names : mapping of str to sequence of str, optional
-        Group -> names of its bars, below them if there is space, and under the pointer. By default their ranks.
+    ``groups``: name -> heights of its bars. ``names``: group -> names of its bars, below them if there is space, and
+    under the pointer; by default their ranks. ``label``: text for screen readers.
     """
     names = names or {}
     count = max((len(values) for values in groups.values()), default=1)
@@ -279,23 +260,11 @@ def heat_map(
     groups: Sequence[tuple[str, int]] = (),
     selectable: bool = False,
 ) -> Chart:
-    """Draw counts, shaded by their share of the row; where there are many columns, by their share of the column.
+    """Draw counts ``(rows, columns)``, shaded by their share of the row; of the column, where there are many columns.
 
-    Parameters
-    ----------
-    table : np.ndarray
-        ``(rows, columns)``, non-negative.
-    rows : sequence of str
-        Names of the rows.
-    columns : sequence of str
-        Names of the columns.
-    label : str
-        Text alternative, for screen readers.
-    groups : sequence of (str, int), optional
-        Names and lengths of groups of adjacent columns, shown if there are many columns, on average at least three per
-        group.
-    selectable : bool, default False
-        Mark the cells for scripts that react to a click.
+    ``groups``: names and lengths of groups of adjacent columns, shown if there are many columns, on average at least
+    three per group. ``selectable`` marks the cells for scripts that react to a click. ``label``: text for screen
+    readers.
     """
     axis = 0 if table.shape[1] > FEW_CELLS else 1
     share = table / np.maximum(table.sum(axis, keepdims=True), 1e-12)
@@ -416,16 +385,8 @@ def plane(
 def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequence[Any] | None = None) -> Chart:
     """Draw a weighted graph on a circle: discs by size, the lines that matter by weight.
 
-    Parameters
-    ----------
-    weight : np.ndarray
-        ``(K, K)``, symmetric.
-    size : np.ndarray
-        ``(K,)``, nodes per cluster.
-    label : str
-        Text alternative, for screen readers.
-    names : sequence, optional
-        Of the clusters; by default their numbers.
+    ``weight``: ``(K, K)``, symmetric. ``size``: nodes per cluster ``(K,)``. ``names``: of the clusters, by default
+    their numbers.
     """
     count = len(size)
     names = range(count) if names is None else names
@@ -469,18 +430,8 @@ TREE_LEAVES = 40        # of a tree; more are drawn as groups
 def tree(children: np.ndarray, cost: Sequence[float], names: Sequence[str], label: str, unit: str = "cost") -> Chart:
     """Draw a hierarchy from the leaves at the left to the root at the right, a step per union.
 
-    Parameters
-    ----------
-    children : np.ndarray
-        ``(K - 1, 2)``: numbers below K are leaves, K + i is the union of row i.
-    cost : sequence of float
-        ``(K - 1,)``, of every union.
-    names : sequence of str
-        ``(K,)``, of the leaves.
-    label : str
-        Text alternative, for screen readers.
-    unit : str, default "cost"
-        What the numbers at the unions are.
+    ``children``: ``(K - 1, 2)``, numbers below K are leaves, K + i is the union of row i. ``cost``: of every union,
+    ``(K - 1,)``, in ``unit``. ``names``: of the leaves, ``(K,)``.
     """
     count = len(names)
     members = [[leaf] for leaf in range(count)]

@@ -19,17 +19,10 @@ KINDS = {"u": "Uint", "i": "Int", "f": "Float"}         # of numpy, and in the b
 
 
 def pack(text: Any, arrays: Mapping[str, np.ndarray]) -> str:
-    """Compress text and arrays; ``unpack`` of ``assets/unpack.js`` reads them in the browser.
+    """Compress a JSON value and arrays; ``unpack`` of ``assets/unpack.js`` reads them in the browser.
 
     Layout before compression: the length of the JSON text in bytes (four bytes, little endian), the JSON text padded
-    with spaces, then the arrays, each starting at a multiple of four bytes.
-
-    Parameters
-    ----------
-    text : any JSON value
-        Names and other text.
-    arrays : mapping of str to np.ndarray
-        Numbers; integers of 8, 16 or 32 bits, or float32.
+    with spaces, then the arrays (integers of 8, 16 or 32 bits, or float32), each starting at a multiple of four bytes.
     """
     entries, body = [], b""
     for name, array in arrays.items():

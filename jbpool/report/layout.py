@@ -28,21 +28,10 @@ GRID = (32, 320)        # lines
 
 
 def positions(feat: np.ndarray, edges: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Return positions from features, refined over the edges.
+    """Return positions from features ``(N, D)``, refined over edges ``(E, 2)``, every edge once: ``(N, 2)``.
 
-    Parameters
-    ----------
-    feat : np.ndarray
-        ``(N, D)``, D at most a few hundred; nodes start at their first two principal components.
-    edges : np.ndarray
-        ``(E, 2)``, every edge once.
-    seed : int, default 0
-        Seed of the small displacements that separate nodes with equal features.
-
-    Returns
-    -------
-    np.ndarray
-        ``(N, 2)``, centred, the farthest coordinate at distance 1.
+    D is at most a few hundred; nodes start at their first two principal components, and the seed separates those with
+    equal features. The positions are centred, the farthest coordinate at distance 1.
     """
     count = len(feat)
     if count < 3:
@@ -54,19 +43,9 @@ def positions(feat: np.ndarray, edges: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def small_positions(count: int, edges: np.ndarray) -> np.ndarray:
-    """Return positions of a small graph whose distances in the plane are those along its edges (stress majorisation).
+    """Return positions ``(N, 2)`` whose distances are those along the edges ``(E, 2)`` (stress majorisation).
 
-    Parameters
-    ----------
-    count : int
-        Number of nodes, at most a few hundred.
-    edges : np.ndarray
-        ``(E, 2)``.
-
-    Returns
-    -------
-    np.ndarray
-        ``(N, 2)``.
+    For graphs of at most a few hundred nodes.
     """
     if count < 2:
         return np.zeros((count, 2))

@@ -33,20 +33,8 @@ def render_page(
 ) -> str:
     """Return the whole page.
 
-    Parameters
-    ----------
-    title : str
-        Title of the page.
-    lead : str
-        A line below the title.
-    headline : dict of str to str
-        Name -> figure, shown large.
-    notes : iterable of str
-        Warnings.
-    sections : iterable of str
-        HTML of the sections.
-    scripts : iterable of str, optional
-        Names of assets that the sections need.
+    ``lead``: a line below the title. ``headline``: name -> figure, shown large. ``notes``: warnings. ``sections``:
+    their HTML. ``scripts``: names of assets that the sections need.
     """
     cells = "".join(f"<div>{escape(value)}<span>{escape(name)}</span></div>" for name, value in headline.items())
     warnings = _warnings(list(notes))

@@ -25,13 +25,7 @@ BETAS = 0.9, 0.999      # of Adam
 
 
 class Heads:
-    """R bounded heads with K clusters each.
-
-    Parameters
-    ----------
-    prototypes : Tensor
-        ``(R, K, D)``, the initial prototypes; see ``spread_nodes``.
-    """
+    """R bounded heads with K clusters each, from initial prototypes ``(R, K, D)``; see ``spread_nodes``."""
 
     def __init__(self, prototypes: Tensor):
         self.prototypes = prototypes.clone()
@@ -99,23 +93,9 @@ def sampled(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
 
 
 def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: torch.Generator) -> Tensor:
-    """Return initial prototypes: for each head K nodes far from each other, as k-means++ draws them.
+    """Return initial prototypes ``(R, K, D)``: for each head K nodes far from each other, as k-means++ draws them.
 
-    Parameters
-    ----------
-    feat : Tensor
-        ``(N, D)`` unit rows; rows of zeros are never chosen.
-    num_clusters : int
-        K.
-    num_heads : int
-        R.
-    generator : torch.Generator
-        Decides the draw.
-
-    Returns
-    -------
-    Tensor
-        ``(R, K, D)``.
+    ``feat``: ``(N, D)`` unit rows; rows of zeros are never chosen.
     """
     device = feat.device
     feat = sampled(feat, CANDIDATES, generator).cpu()           # where the generator is
@@ -124,21 +104,9 @@ def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: tor
 
 @torch.no_grad()
 def lloyd(feat: Tensor, prototypes: Tensor, steps: int = 10) -> Tensor:
-    """Take spherical k-means steps: move every prototype to the mean direction of its nodes.
+    """Take spherical k-means steps: move every prototype ``(R, K, D)`` to the mean direction of its nodes.
 
-    Parameters
-    ----------
-    feat : Tensor
-        ``(N, D)`` unit rows.
-    prototypes : Tensor
-        ``(R, K, D)``.
-    steps : int, default 10
-        Number of steps.
-
-    Returns
-    -------
-    Tensor
-        ``(R, K, D)`` unit vectors; a prototype without nodes stays.
+    ``feat``: ``(N, D)`` unit rows. Prototypes have length one afterwards; one without nodes stays.
     """
     prototypes = unit_rows(prototypes)
     for _ in range(steps):
@@ -172,23 +140,9 @@ def trained_heads(
 ) -> tuple[Heads, Tensor]:
     """Train heads from several starts: k-means++ nodes, a few k-means steps, then the balance loss.
 
-    Parameters
-    ----------
-    rows : Tensor
-        ``(N, D)`` unit rows; rows of zeros take no part. Of many rows a sample is trained on.
-    num_clusters : int
-        K.
-    starts : int
-        R.
-    generator : torch.Generator
-        Source of randomness for the sample and the starts; in the same state in every process.
-    shares : RowShares, optional
-        The processes of the run, between which the starts are divided. Default: this process is alone.
-
-    Returns
-    -------
-    tuple
-        The heads, and their losses over all rows, ``(R,)``; the same in every process.
+    ``rows``: ``(N, D)`` unit rows; rows of zeros take no part, and of many rows a sample is trained on. The processes
+    of ``shares`` divide the starts; the generator is in the same state in each of them. Returns the heads, and their
+    losses over all rows, ``(R,)``, the same in every process.
     """
     shares = shares or RowShares.alone(len(rows))
     present = (rows != 0).any(1)

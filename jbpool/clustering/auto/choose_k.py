@@ -59,28 +59,10 @@ def choose_num_clusters(
     watch: Callable[[int, int], None] = lambda done, total: None,
     shares: RowShares | None = None,
 ) -> Choice:
-    """Choose the number of clusters without labels.
+    """Choose the number of clusters from ``low`` to ``high`` without labels; parameters as for ``find_clusters``.
 
-    Features help to find the partitions; the description of the edges decides between them.
-
-    Parameters
-    ----------
-    graph : Graph
-        Both directions of every edge.
-    feat : Tensor or None
-        ``(N, D)``, dense or CSR; ``None`` for a graph without features.
-    low : int
-        The smallest number.
-    high : int
-        The largest number.
-    edge_weight : Tensor, optional
-        ``(E,)``.
-    seed : int, default 0
-        Seed of all random choices.
-    watch : callable, optional
-        Called with the number of steps done so far and their total.
-    shares : RowShares, optional
-        Rows of each process of the run. Default: this process is alone.
+    Features help to find the partitions; the description of the edges decides between them. ``watch`` is called with
+    the number of steps done so far and their total.
     """
     known = Known(graph, feat, edge_weight)
     savings: dict[int, float] = {}

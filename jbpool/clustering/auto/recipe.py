@@ -96,27 +96,10 @@ def find_clusters(
 ) -> Found:
     """Cluster the nodes of a graph.
 
-    Parameters
-    ----------
-    graph : Graph
-        Both directions of every edge.
-    feat : Tensor or None
-        ``(N, D)``, dense or CSR; ``None`` for a graph without features.
-    num_clusters : int
-        K.
-    edge_weight : Tensor, optional
-        ``(E,)``.
-    seed : int, default 0
-        Seed of all random choices.
-    starts : int, default 8
-        Starts of every view.
-    merged : tuple, optional
-        A view and clusters ``(N,)`` that were found in it, as
-        ``choose_num_clusters`` returns them: one more partition to refine.
-    watch : callable, optional
-        Called with the number of views clustered so far, their total, and the most bits saved per node so far.
-    shares : RowShares, optional
-        Rows of each process of the run; all of them get the same result. Default: this process is alone.
+    ``feat``: ``(N, D)``, dense or CSR, or ``None``. ``starts``: of every view. ``merged``: one more partition to
+    refine, a view and clusters ``(N,)``, as ``choose_num_clusters`` returns them. ``watch`` is called with the number
+    of views clustered so far, their total, and the most bits saved per node so far. ``shares``: rows of each process of
+    the run; all of them get the same result. By default this process is alone.
     """
     if num_clusters == 1:
         one = torch.zeros(graph.num_nodes, dtype=torch.long, device=graph.device)

@@ -50,16 +50,8 @@ def are_measurements(feat: Tensor) -> bool:
 class Known:
     """Edges and features of one graph, as products with them; computed once for all partitions.
 
-    Parameters
-    ----------
-    graph : Graph
-        Both directions of every edge.
-    feat : Tensor or None
-        ``(N, D)``, dense or CSR.
-    edge_weight : Tensor, optional
-        ``(E,)``; only their ratios matter.
-    measurements : bool, optional
-        Whether features are measurements or words; by default, found out.
+    ``feat``: ``(N, D)``, dense or CSR. Only ratios of edge weights matter. ``measurements``: whether features are
+    measurements or words; by default, found out.
     """
 
     def __init__(
@@ -124,15 +116,7 @@ class Refined(NamedTuple):
 
 
 class ClusterModel(nn.Module):
-    """What K clusters have in common: their block model, their features and their sizes. Applies to other graphs.
-
-    Parameters
-    ----------
-    num_clusters : int
-        K.
-    in_feats : int
-        Number of features D; 0 if there are none.
-    """
+    """What K clusters have in common: their block model, their features and their sizes. Applies to other graphs."""
 
     blocks: Tensor                  # (K, K) log ratios of edge weight
     words: Tensor                   # (D, K) log ratios of words, or what measurements are multiplied by
@@ -212,7 +196,7 @@ class ClusterModel(nn.Module):
 
     @torch.no_grad()
     def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Cluster and confidence of the nodes of a graph, ``(N, D)`` to ``(N,)`` and ``(N,)``.
+        """Return cluster and confidence of the nodes of a graph: ``(N, D)`` to ``(N,)`` and ``(N,)``.
 
         The features alone decide first, then features and neighbours.
         """
@@ -225,17 +209,7 @@ class ClusterModel(nn.Module):
 
 @torch.no_grad()
 def refine(known: Known, cluster: Tensor, num_clusters: int) -> Refined:
-    """Alternate between measuring the clusters and moving the nodes, as long as the description shrinks notably.
-
-    Parameters
-    ----------
-    known : Known
-        The graph.
-    cluster : Tensor
-        ``(N,)`` to start from.
-    num_clusters : int
-        K.
-    """
+    """Alternate between measuring clusters ``(N,)`` and moving nodes, as long as the description shrinks notably."""
     in_feats = 0 if known.rows is None else known.rows.shape[1]
     before, best = -math.inf, None
     for _ in range(ROUNDS):
@@ -259,15 +233,11 @@ def saved_nats(weight: Tensor, size: Tensor) -> float:
     """Return the nats that K clusters save in describing the edges of a graph, against one cluster.
 
     The message has two parts: the edges given the clusters, by a degree-corrected block model with a rate inside each
-    cluster and a common one between them, and the clusters themselves: their sizes, their nodes, and how many edges
-    are inside each. More clusters shorten the first part and lengthen the second, so that numbers can be compared.
+    cluster and a common one between them, and the clusters themselves: their sizes, their nodes, and how many edges are
+    inside each. More clusters shorten the first part and lengthen the second, so that numbers can be compared.
 
-    Parameters
-    ----------
-    weight : Tensor
-        ``(K, K)`` edge weight between clusters, both directions, with mean 1 per edge.
-    size : Tensor
-        ``(K,)`` nodes with edges of each cluster; clusters without any do not count.
+    ``weight``: edge weight between clusters, both directions, with mean 1 per edge, ``(K, K)``. ``size``: nodes with
+    edges of each cluster, ``(K,)``; clusters without any do not count.
     """
     weight, size = weight[size > 0][:, size > 0], size[size > 0]
     if len(size) == 0:

@@ -52,18 +52,9 @@ CONVERGED = 1e-5            # change of an eigenvalue in a round that ends it
 class FixedFeatures(nn.Module):
     """What is measured on the features of one graph, and how to apply it to others.
 
-    Parameters
-    ----------
-    in_feats : int
-        Size D of the node features.
-    steps : int, default 16
-        Smoothing steps.
-    delta : float, default 0.5
-        Step size of the smoothing.
-    weighting : str, default "auto"
-        ``"idf"`` weights columns by ``log(N / nodes that have the feature)``; ``"auto"`` does so for counts.
-    num_clusters : int, optional
-        K of the view that the module describes. By default, all columns after the last step, minus their mean.
+    ``weighting``: ``"idf"`` weights columns by ``log(N / nodes that have the feature)``; ``"auto"`` does so for counts.
+    ``num_clusters``: K of the view that the module describes; by default, all columns after the last step, minus their
+    mean.
     """
 
     column_weight: Tensor           # (D,)
@@ -95,25 +86,9 @@ class FixedFeatures(nn.Module):
         seed: int = 0,
         shares: RowShares | None = None,
     ) -> Tensor:
-        """Measure weights, centre and axes on this graph, and apply them.
+        """Measure weights, centre and axes on this graph, and apply them: the rows of this process, ``(n, out_feats)``.
 
-        Parameters
-        ----------
-        graph : Graph
-            N nodes.
-        feat : Tensor
-            ``(N, D)``, dense or CSR.
-        edge_weight : Tensor, optional
-            ``(E,)``.
-        seed : int, default 0
-            Seed of the randomised reduction.
-        shares : RowShares, optional
-            Rows of each process of the run. Default: this process has all of them.
-
-        Returns
-        -------
-        Tensor
-            ``(n, out_feats)``, the rows of this process.
+        ``feat``: ``(N, D)``, dense or CSR. The seed is that of the randomised reduction.
         """
         shares = shares or RowShares.alone(graph.num_nodes)
         self.column_weight = self.weigh(feat)
@@ -228,9 +203,9 @@ class _Smoothing:
 
 
 def filter_weights(steps: int, delta: float, mean_of_steps: bool) -> list[float]:
-    """Coefficients in Chebyshev polynomials of ``(1 - delta + delta x)^steps``, or of the mean of the powers up to it.
+    """Return ``(1 - delta + delta x)^steps``, or the mean of the powers up to it, in Chebyshev polynomials.
 
-    The last ones are left out as far as they change no value between -1 and 1 by more than the tolerance.
+    The last coefficients are left out as far as they change no value between -1 and 1 by more than the tolerance.
     """
 
     def gain(x: Any) -> Any:
@@ -286,19 +261,9 @@ def edge_view(graph: Graph, num_clusters: int, edge_weight: Tensor | None = None
     """Return unit rows from the K leading eigenvectors of the lazy walk, the trivial one included: ``(N, min(K, N))``.
 
     Degrees are regularised: the leading eigenvectors of the plain walk sit on small appendages of the graph. Nodes
-    without edges have rows of zeros.
-
-    Parameters
-    ----------
-    graph : Graph
-        Both directions of every edge.
-    num_clusters : int
-        K.
-    edge_weight : Tensor, optional
-        ``(E,)``; only their ratios matter.
-    seed : int, default 0
-        Start of the iteration that finds the eigenvectors. Those of equal eigenvalues, such as of components of the
-        graph, are mixed at random, so that each node has a part in some of them.
+    without edges have rows of zeros. Only ratios of edge weights matter. The seed starts the iteration that finds the
+    eigenvectors; those of equal eigenvalues, such as of components of the graph, are mixed at random, so that each node
+    has a part in some of them.
     """
     if edge_weight is not None and len(edge_weight):
         edge_weight = edge_weight / edge_weight.max().clamp_min(torch.finfo(edge_weight.dtype).tiny)
@@ -322,7 +287,7 @@ def edge_view(graph: Graph, num_clusters: int, edge_weight: Tensor | None = None
 
 
 def _amplified(walk: Tensor, vectors: Tensor, image: Tensor, cut: float) -> Tensor:
-    """The Chebyshev polynomial that is at most 1 from -1 to ``cut``, and large above it, times vectors ``(N, C)``."""
+    """Multiply vectors ``(N, C)`` by the Chebyshev polynomial that is at most 1 from -1 to ``cut``, and large above."""
     scale = 2 / (1 + cut)
     older, newer = vectors, image.mul_(scale).add_(vectors, alpha=scale * (1 - cut) / 2)
     for _ in range(DEGREE - 1):

@@ -17,15 +17,7 @@ UNEQUAL = 30                # how many times as large as the typical column the 
 
 
 class UnitRows:
-    """Products with X: features whose columns are weighted and whose rows are then scaled to length one.
-
-    Parameters
-    ----------
-    feat : Tensor
-        ``(N, D)``, dense or CSR.
-    column_weight : Tensor
-        ``(D,)``.
-    """
+    """Products with X: features ``(N, D)`` whose columns are weighted and whose rows are then scaled to length one."""
 
     def __init__(self, feat: Tensor, column_weight: Tensor):
         self.device, self.shape = feat.device, feat.shape

@@ -35,17 +35,6 @@ class Walker:
 
     With p and q, an edge to the previous node counts 1/p, one to a neighbour of the previous node 1, others 1/q. Steps
     are proposed by weight alone and accepted in proportion to that factor, so nothing is stored per pair of edges.
-
-    Parameters
-    ----------
-    graph : Graph
-        Both directions of every edge.
-    edge_weight : Tensor, optional
-        ``(E,)``. Default: all ones.
-    p : float, default 1
-        How much less likely a walk returns.
-    q : float, default 1
-        How much less likely a walk moves away from the previous node.
     """
 
     def __init__(self, graph: Graph, edge_weight: Tensor | None = None, p: float = 1.0, q: float = 1.0):
@@ -115,18 +104,9 @@ def _skip_gram(data: NodeData, walker: Walker, seed: int, name: str) -> np.ndarr
 
 
 def skip_gram_loss(walks: Tensor, node: Tensor, context: Tensor, other: Tensor) -> Tensor:
-    """Return the mean loss over all pairs of nodes within the window of a walk; one product for all of them.
+    """Return the mean loss over all pairs of nodes within the window of walks ``(W, L)``; one product for all of them.
 
-    Parameters
-    ----------
-    walks : Tensor
-        ``(W, L)``.
-    node : Tensor
-        ``(N, D)``, node vectors.
-    context : Tensor
-        ``(N, D)``, context vectors.
-    other : Tensor
-        ``(POOL,)``, negative nodes.
+    ``node`` and ``context`` are vectors ``(N, D)``, ``other`` negative nodes ``(POOL,)``.
     """
     place = torch.arange(walks.shape[1])
     distance = (place[:, None] - place).abs()
