@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -52,36 +53,41 @@ def node_data(
     *,
     weight_name: str | None = None,
     feat: Tensor | None = None,
-    feat_names: Sequence[str] | None = None,
     label: Tensor | None = None,
-    class_names: Sequence[str] | None = None,
-    ids: np.ndarray | None = None,
-    ignored: Sequence[str] = (),
+    **fields: Any,
 ) -> NodeData:
-    """Return a graph with its node data.
+    """Return a graph with its node data: fields of ``NodeData``; without ``weight_name`` the edges have no weights.
 
-    The graph has the index type of ``adjacency``: 32 bits unless there are 2^31 nodes or edges, half the memory of
-    64 bits.
-
-    The arguments are fields of ``NodeData``; without ``weight_name`` the edges have no weights.
+    The index type is that of ``adjacency``: 32 bits, half the memory of 64, unless there are 2^31 nodes or edges.
     """
     adjacency.sort_indices()
     # The matrix is symmetric, so its rows are the columns of the transpose. These arrays are kept as they are; lists of
     # sources and targets and numbers of edges would take three times the memory.
     rows = Rows(torch.from_numpy(adjacency.indptr), torch.from_numpy(adjacency.indices), None)
-    return NodeData(
-        graph=Graph.from_rows(rows, symmetric=True),
-        feat=feat,
-        feat_names=feat_names,
-        label=label,
-        num_classes=None if label is None else int(label.max()) + 1,
-        name=name,
-        edge_weight=torch.from_numpy(adjacency.data.astype(np.float32, copy=False)) if weight_name else None,
-        ids=ids,
-        class_names=class_names,
-        weight_name=weight_name,
-        ignored=ignored,
-    )
+    weight = torch.from_numpy(adjacency.data.astype(np.float32, copy=False)) if weight_name else None
+    num_classes = None if label is None else int(label.max()) + 1
+    graph = Graph.from_rows(rows, symmetric=True)
+    return NodeData(graph, feat, label, num_classes, name, edge_weight=weight, weight_name=weight_name, **fields)
+
+
+def pack_graphs(graphs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return source, target and features of every graph in a few arrays."""
+    source, target, feat = zip(*graphs, strict=True)
+    counts = {"sizes": np.array([*map(len, feat)]), "num_edges": np.array([*map(len, source)])}
+    return counts | {"source": np.concatenate(source), "target": np.concatenate(target), "feat": np.concatenate(feat)}
+
+
+def packed_graphs(name: str, arrays: Mapping[str, np.ndarray], **fields: Any) -> GraphData:
+    """Return the graphs in these arrays, which are fields of ``GraphData``; without features, degrees are used.
+
+    Whole numbers become int64.
+    """
+    tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
+    fields |= {key: tensor if tensor.is_floating_point() else tensor.long() for key, tensor in tensors.items()}
+    if fields.get("feat") is None:
+        fields["feat"] = degree_features(fields["sizes"], fields["num_edges"], fields["source"])
+        fields["feat_names"] = degree_names(fields["feat"])
+    return GraphData(name=name, **fields)
 
 
 def graph_data(
@@ -89,48 +95,29 @@ def graph_data(
     sizes: np.ndarray,
     source: np.ndarray,
     target: np.ndarray,
-    label: Tensor,
     *,
     weight: np.ndarray | None = None,
     edge_feat: np.ndarray | None = None,
-    feat: Tensor | None = None,
-    feat_names: Sequence[str] | None = None,
-    class_names: Sequence[str] = (),
-    ids: np.ndarray | None = None,
-    metric: str = "acc",
+    **fields: Any,
 ) -> GraphData:
-    """Make many graphs symmetric and simple by the rules of a single one; without features, degrees are used.
+    """Make many graphs symmetric and simple by the rules of a single one; nodes are numbered over all graphs.
 
     Features of repeated edges are added, like weights. If one direction of an edge is given, both get its features.
-
-    The arguments are fields of ``GraphData``, but nodes are numbered over all graphs in ``source`` and ``target``.
     """
     num_nodes = int(sizes.sum())
     coo = symmetric_adjacency(source, target, weight, num_nodes).tocoo()
     row, column = coo.row.astype(np.int64), coo.col.astype(np.int64)
     graph_of = np.repeat(np.arange(len(sizes)), sizes)[row]
     first = (np.cumsum(sizes) - sizes)[graph_of]
-    counts = torch.from_numpy(np.bincount(graph_of, minlength=len(sizes)))
-    nodes, one = torch.from_numpy(sizes), torch.from_numpy(row - first)
-    if feat is None:
-        feat = degree_features(nodes, counts, one)
-        feat_names = degree_names(feat)
-    return GraphData(
-        name=name,
-        sizes=nodes,
-        num_edges=counts,
-        source=one,
-        target=torch.from_numpy(column - first),
-        feat=feat,
-        label=label,
-        num_classes=len(class_names),
-        metric=metric,
-        edge_feat=None if edge_feat is None else _of_both_directions(source, target, edge_feat, row, column, num_nodes),
-        edge_weight=None if weight is None else torch.from_numpy(coo.data.astype(np.float32)),
-        class_names=class_names,
-        ids=ids,
-        feat_names=feat_names,
-    )
+    arrays = {
+        "sizes": sizes, "num_edges": np.bincount(graph_of, minlength=len(sizes)),
+        "source": row - first, "target": column - first,
+    }  # fmt: skip
+    if weight is not None:
+        arrays["edge_weight"] = coo.data.astype(np.float32)
+    if edge_feat is not None:
+        fields["edge_feat"] = _of_both_directions(source, target, edge_feat, row, column, num_nodes)
+    return packed_graphs(name, arrays, **fields)
 
 
 def _of_both_directions(

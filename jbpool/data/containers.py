@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -304,20 +304,6 @@ def _ranges(first: Tensor, length: Tensor) -> Tensor:
     """Return the concatenated ranges ``first[i], first[i] + 1, ...`` of ``length[i]`` numbers."""
     start = length.cumsum(0) - length
     return torch.arange(int(length.sum())) + (first - start).repeat_interleave(length)
-
-
-def pack_graphs(graphs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return source, target and features of every graph in a few arrays."""
-    source, target, feat = zip(*graphs, strict=True)
-    counts = {"sizes": np.array([*map(len, feat)]), "num_edges": np.array([*map(len, source)])}
-    return counts | {"source": np.concatenate(source), "target": np.concatenate(target), "feat": np.concatenate(feat)}
-
-
-def packed_graphs(name: str, arrays: Mapping[str, np.ndarray], **fields: Any) -> GraphData:
-    """Return the graphs in these arrays, which are fields of ``GraphData``; whole numbers become int64."""
-    tensors: dict[str, Any] = {key: torch.from_numpy(array) for key, array in arrays.items()}
-    tensors = {key: tensor if tensor.is_floating_point() else tensor.long() for key, tensor in tensors.items()}
-    return GraphData(name=name, **tensors, **fields)
 
 
 def row_normalized(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:

@@ -84,17 +84,7 @@ def find(path: str, root: str | Path | None = None) -> Path | None:
 
 
 def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> Path:
-    """Return the file of a source: from a data root, else downloaded into the cache.
-
-    Parameters
-    ----------
-    source : Source
-        The file to find.
-    root : str or Path, optional
-        Folder searched before the other data roots.
-    offline : str, optional
-        A command that works without the file, for the error message.
-    """
+    """Return the file of a source, downloaded unless a data root has it; ``offline`` names a command without it."""
     found = find(source.path, root)
     if found is not None:
         return found
@@ -148,7 +138,7 @@ def download(
             error.close()
             if error.code < 500 or attempt == ATTEMPTS - 1:
                 raise DataError(f"the server answers {error.code} {error.reason}") from None
-        except (URLError, TimeoutError, ConnectionError, HTTPException, _TruncatedError) as error:
+        except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
             if attempt == ATTEMPTS - 1:
                 if isinstance(error, (URLError, TimeoutError)):
                     _unreachable.add(host)          # do not wait again for the other files of the dataset
@@ -178,16 +168,12 @@ def _download_once(
                 file.write(block)
                 bar.update(len(block))
         if total is not None and size != total:
-            raise _TruncatedError(f"the connection ended after {size} of {total} bytes")
+            raise ConnectionError(f"the connection ended after {size} of {total} bytes")
         if sha256 is not None and digest.hexdigest() != sha256:
             raise DataError(f"SHA-256 is {digest.hexdigest()}, expected {sha256}")
         if check is not None:
             file.flush()
             check(Path(file.name))
-
-
-class _TruncatedError(Exception):
-    """A download that ended early; it is retried."""
 
 
 class _HttpsRedirects(HTTPRedirectHandler):

@@ -201,9 +201,8 @@ def load_graph_bin(path: Path, task: str | None = None, targets: Sequence[str] |
     shift = (np.cumsum(sizes) - sizes).repeat(arrays["num_edges"])
     with naming(path):
         return graph_data(
-            path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, torch.from_numpy(found.label),
-            weight=weight, edge_feat=edge_feat, feat=None if feat is None else torch.from_numpy(feat),
-            class_names=found.names, ids=ids, metric=found.metric,
+            path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, weight=weight, edge_feat=edge_feat,
+            feat=None if feat is None else torch.from_numpy(feat), ids=ids, **found.fields,
         )  # fmt: skip
 
 

@@ -130,19 +130,10 @@ def _joined(blocks: list[np.ndarray]) -> np.ndarray:
 
 
 def read_edges(path: Path, separator: str | None = None, header: bool | None = None) -> EdgeList:
-    """Return the edges of a file.
+    """Return the edges of a file; separator and header of text are detected unless they are given.
 
     With a header, source, target and weight are found by name; if there is no such name for source or target, the first
     free columns are used. A weight must have a name. Without a header, the third of three columns is the weight.
-
-    Parameters
-    ----------
-    path : Path
-        Text, Parquet, or an array file: ``(E, 2)`` whole numbers, or arrays ``source``, ``target`` and ``weight``.
-    separator : str, optional
-        Of text: one character, or ``tab``. Default: detected.
-    header : bool, optional
-        Whether the first line of a text is a header. Default: detected.
     """
     kind = kind_of(path)
     if kind == "array":

@@ -64,13 +64,12 @@ def load_graph_tables(folder: Path, task: str | None = None, targets: Sequence[s
     source, target, weight, edge_feat, edge_names = _read_edges(folder / EDGES, graphs.ids, nodes)
     has_features = nodes.feat.shape[1] > 0
     with naming(folder / EDGES):
-        data = graph_data(
-            folder.resolve().name, nodes.sizes, source, target, torch.from_numpy(graphs.labels.label), weight=weight,
-            edge_feat=edge_feat, feat=torch.from_numpy(nodes.feat) if has_features else None,
-            feat_names=nodes.feat_names, class_names=graphs.labels.names, ids=graphs.ids.to_numpy(),
-            metric=graphs.labels.metric,
+        return graph_data(
+            folder.resolve().name, nodes.sizes, source, target, weight=weight, edge_feat=edge_feat,
+            edge_names=edge_names, feat=torch.from_numpy(nodes.feat) if has_features else None,
+            feat_names=nodes.feat_names, ids=graphs.ids.to_numpy(), official_split=graphs.split,
+            **graphs.labels.fields,
         )  # fmt: skip
-    return replace(data, official_split=graphs.split, edge_names=edge_names)
 
 
 def _tables(path: Path) -> Iterator[Table]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -128,19 +128,18 @@ class GraphLabels(NamedTuple):
     names: list[str]                # of the classes or targets
     metric: str                     # acc or rmse
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The labels as fields of ``GraphData``."""
+        label = torch.from_numpy(self.label)
+        return {"label": label, "num_classes": len(self.names), "metric": self.metric, "class_names": self.names}
+
 
 def graph_labels(columns: Mapping[str, np.ndarray], task: str | None, path: Path) -> GraphLabels:
-    """Return the classes of graphs, or the numbers to predict.
+    """Return the classes of graphs, or the numbers to predict; several columns are targets of regression.
 
-    Parameters
-    ----------
-    columns : mapping of str to array
-        Name -> ``(G,)`` numbers or texts, ``""`` where unknown; several are targets of regression.
-    task : str or None
-        classification or regression. ``None``: more than ``FEW`` different numbers with fractions are regression; an
-        error asks about fewer.
-    path : Path
-        The file, for messages.
+    Columns have ``(G,)`` numbers or texts, ``""`` where unknown. Without a task, more than ``FEW`` different numbers
+    with fractions are regression; an error asks about fewer.
     """
     if task is not None:
         lookup(dict.fromkeys(TASKS), task, "dataset.task")

@@ -310,22 +310,10 @@ def read_text(
     find_header: Callable[[list[list[str]]], bool] | None = None,
     attributes: bool = False,
 ) -> Iterator[TextTable]:
-    """Yield the rows of a file, a block at a time; at least one.
+    """Yield the rows of a file, a block (``whole``: all of them) at a time; at least one.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    whole : bool, default False
-        Read the file as one block.
-    separator : str, optional
-        One character, or ``SPACES``. Default: detected.
-    header : bool, optional
-        Whether the first row is a header. Default: detected.
-    find_header : callable, optional
-        Whether the first of some rows is a header. Default: ``is_header``.
-    attributes : bool, default False
-        Lines may end with the attributes of an edge, as networkx writes them.
+    Separator and header are detected unless they are given, the header by ``find_header``, default ``is_header``.
+    ``attributes``: lines may end with the attributes of an edge, as networkx writes them.
     """
     layout, lines, rows, comments = None, 0, 0, 0
     for raw in _whole_lines(path, whole):

@@ -20,9 +20,9 @@ from sklearn.neighbors import NearestNeighbors
 
 from jbpool.checks import check_count
 from jbpool.data.arrays import read_members, read_stream
-from jbpool.data.assemble import undirected
+from jbpool.data.assemble import pack_graphs, packed_graphs, undirected
 from jbpool.data.catalogue import GCB
-from jbpool.data.containers import GraphData, Split, pack_graphs, packed_graphs
+from jbpool.data.containers import GraphData, Split
 from jbpool.data.download import MEGABYTE, Arrays, Source, cached, fetch
 from jbpool.data.sets.unpickle import read_pickle
 from jbpool.errors import DataError

@@ -32,17 +32,7 @@ def source(name: str) -> Source:
 
 
 def load_npz_set(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
-    """Load one of ``NPZ``, from the first data root that has it, else downloaded.
-
-    Parameters
-    ----------
-    name : str
-        A key of ``NPZ``.
-    root : str or Path, optional
-        Folder searched before the other data roots.
-    normalize : bool, default True
-        Scale the rows of the features to sum to one.
-    """
+    """Load one of ``NPZ``, from the first data root that has it, else downloaded."""
     path = fetch(source(name), root, offline="jbpool cluster (a generated graph)")
     return npz_node_data(name, path, _checked(name, path), normalize)
 
@@ -59,15 +49,7 @@ def _checked(name: str, path: Path) -> Arrays:
 
 
 def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> NodeData:
-    """Load your own file in this layout. Without ``attr_*`` the graph has no features.
-
-    Parameters
-    ----------
-    path : str or Path, optional
-        The file; without it, an error says how to give it.
-    normalize : bool, default True
-        Scale the rows of the features to sum to one.
-    """
+    """Load your own file in this layout. Without ``attr_*`` the graph has no features."""
     if path is None:
         raise DataError("dataset 'npz': give the file, --set dataset.path=graph.npz.")
     path = Path(path)
@@ -78,7 +60,7 @@ def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> Nod
 
 
 def npz_node_data(name: str, path: Path, arrays: Arrays, normalize: bool) -> NodeData:
-    """Return the graph in the arrays of ``read_npz``."""
+    """Return the graph in the arrays of ``read_npz``; ``normalize``: rows of features sum to one."""
     check_flag(normalize, "dataset.normalize")
     num_nodes, weight = int(arrays["num_nodes"]), arrays.get("weight")
     with naming(path):

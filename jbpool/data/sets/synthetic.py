@@ -12,9 +12,9 @@ import scipy.sparse
 import torch
 
 from jbpool.checks import check_cluster_sizes, check_count, check_fraction
-from jbpool.data.assemble import undirected
+from jbpool.data.assemble import pack_graphs, packed_graphs, undirected
 from jbpool.data.catalogue import CITATION, SIMULATED
-from jbpool.data.containers import GraphData, NodeData, pack_graphs, packed_graphs, row_normalized, to_csr_tensor
+from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor
 from jbpool.errors import DataError
 from jbpool.graph import Graph
 
@@ -88,13 +88,6 @@ def simulated(name: str, seed: int = 0) -> NodeData:
     """Generate ``cora-sim`` and so on: a block model with as many nodes, edges, features, classes as the real set.
 
     For runs of realistic size without the files. Scores on it say nothing about the real dataset.
-
-    Parameters
-    ----------
-    name : str
-        A key of ``SIMULATED``.
-    seed : int, default 0
-        Seed of the generator.
     """
     real = SIMULATED[name]
     published = CITATION[real]
@@ -209,16 +202,7 @@ def trees(num_graphs: int = 1200, noise: float = 0.3, seed: int = 0) -> GraphDat
     """Generate small graphs of four to eight dense groups joined by a random tree, with two numbers to predict.
 
     ``distance`` is the mean number of links between two groups, a matter of the coarse graph; ``degree`` is the mean
-    degree of the nodes. Nodes have the features of ``motifs``, with eight colours.
-
-    Parameters
-    ----------
-    num_graphs : int, default 1200
-        Number of graphs.
-    noise : float, default 0.3
-        Standard deviation of the noise of the features.
-    seed : int, default 0
-        Seed of the generator.
+    degree of the nodes. Nodes have the features of ``motifs``, with eight colours. Parameters as in ``motifs``.
     """
     check_count(num_graphs, "num_graphs")
     rng = np.random.default_rng(seed)

@@ -17,8 +17,8 @@ import pandas as pd
 import torch
 
 from jbpool.data.arrays import check_memory, open_archive, read_members
-from jbpool.data.assemble import degree_features, degree_names, node_label_name, one_hot, undirected
-from jbpool.data.containers import GraphData, packed_graphs
+from jbpool.data.assemble import node_label_name, one_hot, packed_graphs, undirected
+from jbpool.data.containers import GraphData
 from jbpool.data.download import Arrays, Source, Wheel, cached, fetch, find
 from jbpool.data.files.labels import GraphLabels, graph_labels
 from jbpool.errors import DataError
@@ -234,8 +234,6 @@ def _labels(arrays: Arrays, task: str | None, path: Path) -> GraphLabels:
 
 
 def _graph_data(name: str, arrays: Arrays, task: str | None, path: Path) -> GraphData:
-    labels = _labels(arrays, task, path)
-    packed = {key: arrays[key] for key in ("sizes", "num_edges", "source", "target")}
     columns, names = [], []
     if "node_attribute" in arrays:
         columns.append(torch.from_numpy(arrays["node_attribute"]))
@@ -243,10 +241,6 @@ def _graph_data(name: str, arrays: Arrays, task: str | None, path: Path) -> Grap
     if "node_label" in arrays:
         columns += [one_hot(torch.from_numpy(column)) for column in arrays["node_label"].T]
         names += arrays["node_label_names"].tolist()
-    if not columns:
-        columns.append(degree_features(*(torch.from_numpy(packed[key]) for key in ("sizes", "num_edges", "source"))))
-        names = degree_names(columns[0])
-    return packed_graphs(
-        name, packed, feat=torch.cat(columns, dim=1), label=torch.from_numpy(labels.label),
-        num_classes=len(labels.names), metric=labels.metric, class_names=labels.names, feat_names=names,
-    )  # fmt: skip
+    feat = torch.cat(columns, dim=1) if columns else None
+    packed = {key: arrays[key] for key in ("sizes", "num_edges", "source", "target")}
+    return packed_graphs(name, packed, feat=feat, feat_names=names, **_labels(arrays, task, path).fields)
