@@ -430,7 +430,7 @@ def _rows(content: bytes, before: int) -> Iterator[tuple[int, str]]:
 
 def _fields(path: Path, number: int, line: str, separator: str) -> list[str]:
     if separator == SPACES:
-        return line.split()
+        return line.split() or [line]           # separators of Unicode alone, which do not make a line blank
     try:
         return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
     except csv.Error as error:

@@ -70,8 +70,11 @@ def read_gcb(path: Path) -> Arrays:
     left = sum(map(len, members.values()))              # bytes: a matrix may be stored once and used often
     for part in PARTS:
         adjacency, feat, classes = (stored[f"{part}_{what}"] for what in ("adj", "feat", "class"))
-        if not (len(adjacency) == len(feat) == len(classes) and np.shape(classes)[1:] == (CLASSES,)):
+        one_hot = np.asarray(classes)
+        if not (len(adjacency) == len(feat) == len(classes) and one_hot.shape[1:] == (CLASSES,)):
             raise DataError.at(path, f"{part}_adj, {part}_feat and {part}_class do not fit together")
+        if one_hot.dtype.kind not in "biuf":
+            raise DataError.at(path, f"{part}_class has {one_hot.dtype}, not numbers; download the file again")
         for number, (matrix, rows) in enumerate(zip(adjacency, feat, strict=True)):
             is_table = isinstance(rows, np.ndarray) and rows.dtype.kind in "biuf"
             fits = scipy.sparse.issparse(matrix) and is_table and rows.shape == (matrix.shape[0], KINDS)
@@ -82,7 +85,7 @@ def read_gcb(path: Path) -> Arrays:
                 raise DataError.at(path, "its graphs are larger than the file; download the file again")
             coo = matrix.tocoo()
             graphs.append((*undirected(coo.row, coo.col, len(rows)), rows.astype(np.float32)))
-        labels.append(np.asarray(classes).argmax(1))
+        labels.append(one_hot.argmax(1))
         counts.append(len(feat))
     return {**pack_graphs(graphs), "label": np.concatenate(labels), "counts": np.array(counts)}
 

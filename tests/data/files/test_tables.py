@@ -182,6 +182,7 @@ def test_carriage_returns_end_lines(tmp_path, content):
         ("0,1\n1,\x002\n", "line 2: contains a zero byte"),
         ("0,1\n1," + "9" * 200_000 + ",\n", "line 2: cannot be read"),
         ("0,1,1_000\n", "'1_000' is not a finite number"),
+        ("\x1c\n0 1\n", "line 2"),
     ],
 )
 def test_odd_characters_are_refused_with_the_line(tmp_path, content, words):

@@ -158,6 +158,7 @@ class Evil:
         ({"te_feat": npy(np.array(0))}, "te_feat.npy: not an array"),
         ({"te_class": npy(np.eye(3))}, "te_adj, te_feat and te_class"),
         ({"tr_adj": npy(np.zeros(2))}, "graph 0 of tr has no matrix"),
+        ({"te_class": npy(np.zeros((2, 3), dtype="V4"))}, "te_class has .*V4, not numbers"),
     ],
 )
 def test_a_wrong_file_is_an_error_that_names_it(write, capsys, changes, words):
