@@ -507,7 +507,7 @@ def checked_graph(
 
 
 def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
-    """Refuse edges in one direction only, and weights that differ between the two directions of an edge.
+    """Refuse edges in one direction or between two graphs, and weights that differ between the directions of an edge.
 
     Edges are checked once per graph, constant weights once. Two random numbers per node decide: for random vectors x, y
     the sum ``x^T A y - y^T A x`` over the edges vanishes only if A is symmetric. The edges are counted in integers
@@ -518,6 +518,7 @@ def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
     if not graph.known_symmetric:
         if not is_symmetric(graph):
             raise InputError(_asymmetry(graph))
+        _check_parts(graph)
         graph.known_symmetric = True
     pooled = edge_weight is not None and (edge_weight.requires_grad or graph.complete_size is not None)
     if edge_weight is None or (pooled and not reads_all()):
@@ -533,6 +534,21 @@ def is_symmetric(graph: Graph) -> bool:
     draw = torch.empty(2, graph.num_nodes, dtype=torch.int64).random_(generator=torch.Generator().manual_seed(0))
     x, y = draw.to(graph.device)
     return bool((x[source] * y[target] - x[target] * y[source]).sum() == 0)         # modulo 2^64
+
+
+def _check_parts(graph: Graph) -> None:
+    """Refuse edges between two graphs of a batch."""
+    if graph.num_graphs == 1 or int(graph.sizes.sum()) != graph.num_nodes:      # stale sizes are refused where used
+        return
+    part = torch.repeat_interleave(graph.sizes)                                 # (N,)  the graph of each node
+    source, target = graph.edge_index.long()
+    crossing = part[source] != part[target]
+    if bool(crossing.any()):
+        u, v = (int(end[crossing][0]) for end in (source, target))
+        raise InputError(
+            f"graph has the edge {u} -> {v} between graphs {int(part[u])} and {int(part[v])} of the batch: pass the "
+            "nodes per graph in their order in the batch, or one graph."
+        )
 
 
 def _has_symmetric_weights(graph: Graph, weight: Tensor) -> bool:

@@ -32,6 +32,7 @@ GRAPH = ZOO["two components"]()
         (lambda f: f(GRAPH, torch.rand(5, 4), torch.rand(6, device="meta")), "edge_weight is on meta"),
         (lambda f: f(Graph(torch.tensor([[0, 1], [1, 2]])), torch.rand(3, 4)), r"0 -> 1 .*add_reverse_edges"),
         (lambda f: f(GRAPH, torch.rand(5, 4), torch.arange(6.0)), "same weight"),
+        (lambda f: f(Graph(GRAPH.edge_index, sizes=[1, 0, 4]), torch.rand(5, 4)), "0 -> 1 between graphs 0 and 2"),
     ],
 )
 @pytest.mark.parametrize("layer", [JBPool(4, 2), DeltaConv(4, 2)], ids=["pool", "conv"])
