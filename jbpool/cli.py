@@ -350,8 +350,11 @@ def _predict(task: Any, args: argparse.Namespace, changes: list[str]) -> int:
     run_dir = Path(args.predict)
     if (run_dir / "config.yaml").is_file():
         load_config(task, str(run_dir / "config.yaml"))         # a run of the other task is refused as such
-    out = Path(args.out or run_dir / "predicted")
-    print(task.predict(task, run_dir, changes, out, choose_device(args.device)))
+    if task.name == "node_cluster":
+        from jbpool.clustering.predict import predict
+    else:
+        from jbpool.classification.predict import predict
+    print(predict(run_dir, changes, Path(args.out or run_dir / "predicted"), choose_device(args.device)))
     return 0
 
 

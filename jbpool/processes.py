@@ -6,7 +6,6 @@ With one process nothing is sent. Rows are contiguous, in the order of the ranks
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -31,17 +30,13 @@ def collective() -> Iterator[None]:
 def choose_device(name: str) -> torch.device:
     """Return the device of ``--device``: auto, cpu or cuda. A GPU is selected as the current device of this process."""
     available, place = torch.cuda.is_available(), int(os.environ.get("LOCAL_RANK", "0"))
-    problem = None if available else "torch sees no GPU here"
-    if name != "cpu" and available:
-        if place >= (count := torch.cuda.device_count()):
-            raise ConfigError(f"there are more processes than GPUs here ({count}): lower torchrun's --nproc-per-node.")
-        torch.cuda.set_device(place)                        # before anything is put on a GPU
-    if name == "cuda" and problem:
-        raise ConfigError(f"--device cuda: {problem}; use --device cpu, or see jbpool check.")
-    if name == "cpu" or problem:
-        if name == "auto" and available:
-            print(f"{problem}: the CPU is used (jbpool check).", file=sys.stderr)
+    if name == "cuda" and not available:
+        raise ConfigError("--device cuda: torch sees no GPU here; use --device cpu, or see jbpool check.")
+    if name == "cpu" or not available:
         return torch.device("cpu")
+    if place >= (count := torch.cuda.device_count()):
+        raise ConfigError(f"there are more processes than GPUs here ({count}): lower torchrun's --nproc-per-node.")
+    torch.cuda.set_device(place)                            # before anything is put on a GPU
     return torch.device("cuda", place)
 
 

@@ -7,9 +7,7 @@ from pathlib import Path
 import torch
 
 from jbpool.classification import predict as classification
-from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering import predict as clustering
-from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import read_file
 from jbpool.errors import RunFolderError
 
@@ -43,10 +41,10 @@ def load_run(
         raise RunFolderError(f"{path} is not a run folder: it has no config.yaml.")
     kind = read_file(path / "config.yaml")[0].get("task")
     model: clustering.TrainedClusters | classification.TrainedClassifier
-    if kind == NODE_CLUSTER.name:
-        model = clustering.load_trained(NODE_CLUSTER, path)
-    elif kind == GRAPH_CLASSIFY.name:
-        model = classification.load_trained(GRAPH_CLASSIFY, path)
+    if kind == "node_cluster":
+        model = clustering.load_trained(path)
+    elif kind == "graph_classify":
+        model = classification.load_trained(path)
     else:
         raise RunFolderError(f"{path / 'config.yaml'}: task is {kind!r}, neither node_cluster nor graph_classify.")
     model.to(device)

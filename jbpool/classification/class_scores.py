@@ -14,7 +14,6 @@ from torch.nn.functional import logsigmoid
 from torchmetrics.functional.classification import multiclass_accuracy
 
 from jbpool.data import GraphData
-from jbpool.data.sets.ogb import evaluator
 
 LOWER_IS_BETTER = ("rmse",)             # the metrics of regression
 
@@ -42,6 +41,8 @@ def score(data: GraphData, scores: Tensor, label: Tensor) -> float:
         return int((scores.argmax(1) == label).sum()) / len(label)      # float64: the differences of folds may be equal
     if data.is_regression:
         return mean_of(rmse(scores, label))
+    from jbpool.data.sets.ogb import evaluator  # needed for its datasets only
+
     truth = label.view_as(scores).numpy()
     return float(evaluator(data.name).eval({"y_true": truth, "y_pred": scores.numpy()})[data.metric])
 

@@ -15,15 +15,16 @@ from torch import Tensor, nn
 from jbpool.checks import check_count, check_edge_weight
 from jbpool.choices import lookup
 from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, averaged, digits, score
+from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.network import NORMS, Ensemble
 from jbpool.classification.runner import Inputs, build_model
+from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.assemble import is_degree, is_node_label
 from jbpool.data.containers import UNLABELLED, as_numbers, sum_per_node
 from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.schema import build, out_of_range
 from jbpool.engine.state import reporting_damage
-from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
 from jbpool.files import write_text
 from jbpool.graph import as_graph, check_symmetric
@@ -284,12 +285,12 @@ class TrainedClassifier(nn.Module):
         return scores.softmax(1) if self.inputs.metric == "acc" else scores.sigmoid()
 
 
-def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
+def load_trained(run_dir: Path) -> TrainedClassifier:
     """Return the model of a run: of the seed and fold with the best validation score."""
     stored = load_model(run_dir, MODEL, "of graph classification")
     with reporting_damage(run_dir / "model.pt"):
         problems: list[str] = []
-        config = build(task.schema, stored["config"], "", lambda key: "model.pt", problems)
+        config = build(ClassifyConfig, stored["config"], "", lambda key: "model.pt", problems)
         if problems:
             raise ValueError(problems[0])
         inputs, clusters = Inputs(**stored["inputs"]), stored["clusters"]
@@ -308,13 +309,13 @@ def load_trained(task: Task, run_dir: Path) -> TrainedClassifier:
     return TrainedClassifier(net, inputs, stored)
 
 
-def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
+def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
     """Classify the graphs that ``changes`` specify, and write ``predictions.csv``: id, class, probabilities.
 
     No file of the training set is read. Labels are not needed; if there are any, the score is printed. ``changes`` are
     ``dataset.key=value``, as given to ``--set``.
     """
-    model = load_trained(task, run_dir).to(device)
+    model = load_trained(run_dir).to(device)
     path = out / "predictions.csv"
     check_request(run_dir, changes, path)
     if not {change.partition("=")[0] for change in changes} - {"dataset.root"}:
@@ -322,7 +323,7 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
             "--predict: specify the new graphs, such as --set dataset.folder=new; the predictions for the test graphs "
             f"of the training set are in {run_dir / 'predictions.npz'}."
         )
-    config = config_for(task, run_dir, changes, own_graph_options)
+    config = config_for(GRAPH_CLASSIFY, run_dir, changes, own_graph_options)
     options = config.dataset.options
     if config.dataset.name == "file":                           # a few numbers may be targets or classes
         known = "regression" if model.inputs.metric in LOWER_IS_BETTER else "classification"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -138,17 +138,14 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     yield from (("search.grid", problem) for problem in _trial_problems(config, grid))
 
 
-def _trial_configs(config: ClassifyConfig, methods: Iterable[str]) -> list[ClassifyConfig]:
-    return [with_settings(config, trial) for method in dict.fromkeys(methods) for trial in trials(config, method)]
-
-
 def _trial_problems(config: ClassifyConfig, grid: dict[str, dict]) -> Iterator[str]:
     """Yield the problems of the trials that the configuration without a search does not have, each once."""
     if not grid:
         return
     tried = replace(config, search=replace(config.search, grid=grid))
     methods = [name for name in (config.model.pool, *config.model.compare) if name == "none" or name in POOLS]
-    known, *found = [dict.fromkeys(_problems_of(one)) for one in (config, *_trial_configs(tried, methods))]
+    configs = [with_settings(tried, trial) for method in dict.fromkeys(methods) for trial in trials(tried, method)]
+    known, *found = [dict.fromkeys(_problems_of(one)) for one in (config, *configs)]
     yield from (problem for problem in dict.fromkeys(itertools.chain.from_iterable(found)) if problem not in known)
 
 

@@ -1,7 +1,6 @@
 """Graph classification as a task of the command line."""
 
 from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
-from jbpool.classification.predict import predict
 from jbpool.classification.report import write_report
 from jbpool.classification.runner import load_data, run
 from jbpool.classification.search import problems, unused
@@ -17,7 +16,6 @@ GRAPH_CLASSIFY = Task(
     run=run,
     write_report=write_report,
     exclusive=EXCLUSIVE,
-    predict=predict,
     dataset_options=lambda config: graph_options(config.dataset.name, config.dataset.root),
     unused=unused,
 )

@@ -15,12 +15,12 @@ from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.network import ClusterNet, make_model
 from jbpool.clustering.runner import load_data
 from jbpool.clustering.scores import label_scores
+from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import NodeData, node_files
 from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import write_assign_csv
 from jbpool.engine.state import reporting_damage
-from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError, JBPoolError
 from jbpool.graph import as_graph, check_symmetric
 from jbpool.nn.pools import POOLS
@@ -29,7 +29,7 @@ MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int,
 DESCRIBING = {"dataset.separator", "dataset.header", "dataset.missing", "dataset.root"}  # select no other graph
 
 
-def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
+def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
     """Cluster the graph that ``changes`` specify, and write ``assign.csv`` with id, cluster, confidence.
 
     No file of the training graph is read. Labels are not needed; if there are any, scores are printed. ``changes`` are
@@ -43,7 +43,7 @@ def predict(task: Task, run_dir: Path, changes: Sequence[str], out: Path, device
             f"--predict: specify the new graph, such as jbpool cluster new.csv --features f.csv --predict {run_dir}; "
             f"the clusters of the training graph are in {run_dir / 'assign.csv'}."
         )
-    config = config_for(task, run_dir, changes, node_files)
+    config = config_for(NODE_CLUSTER, run_dir, changes, node_files)
     data = load_data(config)
     cluster, confidence = _rebuild(config, stored, run_dir).to(device).predict(data)
     write_assign_csv(path, data.own_ids, cluster, confidence)
@@ -145,10 +145,10 @@ class TrainedClusters(nn.Module):
         return data.feat[:, [given[name] for name in self.feat_names]]          # named columns are dense
 
 
-def load_trained(task: Task, run_dir: Path) -> TrainedClusters:
+def load_trained(run_dir: Path) -> TrainedClusters:
     """Return the model of a finished run of a pool or ``auto``, on a graph with features."""
     stored = _load(run_dir)
-    return _rebuild(load_config(task, str(run_dir / "config.yaml")), stored, run_dir)
+    return _rebuild(load_config(NODE_CLUSTER, str(run_dir / "config.yaml")), stored, run_dir)
 
 
 def _load(run_dir: Path) -> dict[str, Any]:

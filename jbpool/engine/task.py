@@ -48,7 +48,6 @@ class Task:
     unused: Callable[[Any], list[str]]              # settings that were changed although nothing reads them
     one_process_only: Callable[[Any], str | None] = lambda config: None     # why several processes cannot share a run
     exclusive: Mapping[str, str] = field(default_factory=dict)   # --set of the key removes this other key from a file
-    predict: Callable[..., Path] | None = None      # (task, run folder, changes, output folder, device)
 
 
 def wrong_number_of_sizes(

@@ -105,7 +105,7 @@ def test_test_scores_are_those_of_the_run(tmp_path):
     config = CLASSIFY.config("model.compare=[]")
     data = GRAPH_CLASSIFY.load_data(config)
     run_task(CLASSIFY, config, tmp_path / "r", folds=[0])
-    model = load_trained(GRAPH_CLASSIFY, tmp_path / "r")
+    model = load_trained(tmp_path / "r")
     with np.load(tmp_path / "r" / "predictions.npz") as stored:
         batch = data.batch(stored["graph"])
         torch.testing.assert_close(model(batch.graph, batch.feat), torch.from_numpy(stored["scores"]).softmax(1))

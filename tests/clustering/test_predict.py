@@ -161,7 +161,7 @@ def test_another_number_of_features(trained, tmp_path, monkeypatch):
     (tmp_path / "narrow.csv").write_text("id,a,b\n" + "".join(f"{g}{i},1,{i}\n" for g in "uv" for i in range(20)))
     changes = [TWO[0], f"dataset.features={tmp_path / 'narrow.csv'}"]
     with pytest.raises(DataError, match="has 2 features, the model was trained on 3"):
-        predict(NODE_CLUSTER, Path("r"), changes, tmp_path / "out", CPU)
+        predict(Path("r"), changes, tmp_path / "out", CPU)
 
 
 def test_a_run_without_a_model(tmp_path):
