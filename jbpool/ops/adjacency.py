@@ -18,21 +18,7 @@ from jbpool.ops.sparse import Sparse, at_least_float32, csr, full_precision, mul
 
 
 def propagate(graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-    """Return ``A X``, the weighted sum over the neighbours of each node.
-
-    Parameters
-    ----------
-    graph : Graph
-        Graph with N nodes and E edges.
-    feat : Tensor
-        Node features ``(N, D)``.
-    edge_weight : Tensor, optional
-        Edge weights ``(E,)``. Default: all ones.
-
-    Returns
-    -------
-    Tensor
-        ``(N, D)``, float32 or wider.
+    """Return ``A X``, the weighted sum over the neighbours of each node: ``(N, D)`` to ``(N, D)``, float32 or wider.
 
     Examples
     --------
@@ -118,22 +104,9 @@ def smoothing_matrix(
 ) -> Tensor:
     """Return the smoothing operator ``(1 - delta) I + delta D^-1/2 A D^-1/2`` as a CSR matrix ``(N, N)``.
 
-    It is built in blocks of rows: beyond the result, memory does not grow with the graph.
-
-    Parameters
-    ----------
-    graph : Graph
-        Graph with N nodes and E edges.
-    edge_weight : Tensor or None
-        Edge weights ``(E,)``; ``None``: all ones.
-    dtype : torch.dtype
-        Type of the values.
-    delta : float
-        Step size.
-    transposed : bool, default False
-        Whether the transpose is asked for, which differs only if the graph is not symmetric.
-    added : float, default 0
-        Regularises the degrees D: this many times their mean is added to each of them.
+    It is built in blocks of rows: beyond the result, memory does not grow with the graph. The transpose differs only if
+    the graph is not symmetric. ``added`` regularises the degrees D: this many times their mean is added to each of
+    them.
     """
     rows = graph.by_source if transposed else graph.by_target
     pointers, columns = rows.pointers, rows.columns
@@ -190,23 +163,7 @@ def smooth(graph: Graph, feat: Tensor, delta: float = 0.85, edge_weight: Tensor 
     """Return one step of Laplacian smoothing, ``X - delta (I - D^-1/2 A D^-1/2) X`` (paper Eq. 9 without weights).
 
     It is a gradient step of length ``delta`` on the local quadratic variation of the features (paper Theorem 1).
-    A node without edges keeps ``1 - delta`` times its features.
-
-    Parameters
-    ----------
-    graph : Graph
-        Graph with N nodes and E edges.
-    feat : Tensor
-        Node features ``(N, D)``.
-    delta : float, optional
-        Step size. Default: 0.85.
-    edge_weight : Tensor, optional
-        Edge weights ``(E,)``. Default: all ones.
-
-    Returns
-    -------
-    Tensor
-        ``(N, D)``, float32 or wider.
+    A node without edges keeps ``1 - delta`` times its features. ``(N, D)`` to ``(N, D)``, float32 or wider.
 
     Examples
     --------
