@@ -394,9 +394,13 @@ def test_pooling_by_given_clusters(weighted, to_kind):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda pooled: pooled.lift(torch.rand(5, 2)), r"\(5, 2\): give one row per pooled node, \(3, D\)"),
-        (lambda pooled: pooled.pool_edges(torch.rand(5, 2)), r"give one row per edge, \(24, F\)"),
+        (lambda pooled: pooled.lift(torch.rand(5, 2)), r"\(5, 2\): .* one row per pooled node, \(3, "),
+        (lambda pooled: pooled.lift(torch.ones(3, 2, dtype=torch.long)), r"feat\.float\(\)"),
+        (lambda pooled: pooled.lift(torch.rand(3, 2, device="meta")), "feat is on meta but"),
+        (lambda pooled: pooled.pool_edges(torch.rand(5, 2)), r"one row per edge, \(24, "),
         (lambda pooled: pooled.pool_edges(torch.ones(24, 2, dtype=torch.long)), r"edge_feat\.float\(\)"),
+        (lambda pooled: pooled.pool_edges(torch.rand(24, 2, device="meta")), "edge_feat is on meta but"),
+        (lambda _: pool_by(grid(3), torch.rand(9, 2), torch.zeros(9, device="meta").long(), 3), "cluster is on meta"),
         (lambda _: pool_by(grid(3), torch.rand(9, 2), torch.arange(9), 3), "holds 0 to 8: clusters are"),
         (lambda _: pool_by(grid(3), torch.rand(9, 2), torch.rand(9), 3), "one whole number per node"),
         (lambda _: pool_by(grid(3), torch.rand(9, 2), torch.zeros(8).long(), 3), r"\(9,\)"),

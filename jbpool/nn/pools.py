@@ -212,10 +212,7 @@ class Pooled:
             ``(N, D)``, S times the rows of each graph's clusters.
         """
         num_clusters = self.assign.shape[1]
-        expected = self.source.num_graphs * num_clusters
-        if not isinstance(feat, Tensor) or feat.dim() != 2 or len(feat) != expected:
-            got = tuple(feat.shape) if isinstance(feat, Tensor) else type(feat).__name__
-            raise InputError(f"feat is {got}: give one row per pooled node, ({expected}, D).")
+        _check_rows("feat", feat, "pooled node", self.source.num_graphs * num_clusters, self.assign.device)
         clusters = feat.view(-1, num_clusters, feat.shape[1])                               # (B, K, D)
         return segment_lift(self.assign, clusters, segments_of(self.source)).to(feat.dtype)
 
@@ -232,14 +229,21 @@ class Pooled:
         Tensor
             ``(B*K*K, F)``, in the order of the pooled edges. Entries of a cluster and itself are kept.
         """
-        if not isinstance(edge_feat, Tensor) or edge_feat.dim() != 2 or len(edge_feat) != self.source.num_edges:
-            got = tuple(edge_feat.shape) if isinstance(edge_feat, Tensor) else type(edge_feat).__name__
-            raise InputError(f"edge_feat is {got}: give one row per edge, ({self.source.num_edges}, F).")
-        if not edge_feat.is_floating_point():
-            raise InputError(f"edge_feat is {edge_feat.dtype}: sums need numbers; use edge_feat.float().")
+        _check_rows("edge_feat", edge_feat, "edge", self.source.num_edges, self.assign.device)
         neighbours = [propagate(self.source, self.assign, column) for column in edge_feat.unbind(1)]    # (N, K) each
         pooled = segment_products(self.assign, neighbours, segments_of(self.source))        # (B, K, K) each
         return torch.stack([part.mT.flatten() for part in pooled], dim=1).to(edge_feat.dtype)
+
+
+def _check_rows(name: str, rows: Tensor, what: str, count: int, device: torch.device) -> None:
+    """Require a floating-point matrix with one row for each of what is counted, on the device of the assignments."""
+    if not isinstance(rows, Tensor) or rows.dim() != 2 or len(rows) != count:
+        got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+        raise InputError(f"{name} is {got}: give a tensor with one row per {what}, ({count}, number of features).")
+    if not rows.is_floating_point():
+        raise InputError(f"{name} is {rows.dtype}: assignments are fractions; use {name}.float().")
+    if rows.device != device:
+        raise InputError(f"{name} is on {rows.device} but the assignments are on {device}: move one with .to(device).")
 
 
 def coarsened(given: Any, part: Partition, losses: dict[str, Tensor], dtype: torch.dtype) -> Pooled:
@@ -289,7 +293,9 @@ def pool_by(
     whole = isinstance(cluster, Tensor) and not (cluster.is_floating_point() or cluster.dtype == torch.bool)
     if not whole or cluster.shape != (found.num_nodes,):
         got = f"{cluster.dtype} {tuple(cluster.shape)}" if isinstance(cluster, Tensor) else type(cluster).__name__
-        raise InputError(f"cluster is {got}: give one whole number per node, ({found.num_nodes},).")
+        raise InputError(f"cluster is {got}: give a tensor with one whole number per node, ({found.num_nodes},).")
+    if cluster.device != found.device:
+        raise InputError(f"cluster is on {cluster.device} but the graph is on {found.device}: use cluster.to(device).")
     if len(cluster) and may_read(cluster):
         low, high = (int(end) for end in cluster.aminmax())
         if low < 0 or high >= num_clusters:
