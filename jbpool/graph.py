@@ -239,7 +239,10 @@ class Graph:
     def from_dgl(cls, graph: Any) -> Graph:
         """Return a ``DGLGraph`` as a Graph. The same object gives the same Graph, until its edges change."""
         if graph.is_block:
-            raise InputError("graph is a block of a sampler: dgl.block_to_graph(block) has two node types, pass one.")
+            raise InputError(
+                "graph is a block of a sampler, with edges in one direction: pool a subgraph of the whole graph, "
+                "dgl.node_subgraph(whole, block.srcdata[dgl.NID])."
+            )
         if not graph.is_homogeneous:
             raise InputError(
                 f"graph has node types {graph.ntypes} and edge types {graph.etypes}: use dgl.to_homogeneous(graph)."
@@ -276,7 +279,10 @@ class Graph:
     def from_pyg(cls, data: Any) -> Graph:
         """Return a ``Data`` or ``Batch`` of PyG as a Graph. The same object gives the same Graph, until it changes."""
         if getattr(data, "edge_index", None) is None:
-            raise InputError(f"{type(data).__name__} has no edge_index: homogeneous graphs with one are taken.")
+            raise InputError(
+                f"{type(data).__name__} has no edge_index: pass a homogeneous graph with one; for HeteroData use "
+                "data.to_homogeneous()."
+            )
         identity, held = _pyg_identity(data)
         found = _known(data, identity)
         if found is None:

@@ -418,7 +418,7 @@ def _undirected_neighbours(X: Any) -> Any:
     one_way = counts.max() == counts.min() < len(counts) - 1 and (matrix != matrix.T).nnz > 0
     said = []
     if distances:
-        said.append("its values are distances and not used as weights")
+        said.append("its values are distances and not used as weights (if they are weights: X.eliminate_zeros())")
         matrix.data = np.ones_like(matrix.data)
     if one_way:
         said.append("its edges are used in both directions")

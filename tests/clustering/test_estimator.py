@@ -195,6 +195,18 @@ def test_nearest_neighbours_in_front(mode, caplog):
     assert adjusted_rand_score(label, found) > 0.95
 
 
+def test_weights_above_a_stored_zero_diagonal(caplog):
+    """The warning names what makes them weights again."""
+    weights = scipy.sparse.csr_matrix(np.kron(np.eye(2), np.full((6, 6), 3.0)) + 1)
+    weights.setdiag(0)
+    JBClustering(2, random_state=0, n_init=1).fit(weights)
+    assert "not used as weights (if they are weights: X.eliminate_zeros())" in caplog.text
+    caplog.clear()
+    weights.eliminate_zeros()
+    assert JBClustering(2, random_state=0, n_init=1).fit_predict(weights).sum() == 6
+    assert not caplog.text
+
+
 def test_other_matrices_are_not_taken_for_neighbours(caplog):
     pair = scipy.sparse.csr_matrix(np.kron(np.eye(2), np.ones((6, 6)) - np.eye(6)))
     weights = scipy.sparse.csr_matrix(np.ones((4, 4)))
