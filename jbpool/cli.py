@@ -335,18 +335,25 @@ def _stop_with_the_others(*_: Any) -> None:
     sys.exit("another process of this run has died, so this one stops; --resume continues from the checkpoint.")
 
 
+# Options that have no effect with --predict, and why
+NOT_TO_PREDICT = {
+    "--cfg": "give the new graph as FILE or by --set dataset...=...",
+    "-k": "the clusters of the model are fixed",
+    "--folds": "the model of the best fold is applied",
+    "--seeds": "the model of the best seed is applied",
+    "--resume": "a prediction has no unfinished part",
+    "--baselines": "other methods have no model to apply",
+    "--log": "nothing is trained",
+}
+
+
 def _predict(task: Any, args: argparse.Namespace, changes: list[str]) -> int:
     from jbpool.engine.config import load_config
     from jbpool.processes import choose_device
 
-    if args.cfg is not None:
-        raise ConfigError("--cfg has no effect with --predict: give the new graph as FILE or by --set dataset...=...")
-    if getattr(args, "k", None) is not None:
-        raise ConfigError("-k has no effect with --predict: the clusters of the model are fixed.")
-    if getattr(args, "folds", None) is not None:
-        raise ConfigError("--folds has no effect with --predict: the model of the best fold is applied.")
-    if args.resume:
-        raise ConfigError("--resume has no effect with --predict: a prediction has no unfinished part.")
+    for option, why in NOT_TO_PREDICT.items():
+        if getattr(args, option.lstrip("-"), None):
+            raise ConfigError(f"{option} has no effect with --predict: {why}.")
     run_dir = Path(args.predict)
     if (run_dir / "config.yaml").is_file():
         load_config(task, str(run_dir / "config.yaml"))         # a run of the other task is refused as such
