@@ -141,7 +141,7 @@ def test_other_graphs_are_refused(trained, tmp_path, options, words):
         (["--predict", "r", "--resume"], "--resume has no effect"),
         (["--predict", "r/model.pt"], "it is a file: did you mean its folder, r?"),
         (["--predict", "r", "--set", "dataset.graphs=new"], "new: it is a folder: use dataset.folder"),
-        (["--predict", "r", "--seeds", "0"], "only dataset... can be set"),
+        (["--predict", "r", "--set", "train.epochs=1"], "only dataset... can be set"),
         (["--predict", "r", "--cfg", "file"], "--cfg has no effect"),
         (["--predict", "r", "--set", "dataset.folder=nothing"], "nothing: no such folder"),
         (["--predict", "r", "--set", "dataset.name=motifs"], "motifs has 6 node features, the model was trained on 2"),
