@@ -197,7 +197,7 @@ def test_nearest_neighbours_in_front(mode, caplog):
 
 def test_weights_above_a_stored_zero_diagonal(caplog):
     """The warning names what makes them weights again."""
-    weights = scipy.sparse.csr_matrix(np.kron(np.eye(2), np.full((6, 6), 3.0)) + 1)
+    weights = scipy.sparse.csr_matrix(np.kron(np.eye(2), np.full((6, 6), 3.0)))
     weights.setdiag(0)
     JBClustering(2, random_state=0, n_init=1).fit(weights)
     assert "not used as weights (if they are weights: X.eliminate_zeros())" in caplog.text
