@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from jbpool.engine.config import load_config
+from jbpool.engine.config import load_config, read_yaml
 from jbpool.engine.state import load_state
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError
@@ -65,7 +65,8 @@ def config_for(task: Task, run_dir: Path, changes: Sequence[str], files: Callabl
             given["dataset.name"] = "file"
             changes = ["dataset.name=file", *changes]
     forgotten = []
-    if given.get("dataset.name", trained.name) == trained.name:         # another name already removes all options
+    name = read_yaml(given.get("dataset.name", trained.name), "--set dataset.name")     # FILE sets it in quotes
+    if name == trained.name:                                            # another name already removes all options
         options = [option for option in files(trained.name) if option in trained.options]
         forgotten = [f"dataset.{option}=null" for option in options if f"dataset.{option}" not in given]
     return load_config(task, path, [*forgotten, *changes])

@@ -151,7 +151,10 @@ def test_a_prediction_uses_nothing_of_the_training_graph(tmp_path):
         assert refused.code == 2
         assert words in refused.err
     assert not (tmp_path / "r" / "predicted").exists()
-    call(CLUSTER.command, "--predict", "r", *settings(*TWO), cwd=tmp_path)
+    refused = call(CLUSTER.command, "two-edges.csv", "--predict", "r", cwd=tmp_path, check=False)
+    assert "trained with 3 per node" in refused.err                             # not: one-features.csv: no such file
+    printed = call(CLUSTER.command, "two-edges.csv", "--features", "two-features.csv", "--predict", "r", cwd=tmp_path)
+    assert "nmi" not in printed.out                                             # no labels, since none were given
     rows = read_rows(tmp_path / "r" / "predicted" / "assign.csv")
     assert {row[0] for row in rows} == {f"{group}{i}" for group in "xy" for i in range(20)}
 
