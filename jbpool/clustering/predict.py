@@ -47,7 +47,7 @@ def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.devi
     data = load_data(config)
     cluster, confidence = _rebuild(config, stored, run_dir).to(device).predict(data)
     write_assign_csv(path, data.own_ids, cluster, confidence)
-    print(repr(data))
+    print(data.summary)
     for name, value in ({} if data.label is None else label_scores(cluster, data.label)).items():
         print(f"{name}: {value:.3f}")
     return path
