@@ -34,6 +34,7 @@ from jbpool.errors import DataError, naming
 
 GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
 GRAPH_WORDS = ("graph", "graph_id", "graphid")
+ENCODE = ": encode categories as columns of 0 and 1, or leave the column out"
 PARTS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 
 log = logging.getLogger(__name__)
@@ -154,10 +155,10 @@ def _graphs_of(table: Table, place: int, ids: pd.Index) -> np.ndarray:
     return index
 
 
-def _float32(table: Table, places: Sequence[int]) -> np.ndarray:
-    """Return columns of numbers as ``(rows, columns)``."""
+def _float32(table: Table, places: Sequence[int], fix: str = "") -> np.ndarray:
+    """Return columns of numbers as ``(rows, columns)``; ``fix``: what to do about words, for messages."""
     with np.errstate(over="ignore"):
-        values = np.column_stack([table.numbers(place).astype(np.float32) for place in places])
+        values = np.column_stack([table.numbers(place, fix).astype(np.float32) for place in places])
     table.refuse(~np.isfinite(values).all(1), "a number is beyond the range of float32")
     return values
 
@@ -174,7 +175,7 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
             codes, different = _ids(table, node)
             code_blocks.append(np.array([names.setdefault(name, len(names)) for name in different])[codes])
         if places:
-            feat_blocks.append(_float32(table, places))
+            feat_blocks.append(_float32(table, places, ENCODE))
     graph_of = np.concatenate(graph_blocks)
     order = np.argsort(graph_of, kind="stable")
     sizes = np.bincount(graph_of, minlength=len(ids))
@@ -214,7 +215,7 @@ def _read_edges(
             weights.append(_float32(table, [weight])[:, 0])
             table.refuse(weights[-1] < 0, "the weight is negative")
         if places:
-            feats.append(_float32(table, places))
+            feats.append(_float32(table, places, ENCODE))
             names = table.names(places)
     source, target = (np.concatenate(blocks) for blocks in ends)
     edge_weight, edge_feat = (np.concatenate(blocks) if blocks else None for blocks in (weights, feats))

@@ -154,21 +154,21 @@ class Table:
         column = self.frame[place]
         return column.astype(object).where(column.notna(), "").map(str).to_numpy(dtype=object)
 
-    def numbers(self, place: int) -> np.ndarray:
-        """Return a column of finite numbers, float64."""
+    def numbers(self, place: int, fix: str = "") -> np.ndarray:
+        """Return a column of finite numbers, float64; ``fix``: what to do about words, for messages."""
         column = self.frame[place]
         if column.dtype.kind not in "iufb":
-            self.refuse_text(place)
+            self.refuse_text(place, fix)
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         name = self.called(place)
         self.refuse(~np.isfinite(values), lambda row: f"{name} has the value {values[row]}, not a finite number")
         return values
 
-    def refuse_text(self, place: int) -> None:
+    def refuse_text(self, place: int, fix: str = "") -> None:
         """Raise an error for the first field that is not a number; nothing if there is none."""
         text = self.text(place)
         number = pd.to_numeric(pd.Series(text), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-        self.refuse(~np.isfinite(number), lambda row: not_a_number(text[row], place))
+        self.refuse(~np.isfinite(number), lambda row: not_a_number(text[row], place, fix))
 
     @property
     def unnamed(self) -> bool:
@@ -197,12 +197,12 @@ class Table:
         return [f"{part} of {self.path.name}" for part in parts]
 
 
-def not_a_number(field: str, place: int) -> str:
-    """Return the problem of a field that should be a number."""
+def not_a_number(field: str, place: int, fix: str = "") -> str:
+    """Return the problem of a field that should be a number; ``fix``: what to do if it is a word."""
     if field == "":
         return f"field {place + 1} is empty"
-    comma = ": write decimals with a point" if re.fullmatch(r"[-+]?\d*,\d+", field) else ""
-    return f"{field[:40]!r} is not a finite number{comma}"
+    fix = ": write decimals with a point" if re.fullmatch(r"[-+]?\d*,\d+", field) else fix
+    return f"{field[:40]!r} is not a finite number{fix}"
 
 
 def read_tables(path: Path, whole: bool = False, **options: Any) -> Iterator[Table]:

@@ -152,7 +152,7 @@ def test_nodes_without_ids_and_features(folder):
         ({"graphs": "graph\na\nb\nc\n007\nd\n"}, "nodes.csv: has no node of graph 'd'"),
         ({"nodes": None}, "nodes.csv is missing"),
         ({"nodes": "graph,x\na,1\nz,1\n"}, "nodes.csv, line 3: graph 'z' is not in graphs.csv"),
-        ({"nodes": "graph,x\na,1\na,red\n"}, "nodes.csv, line 3: 'red' is not a finite number"),
+        ({"nodes": "graph,x\na,1\na,red\n"}, "nodes.csv, line 3: 'red' is not a finite number: encode"),
         ({"nodes": "graph,x\na,1\na,1e300\n"}, "nodes.csv, line 3: a number is beyond the range of float32"),
         ({"nodes": TABLES["nodes"] + "a,n1,0,0\n"}, "nodes.csv, line 10: the graph already has a node of this id"),
         ({"nodes": "graph,x\na,1\na,1,2\n"}, "nodes.csv, line 3: 3 fields instead of 2"),
