@@ -153,7 +153,8 @@ def _settings(name: str, args: argparse.Namespace) -> tuple[list[str], dict[str,
                 raise ConfigError(f"--{option} {path}: give the graph, too: jbpool cluster FILE --{option} {path}")
             found[f"dataset.{option}"] = json.dumps(path), f"--{option} {path}"
     if getattr(args, "k", None) is not None:
-        found["method.num_clusters"] = args.k, f"-k {args.k}"
+        number = args.k if args.k.removeprefix("-").isdecimal() else json.dumps(args.k)
+        found["method.num_clusters"] = number, f"-k {args.k}"
     if args.seeds is not None:
         found["train.seeds"] = f"[{args.seeds}]", f"--seeds {args.seeds}"
     changes = [f"{key}={value}" for key, (value, _) in found.items()]       # last: they have precedence over --set

@@ -107,9 +107,11 @@ MISTAKES = [
     (["cluster", "e.csv", "-k", "-3"], "-k -3: method.num_clusters=-3 should be at least 1"),
     (["cluster", "e.csv", "-k", "5-2"], "-k 5-2: method.num_clusters=5-2: the range should start with the smaller"),
     (["cluster", "e.csv", "-k", "x"], "-k x: method.num_clusters='x' should be a whole number, or a range such as"),
-    (["cluster", "e.csv", "-k", "1.5"], "-k 1.5: method.num_clusters=1.5 should be a whole number"),
-    (["cluster", "e.csv", "-k", "[2"], "-k [2: not YAML, line 1"),
-    (["cluster", "e.csv", "-k", "99"], "99 clusters"),
+    (["cluster", "e.csv", "-k", "1.5"], "-k 1.5: method.num_clusters='1.5' should be a whole number, or a range"),
+    (["cluster", "e.csv", "-k", "[2"], "-k [2: method.num_clusters='[2' should be a whole number, or a range"),
+    (["cluster", "e.csv", "-k", "99"], "99 clusters of 20 nodes: lower -k"),
+    (["cluster", "e.csv", "-k", "2-99"], "2 to 99 clusters of 20 nodes: lower -k"),
+    (["cluster", "pair.csv"], "pair has 2 of the 4 nodes that a choice needs: give the number of clusters, such as -k"),
     (["cluster", "-k", "2-5"], "-k 2-5: method.num_clusters=2-5: only method.name=auto chooses the number"),
     (["cluster", "--labels", "l.csv"], "give the graph, too: jbpool cluster FILE --labels l.csv"),
     (["cluster", "e.csv", "--features", "none.csv"], "none.csv"),
@@ -133,6 +135,7 @@ def test_a_mistake_is_reported_as_one_line(cliques, arguments, words):
     (cliques / "run").mkdir()
     (cliques / "run" / "config.yaml").touch()
     (cliques / "mine.yaml").touch()
+    (cliques / "pair.csv").write_text("0,1\n")
     outcome = call(cli.main, *arguments, cwd=cliques, check=False)
     assert outcome.code == 2
     (line,) = outcome.err.splitlines()

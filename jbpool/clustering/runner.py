@@ -404,22 +404,25 @@ MOST_CLUSTERS = 30          # of the range that is searched where neither a numb
 
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
     """Return K, or the candidates: as configured, or the number of classes; ``auto`` may choose freely."""
-    given, found = config.method.num_clusters, data.num_classes
+    given, found, nodes = config.method.num_clusters, data.num_classes, data.graph.num_nodes
     if isinstance(given, str):
         low, high = cluster_range(given)
-        if high > data.graph.num_nodes:
-            raise ConfigError(f"method.num_clusters={given}: the graph has only {data.graph.num_nodes} nodes.")
+        if high > nodes:
+            raise ConfigError(f"{low} to {high} clusters of {nodes} nodes: lower -k (method.num_clusters).")
         return range(low, high + 1)
     if given is not None:
         found = given
     elif config.method.cluster_sizes is not None:
         found = len(config.method.cluster_sizes)
-    if found is None and config.method.name == "auto" and data.graph.num_nodes > 3:
-        return range(2, min(MOST_CLUSTERS, data.graph.num_nodes // 2) + 1)
+    auto = config.method.name == "auto"
+    if found is None and auto and nodes > 3:
+        return range(2, min(MOST_CLUSTERS, nodes // 2) + 1)
     if found is None:
-        raise ConfigError(f"{data.name} has no labels: set the number of clusters, such as method.num_clusters=2.")
-    if found > data.graph.num_nodes:
-        raise ConfigError(f"{found} clusters of {data.graph.num_nodes} nodes: lower method.num_clusters.")
+        why = f"has {nodes} of the 4 nodes that a choice needs" if auto else "has no labels"
+        number = f"the number of clusters, such as -k {min(nodes, 2)} (method.num_clusters)"
+        raise ConfigError(f"{data.name} {why}: give {number}.")
+    if found > nodes:
+        raise ConfigError(f"{found} clusters of {nodes} nodes: lower -k (method.num_clusters).")
     return found
 
 

@@ -55,7 +55,7 @@ def test_labels_that_are_all_unknown_count_as_none(tmp_path, monkeypatch):
     monkeypatch.setattr("jbpool.clustering.runner.load_nodes", unlabelled)
     config = load_config(NODE_CLUSTER, None, SMALL)
     data = load_data(config)
-    with pytest.raises(ConfigError, match=r"has no labels: .* method\.num_clusters"):
+    with pytest.raises(ConfigError, match=r"has no labels: .* -k 2 \(method\.num_clusters"):
         run(config, data, tmp_path, CPU)
     out = run(load_config(NODE_CLUSTER, None, [*SMALL, "method.num_clusters=4"]), data, tmp_path, CPU)
     assert not {"acc", "nmi", "ari", "labelled"} & set(out.runs[0])
