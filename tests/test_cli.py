@@ -1,6 +1,7 @@
 """The command ``jbpool``: its arguments, what they set, and how mistakes are reported."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -140,6 +141,15 @@ def test_a_mistake_is_reported_as_one_line(cliques, arguments, words):
     assert outcome.code == 2
     (line,) = outcome.err.splitlines()
     assert words in line
+
+
+def test_a_damaged_archive_is_reported_as_one_line(tmp_path):
+    np.savez(tmp_path / "graph.npz", source=np.array([0, 1]), target=np.array([1, 2]))
+    content = (tmp_path / "graph.npz").read_bytes()
+    (tmp_path / "graph.npz").write_bytes(content.replace(b"PK\x01\x02", b"PK\x01\x09"))        # of its list of files
+    outcome = call(cli.main, "cluster", "graph.npz", cwd=tmp_path, check=False)
+    assert outcome.code == 2
+    assert re.fullmatch(r"graph.npz: not a zip archive .*\n", outcome.err)
 
 
 def test_version(tmp_path):

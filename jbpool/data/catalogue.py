@@ -6,7 +6,6 @@ A module of ``sets/`` or ``files/`` is imported when one of its datasets is load
 from __future__ import annotations
 
 import inspect
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -171,8 +170,11 @@ def loader(table: Mapping[str, str], name: str) -> Callable[..., Any]:
 
 def node_file(path: Path) -> dict[str, str]:
     """Return the ``dataset.*`` settings that load a user's graph from this file, by its suffix."""
-    if path.suffix == ".npz" and zipfile.is_zipfile(path) and "adj_indptr.npy" in zipfile.ZipFile(path).namelist():
-        return {"name": "npz", "path": str(path)}
+    if path.suffix == ".npz":
+        from jbpool.data.arrays import array_names
+
+        if "adj_indptr" in array_names(path):
+            return {"name": "npz", "path": str(path)}
     return {"name": "file", "graph" if path.suffix == ".bin" else "edges": str(path)}
 
 
