@@ -187,7 +187,8 @@ class JBClustering:
         return self._fit(X, y, features)
 
     def _fit(self, X: Any, y: Any, features: Any) -> JBClustering:
-        _refuse_table(y)
+        if y is not None and np.ndim(y) == 2:
+            raise JBPoolError("the second argument is y and ignored: pass features by name, fit(X, features=...).")
         low, high = self._range()
         starts = check_count(self.n_init, "n_init")
         data = as_node_data(_undirected_neighbours(X), features)
@@ -393,12 +394,6 @@ def _column_names(features: Any) -> np.ndarray | None:
     if not all(isinstance(name, str) for name in getattr(features, "columns", [None])):
         return None
     return np.asarray(features.columns, dtype=object)
-
-
-def _refuse_table(y: Any) -> None:
-    """Refuse features in the place of y, which is ignored."""
-    if y is not None and np.ndim(y) == 2:
-        raise JBPoolError("the second argument is y, which is ignored: pass features by name, fit(X, features=...).")
 
 
 def _undirected_neighbours(X: Any) -> Any:

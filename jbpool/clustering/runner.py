@@ -120,7 +120,8 @@ class Job:
             f"{count(len(left), 'seed')} x {count(starts, 'start')}",
             "shorter: fewer train.epochs, train.restarts or --seeds, or train.patience to stop early",
         )
-        find = method_engine(self.config.method.name)
+        name = self.config.method.name
+        find = search if name == "auto" else embed if name in EMBEDDINGS else train
         for seed in left:
             self.curve = []
             self.finish(seed, find(self, seed))
@@ -219,11 +220,6 @@ def collapse_warning(used: int, num_clusters: int, advice: str, balance: float |
 
 
 # ---------------------------------------------------------------- engines: the clusters of one seed
-
-
-def method_engine(name: str) -> Callable[[Job, int], SeedResult]:
-    """Return the function that clusters the nodes with one seed."""
-    return search if name == "auto" else embed if name in EMBEDDINGS else train
 
 
 def search(job: Job, seed: int) -> SeedResult:

@@ -35,13 +35,9 @@ _SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any], str]] = {
     f"{_CORE}null": (_NULL, lambda text: None, "null"),
     f"{_CORE}bool": (_BOOL, lambda text: text.lower() == "true", "true or false"),
     f"{_CORE}int": (_INT, lambda text: int(text.replace("_", "")), "a whole number"),
-    f"{_CORE}float": (_NUMBER, lambda text: _float(text), "a number"),
+    f"{_CORE}float": (_NUMBER, lambda text: float(re.sub(r"\.(?=inf|nan)|_", "", text.lower())), "a number"),
     f"{_CORE}str": (_TEXT, str, "text"),
 }
-
-
-def _float(text: str) -> float:
-    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan").replace("_", ""))
 
 
 class _Loader(yaml.SafeLoader):

@@ -268,17 +268,14 @@ def heat_map(
     """
     axis = 0 if table.shape[1] > FEW_CELLS else 1
     share = table / np.maximum(table.sum(axis, keepdims=True), 1e-12)
-    return _cells(share, _texts(table), rows, columns, label, groups, selectable)
+    values = [[f"{value:g}" for value in row] for row in table.tolist()]
+    return _cells(share, values, rows, columns, label, groups, selectable)
 
 
 def value_map(table: np.ndarray, rows: Sequence[str], columns: Sequence[str], label: str) -> Chart:
     """Draw a table of values between 0 and 1, shaded by the value; NaN: none."""
     values = [["-" if np.isnan(value) else f"{value:.2f}" for value in row] for row in table]
     return _cells(np.clip(np.nan_to_num(table), 0, 1), values, rows, columns, label, (), False)
-
-
-def _texts(table: np.ndarray) -> list[list[str]]:
-    return [[f"{value:g}" for value in row] for row in table.tolist()]
 
 
 def _cells(
@@ -392,7 +389,9 @@ def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequen
     names = range(count) if names is None else names
     side, radius = (360, 130) if count <= NUMBERED else (560, 220) if count <= DENSE else (760, 320)
     largest = min(32.0, math.pi * radius / max(count, 1))           # many discs must not overlap
-    x, y = _on_circle(_order(weight) if count > FEW_CLUSTERS else np.arange(count), side / 2, radius)
+    place = _order(weight) if count > FEW_CLUSTERS else np.arange(count)
+    angle = 2 * np.pi * place / max(count, 1) - np.pi / 2
+    x, y = side / 2 + radius * np.cos(angle), side / 2 + radius * np.sin(angle)
     pairs = edges_that_matter(weight)
     strongest = max(float(weight.max(initial=0)), 1e-12)
     body = []
@@ -495,11 +494,6 @@ def _order(weight: np.ndarray) -> np.ndarray:
     place = np.empty(len(weight), dtype=int)
     place[leaves_list(linkage(distance, "average", optimal_ordering=True))] = np.arange(len(weight))
     return place
-
-
-def _on_circle(place: np.ndarray, centre: float, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    angle = 2 * np.pi * place / max(len(place), 1) - np.pi / 2
-    return centre + radius * np.cos(angle), centre + radius * np.sin(angle)
 
 
 def _radial(text: str, x: float, y: float, centre: float, away: float, font: int) -> str:
