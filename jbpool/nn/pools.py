@@ -188,7 +188,7 @@ class Pooled:
     def loss(self) -> Tensor:
         """The scalar to minimise: the sum of the losses, each averaged over the graphs that have nodes."""
         if not self.losses:
-            raise JBPoolError("there is no loss to minimise: the clusters were given to pool_by.")
+            raise JBPoolError("there is no loss to minimise: losses is empty, as always with pool_by.")
         count = segments_of(self.source).num_nonempty                   # the losses of the others are 0
         return reduce(torch.add, (value.sum() / count for value in self.losses.values()))
 
@@ -392,7 +392,7 @@ class ClusterPool(nn.Module):
 
     def objective(self, part: Partition) -> dict[str, Tensor]:
         """Return the losses of a soft partition: name -> ``(B,)``."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs a method objective(part) that returns its losses.")
 
     if TYPE_CHECKING:
 
@@ -420,7 +420,7 @@ class ClusterPool(nn.Module):
             One value per graph for every loss, ``(B,)``.
         """
         part = self._partition_of(graph, feat, edge_weight)
-        return part.assign, self.objective(part)
+        return part.assign, self._losses(part)
 
     def forward(self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled:
         """Pool every graph of the batch to ``num_clusters`` nodes.
@@ -441,7 +441,16 @@ class ClusterPool(nn.Module):
             losses to train with.
         """
         part = self._partition_of(graph, feat, edge_weight, coarsen=True)
-        return coarsened(graph, part, self.objective(part), self._dtype)
+        return coarsened(graph, part, self._losses(part), self._dtype)
+
+    def _losses(self, part: Partition) -> dict[str, Tensor]:
+        losses, expected = self.objective(part), (part.graph.num_graphs,)
+        if not isinstance(losses, dict) or any(getattr(loss, "shape", None) != expected for loss in losses.values()):
+            raise JBPoolError(
+                f"{type(self).__name__}.objective: return a dict of losses with one value per graph, of shape "
+                f"{expected}, such as {{'balance': balance(part)}}."
+            )
+        return losses
 
     @property
     def _dtype(self) -> torch.dtype:

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from zoo import grid, random_graph
+from zoo import batched, grid, random_graph
 
 from jbpool import DiffPool, DMoNPool, JBPool, MinCutPool
+from jbpool.errors import JBPoolError
 from jbpool.nn.heads import CosineHead
 from jbpool.nn.pools import POOLS, TERMS, ClusterPool, CombinedPool, PoolOptions, balance, cut, make_pool
 
@@ -104,5 +105,23 @@ def test_a_new_pool_is_a_class_with_its_objective():
     pooled = pool(graph, feat)
     torch.testing.assert_close(pooled.losses["balance"], jb(graph, feat).losses["balance"])
     assert pooled.losses["largest"].item() == pytest.approx(3 * pooled.assign.max().item())
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(NotImplementedError, match=r"ClusterPool needs a method objective\(part\)"):
         ClusterPool(4, 3)(graph, feat)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [lambda part: {"balance": balance(part).mean()}, balance, lambda _: {"one": 1.0}],
+    ids=["mean", "no dict", "number"],
+)
+def test_own_losses_of_another_shape(found):
+    """The mean over graphs would be divided by their number once more."""
+
+    class OwnPool(ClusterPool):
+        def objective(self, part):
+            return found(part)
+
+    pool, batch, feat = OwnPool(4, 3), batched([grid(2), grid(3)]), torch.rand(13, 4)
+    for call in (pool, pool.cluster):
+        with pytest.raises(JBPoolError, match=r"OwnPool\.objective: return a dict of losses with one value per graph"):
+            call(batch, feat)
