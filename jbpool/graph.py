@@ -122,16 +122,8 @@ class Graph:
     ) -> Graph:
         """Return the graph of an adjacency matrix whose row i are the edges that end in node i; nothing is checked.
 
-        Parameters
-        ----------
-        rows : Rows
-            The matrix.
-        sizes : Tensor, optional
-            Nodes per graph ``(B,)``. Default: one graph.
-        edge_index : Tensor, optional
-            ``(2, E)``, if it is known. Default: the order of the rows, computed on first use.
-        symmetric : bool, default False
-            Whether both directions of every edge are known to be there.
+        ``edge_index``: ``(2, E)``, if it is known; by default the order of the rows, computed on first use.
+        ``symmetric``: whether both directions of every edge are known to be there.
         """
         graph = cls.__new__(cls)
         graph._start(len(rows.pointers) - 1, len(rows.columns), rows.columns.device, rows.columns.dtype, sizes)
@@ -214,15 +206,8 @@ class Graph:
     def remembered(self, key: Any, compute: Callable[[], T], source: Tensor | None = None) -> T:
         """Return the value of a key, computed on first use, and again once its source has changed.
 
-        Parameters
-        ----------
-        key : hashable
-            What is computed.
-        compute : callable
-            Returns the value.
-        source : Tensor, optional
-            What it is computed from besides the graph, such as edge weights. Changes that torch cannot track, through
-            ``source.data`` or a shared numpy array, go unnoticed.
+        ``source``: what it is computed from besides the graph, such as edge weights. Changes that torch cannot track,
+        through ``source.data`` or a shared numpy array, go unnoticed.
         """
         known = self._memo.get(key)
         if known is None or known.source() is not source or known.version != _version(source):
@@ -482,20 +467,7 @@ def checked_graph(
 ) -> Graph:
     """Return the graph that a layer was called with, after checking it, its features and its edge weights.
 
-    Parameters
-    ----------
-    graph : Graph, DGLGraph, Data or Batch
-        What was passed as graph.
-    feat : Tensor
-        What was passed as features ``(N, in_feats)``.
-    edge_weight : Tensor or None
-        What was passed as edge weights ``(E,)``.
-    dtype : torch.dtype
-        The type of the layer's parameters.
-    in_feats : int
-        Number of features the layer was built for.
-    sparse : bool, default False
-        Whether the layer takes CSR features too.
+    ``dtype`` and ``in_feats`` are those of the layer; ``sparse``: it takes CSR features, too.
     """
     found = as_graph(graph)
     check_features(feat, dtype, in_feats, sparse)

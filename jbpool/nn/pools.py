@@ -401,23 +401,9 @@ class ClusterPool(nn.Module):
     def cluster(
         self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the assignments and losses without the pooled graph, for node clustering.
+        """Return assignments ``(N, K)`` and losses, name -> ``(B,)``, without the pooled graph, for node clustering.
 
-        Parameters
-        ----------
-        graph : DGLGraph, Data, Batch or Graph
-            A graph or a batch of graphs that hold both directions of every edge.
-        feat : Tensor
-            Node features ``(N, in_feats)``.
-        edge_weight : Tensor, optional
-            Finite, non-negative weights ``(E,)``. Default: all ones.
-
-        Returns
-        -------
-        assign : Tensor
-            Soft assignments ``(N, K)``.
-        losses : dict of str to Tensor
-            One value per graph for every loss, ``(B,)``.
+        The parameters are those of ``forward``.
         """
         part = self._partition_of(graph, feat, edge_weight)
         return part.assign, self._losses(part)
@@ -594,14 +580,8 @@ class DiffPool(ClusterPool):
 class CombinedPool(JBPool):
     """A weighted sum of any loss terms, such as MinCut with the balance term: ``{"cut": 1, "balance": 1}``.
 
-    Parameters
-    ----------
-    *args, **kwargs
-        As for ``JBPool``; its own options apply to the balance term.
-    objective : dict of str to float
-        Name of the term -> weight; terms are balance, cut, ortho, modularity, collapse, link and entropy.
-    smooth_scores : bool, optional
-        Pass the scores of the MLP through one smoothing step, as DiffPool does. Default: False.
+    The parameters are those of ``JBPool``, whose own options apply to the balance term; ``objective``: name of a term
+    in ``TERMS`` -> weight; ``smooth_scores``: pass the scores of the MLP through one smoothing step, as DiffPool does.
     """
 
     def __init__(self, *args: Any, objective: Mapping[str, float], smooth_scores: bool = False, **kwargs: Any):
