@@ -44,7 +44,7 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
     NodeData
         Its ``ids`` are the nodes of a networkx graph or edge list in the order of the rows, ``None`` for matrices.
     """
-    ids = None
+    matrix = ids = None
     adjacency, features = _from_torch(adjacency), _table(features)
     if isinstance(adjacency, Graph) or is_dgl(adjacency) or is_pyg(adjacency):
         matrix, weighted, features = _from_library(adjacency, features)
@@ -52,41 +52,24 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
         matrix, weighted, ids = _from_networkx(adjacency)
     elif _is_of(adjacency, "igraph", "Graph"):
         matrix, weighted, ids = _from_igraph(adjacency)
-    elif _is_list_of_edges(adjacency):
-        from jbpool.data.files import frames
-
-        matrix, weighted, ids = frames.from_edges(adjacency, features)
-    elif _is_table(adjacency):
-        from jbpool.data.files import frames
-
-        if frames.is_matrix(adjacency):
-            adjacency = frames.in_order_of_rows(adjacency)
-            (matrix, weighted), ids = _from_matrix(_array(adjacency)), adjacency.index.to_numpy()
-        else:
-            matrix, weighted, ids = frames.from_edges(adjacency, features)
     else:
-        if not scipy.sparse.issparse(adjacency):
+        is_table, is_sparse = _is_of(adjacency, "pandas", "DataFrame"), scipy.sparse.issparse(adjacency)
+        if not (is_table or is_sparse or _is_list_of_edges(adjacency)):
             adjacency = _array(adjacency)
-        if scipy.sparse.issparse(adjacency) or adjacency.shape[0] == adjacency.shape[1]:
-            matrix, weighted = _from_matrix(adjacency)
-        elif adjacency.shape == (2, 3):
-            raise DataError(
-                "adjacency has shape (2, 3): two edges with weights, or three edges of an edge_index? Give the edges "
-                "as a DataFrame with the columns source, target and weight, or the transpose, edge_index.T."
-            )
-        elif adjacency.shape[1] in (2, 3):
+        if is_table or isinstance(adjacency, list) or not (is_sparse or _is_square(adjacency)):
             from jbpool.data.files import frames
 
-            _refuse_points(adjacency)
-            matrix, weighted, ids = frames.from_edges(adjacency, features)
-        else:
-            fix = "the transpose, edge_index.T" if adjacency.shape[0] == 2 else FORMS
-            raise DataError(f"adjacency has shape {adjacency.shape}: give {fix}.")
+            if is_table and frames.is_matrix(adjacency):
+                adjacency = frames.in_order_of_rows(adjacency)
+                ids, adjacency = adjacency.index.to_numpy(), _array(adjacency)
+            else:
+                matrix, weighted, ids = frames.from_edges(adjacency, features)
+        if matrix is None:
+            matrix, weighted = _from_matrix(adjacency)
     if matrix.shape[0] < 1:
         raise DataError("the graph has no nodes: there is nothing to cluster.")
-    weight_name = "their weights" if weighted else None
     feat = _features(features, matrix.shape[0], ids)
-    return node_data("graph", matrix, weight_name=weight_name, feat=feat, label=None, ids=ids)
+    return node_data("graph", matrix, weight_name="their weights" if weighted else None, feat=feat, ids=ids)
 
 
 def _from_torch(values: Any) -> Any:
@@ -147,25 +130,30 @@ def _one_way(matrix: scipy.sparse.csr_matrix) -> tuple[int, int] | None:
     return int(gap.row[gap.data.argmax()]), int(gap.col[gap.data.argmax()])
 
 
-def _refuse_one_way(
-    source: np.ndarray, target: np.ndarray, weight: np.ndarray | None, ids: Sequence[Any], what: str, fix: str
-) -> None:
-    """Refuse edges without their reverse: directions are not used, and whether to drop them is the user's choice."""
-    present = np.ones(len(source), dtype=bool) if weight is None else weight    # without weights, repeats do not count
-    matrix = scipy.sparse.coo_matrix((present, (source, target)), shape=(len(ids),) * 2).tocsr().astype(np.float64)
-    one_way = _one_way(matrix)
-    if one_way is not None:
-        row, column = one_way
-        one, other = ids[row], ids[column]
-        raise DataError(
-            f"{what} is directed: the edge {one!r} -> {other!r} has weight {matrix[row, column]:g}, {other!r} -> "
-            f"{one!r} has {matrix[column, row]:g}. For an undirected graph pass {fix}."
-        )
+def _from_ends(
+    ends: np.ndarray, weight: np.ndarray | None, ids: Sequence[Any] | np.ndarray, what: str, fix: str = ""
+) -> tuple[scipy.sparse.csr_matrix, bool]:
+    """Return the adjacency of edges, ``(2, E)``, and whether it has weights.
+
+    With a ``fix``, edges without their reverse are refused: whether to drop directions is the user's choice.
+    """
+    if fix:
+        present = np.ones(ends.shape[1], dtype=bool) if weight is None else weight      # repeats do not count
+        matrix = scipy.sparse.coo_matrix((present, ends), shape=(len(ids),) * 2).tocsr().astype(np.float64)
+        one_way = _one_way(matrix)
+        if one_way is not None:
+            row, column = one_way
+            one, other = ids[row], ids[column]
+            raise DataError(
+                f"{what} is directed: the edge {one!r} -> {other!r} has weight {matrix[row, column]:g}, {other!r} -> "
+                f"{one!r} has {matrix[column, row]:g}. For an undirected graph pass {fix}."
+            )
+    return symmetric_adjacency(ends[0], ends[1], weight, len(ids)), weight is not None
 
 
 def _from_library(given: Any, features: Any) -> tuple[scipy.sparse.csr_matrix, bool, Any]:
     """Return a graph of DGL or PyG with its weights and features, or a ``Graph``."""
-    graph, weight, what, fix = as_graph(given), None, type(given).__name__, "both directions of every edge"
+    graph, weight, fix = as_graph(given), None, "both directions of every edge"
     own: Any = None
     if is_dgl(given):
         weight, own = given.edata.get("weight"), given.ndata.get("feat")
@@ -175,16 +163,15 @@ def _from_library(given: Any, features: Any) -> tuple[scipy.sparse.csr_matrix, b
     elif is_pyg(given):
         weight, own = getattr(given, "edge_weight", None), getattr(given, "x", None)
         fix = "torch_geometric.transforms.ToUndirected()(data)"
-    source, target = graph.edge_index.cpu().numpy()
+    ends = graph.edge_index.cpu().numpy()
     number = None if weight is None else weight.detach().cpu().double().numpy()
     if number is not None:
-        if number.shape != source.shape:
+        if number.shape != ends.shape[1:]:
             raise DataError(f"the edge weights have shape {number.shape}: give one number per edge.")
         check_weights(number, "the edge weights")
-    _refuse_one_way(source, target, number, range(graph.num_nodes), f"the {what}", fix)
     if features is None and own is not None:
         features = _table(own)
-    return symmetric_adjacency(source, target, number, graph.num_nodes), number is not None, features
+    return *_from_ends(ends, number, range(graph.num_nodes), f"the {type(given).__name__}", fix), features
 
 
 def _is_of(graph: Any, package: str, kind: str) -> bool:
@@ -203,21 +190,26 @@ def _is_list_of_edges(edges: Any) -> bool:
     return True
 
 
-def _refuse_points(edges: np.ndarray) -> None:
-    """Refuse coordinates of points in the place of an edge list."""
-    ends = edges[:, :2]
+def _is_square(array: np.ndarray) -> bool:
+    """Return whether an array is a matrix and not an edge list; refuse other shapes, and coordinates of points."""
+    if array.shape[0] == array.shape[1]:
+        return True
+    if array.shape == (2, 3):
+        raise DataError(
+            "adjacency has shape (2, 3): two edges with weights, or three edges of an edge_index? Give the edges "
+            "as a DataFrame with the columns source, target and weight, or the transpose, edge_index.T."
+        )
+    if array.shape[1] not in (2, 3):
+        fix = "the transpose, edge_index.T" if array.shape[0] == 2 else FORMS
+        raise DataError(f"adjacency has shape {array.shape}: give {fix}.")
+    ends = array[:, :2]
     broken = ends[np.isfinite(ends) & (ends != np.floor(ends))]
     if len(broken):
         raise DataError(
-            f"adjacency of shape {edges.shape} would be an edge list, but {broken[0]:g} is not a node number. If its "
+            f"adjacency of shape {array.shape} would be an edge list, but {broken[0]:g} is not a node number. If its "
             "rows are points, make a graph of them first: sklearn.neighbors.kneighbors_graph(points, 10)."
         )
-
-
-def _is_table(values: Any) -> bool:
-    """Tell whether it is a DataFrame without importing pandas, in the same way."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(values, pandas.DataFrame)
+    return False
 
 
 def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray]:
@@ -225,11 +217,9 @@ def _from_networkx(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarra
     ids[:] = list(graph.nodes)
     place = {node: number for number, node in enumerate(graph.nodes)}
     ends = np.array([(place[a], place[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2)
-    source, target = ends[:, 0], ends[:, 1]
     weight = _edge_weights([weight for _, _, weight in graph.edges(data="weight")], "networkx")
-    if graph.is_directed():
-        _refuse_one_way(source, target, weight, list(graph.nodes), "the networkx graph", "graph.to_undirected()")
-    return symmetric_adjacency(source, target, weight, len(ids)), weight is not None, ids
+    fix = "graph.to_undirected()" if graph.is_directed() else ""
+    return *_from_ends(ends.T, weight, ids, "the networkx graph", fix), ids
 
 
 def _edge_weights(given: list[Any], package: str) -> np.ndarray | None:
@@ -249,17 +239,15 @@ def _edge_weights(given: list[Any], package: str) -> np.ndarray | None:
 def _from_igraph(graph: Any) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
     """Return the names of the nodes: the attribute ``name``, if all have different ones."""
     ends = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
-    source, target = ends[:, 0], ends[:, 1]
     weight = _edge_weights(graph.es["weight"] if "weight" in graph.es.attributes() else [], "igraph")
     names = graph.vs["name"] if "name" in graph.vs.attributes() else []
     ids = None
     if names and None not in names and len(set(names)) == len(names):
         ids = np.empty(len(names), dtype=object)
         ids[:] = names
-    if graph.is_directed():
-        shown = list(range(graph.vcount())) if ids is None else list(ids)
-        _refuse_one_way(source, target, weight, shown, "the igraph graph", "graph.as_undirected()")
-    return symmetric_adjacency(source, target, weight, graph.vcount()), weight is not None, ids
+    fix = "graph.as_undirected()" if graph.is_directed() else ""
+    shown = range(graph.vcount()) if ids is None else ids
+    return *_from_ends(ends.T, weight, shown, "the igraph graph", fix), ids
 
 
 def _table(features: Any) -> Any:
@@ -267,7 +255,7 @@ def _table(features: Any) -> Any:
     features = _from_torch(features)
     if features is None:
         return None
-    if _is_table(features):
+    if _is_of(features, "pandas", "DataFrame"):
         from jbpool.data.files import frames
 
         frames.check_features(features)
@@ -287,7 +275,7 @@ def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor |
     """Return a table as a tensor, its rows in the order of the nodes."""
     if features is None:
         return None
-    if _is_table(features):
+    if _is_of(features, "pandas", "DataFrame"):
         from jbpool.data.files import frames
 
         features = frames.feature_array(features, ids)
