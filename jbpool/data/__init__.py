@@ -96,18 +96,12 @@ def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
 
 def node_problems(name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield key and problem of a name or options that ``load_nodes`` would reject."""
-    try:
-        yield from _wrong_options(loader(NODE_SETS, name), name, options)
-    except JBPoolError as error:
-        yield "dataset.name", str(error)
+    return _problems(lambda: loader(NODE_SETS, name), name, options)
 
 
 def graph_problems(name: str, root: str | Path | None, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield key and problem of a name or options that ``load_graphs`` would reject."""
-    try:
-        yield from _wrong_options(_graph_loader(name, root), name, options)
-    except JBPoolError as error:
-        yield "dataset.name", str(error)
+    return _problems(lambda: _graph_loader(name, root), name, options)
 
 
 def node_options(name: str) -> dict[str, Any]:
@@ -128,8 +122,7 @@ def _options(load: Callable) -> dict[str, Any]:
 def node_files(name: str) -> list[str]:
     """Return the options of a dataset of ``load_nodes`` that are files."""
     load = loader(NODE_SETS, name)
-    hints = get_type_hints(getattr(load, "func", load))                 # of the function inside a partial
-    return [option for option in inspect.signature(load).parameters if Path in get_args(hints[option])]
+    return [option for option in inspect.signature(load).parameters if Path in get_args(_hints(load)[option])]
 
 
 def own_graph_options(name: str) -> list[str]:
@@ -138,10 +131,18 @@ def own_graph_options(name: str) -> list[str]:
     return [option for option in options if option not in ("task", "targets")]
 
 
-def _wrong_options(load: Callable, name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield key and problem of every unknown option and of every value of the wrong type or range."""
-    hints = get_type_hints(getattr(load, "func", load))             # the function inside a partial
-    accepted = _options(load)
+def _hints(load: Callable) -> dict[str, Any]:
+    return get_type_hints(getattr(load, "func", load))              # the function inside a partial
+
+
+def _problems(find: Callable[[], Callable], name: str, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield key and problem of an unknown name or option, and of every value of the wrong type or range."""
+    try:
+        load = find()
+    except JBPoolError as error:
+        yield "dataset.name", str(error)
+        return
+    hints, accepted = _hints(load), _options(load)
     for option, value in options.items():
         key = f"dataset.{option}"
         try:
@@ -156,10 +157,10 @@ def _wrong_options(load: Callable, name: str, options: dict[str, Any]) -> Iterat
 
 
 def _call(load: Callable, name: str, root: str | Path | None, options: dict[str, Any]) -> Any:
-    problems = [problem for _, problem in _wrong_options(load, name, options)]
+    problems = [problem for _, problem in _problems(lambda: load, name, options)]
     if problems:
         raise DataError("\n".join(problems))
-    hints = get_type_hints(getattr(load, "func", load))
+    hints = _hints(load)
     files = [option for option, value in options.items() if isinstance(value, str) and Path in get_args(hints[option])]
     options = {**options, **{option: os.path.expanduser(options[option]) for option in files}}
     if "root" in inspect.signature(load).parameters:

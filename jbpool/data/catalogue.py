@@ -120,21 +120,10 @@ TU = (
 )  # fmt: skip
 
 MOLECULES = {                               # numbers of graphs, as OGB publishes them
-    "ogbg-molbace": 1513,
-    "ogbg-molbbbp": 2039,
-    "ogbg-molclintox": 1477,
-    "ogbg-molmuv": 93087,
-    "ogbg-molpcba": 437929,
-    "ogbg-molsider": 1427,
-    "ogbg-moltox21": 7831,
-    "ogbg-moltoxcast": 8576,
-    "ogbg-molhiv": 41127,
-    "ogbg-molesol": 1128,
-    "ogbg-molfreesolv": 642,
-    "ogbg-mollipo": 4200,
-    "ogbg-molchembl": 456331,
-}
-
+    "ogbg-molbace": 1513, "ogbg-molbbbp": 2039, "ogbg-molclintox": 1477, "ogbg-molmuv": 93087, "ogbg-molpcba": 437929,
+    "ogbg-molsider": 1427, "ogbg-moltox21": 7831, "ogbg-moltoxcast": 8576, "ogbg-molhiv": 41127, "ogbg-molesol": 1128,
+    "ogbg-molfreesolv": 642, "ogbg-mollipo": 4200, "ogbg-molchembl": 456331,
+}  # fmt: skip
 
 TU_LOADER = "sets.tu:load_tu"        # also of sets in a data root that are not listed here
 
