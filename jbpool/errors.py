@@ -57,6 +57,17 @@ def naming(file: str | Path) -> Iterator[None]:
         raise DataError.at(file, str(error)) from None
 
 
+@contextmanager
+def reported_as(file: str | Path, problem: str, fix: str = "") -> Iterator[None]:
+    """Turn any error inside the block into a ``DataError``: what reads damaged files fails in many ways."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError.at(file, f"{problem} ({str(error) or type(error).__name__}){fix}") from None
+
+
 class TrainingError(JBPoolError):
     """Training that cannot continue, such as a loss that is not a number."""
 

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse
 from numpy.lib import format as npy
 
-from jbpool.errors import DataError
+from jbpool.errors import DataError, reported_as
 
 MAX_BYTES = 4 << 30             # unpacked, all members together
 MAX_MEMBERS = 10_000
@@ -87,13 +87,8 @@ def extract(path: Path, folder: Path, max_bytes: int = MAX_BYTES) -> None:
 @contextmanager
 def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> Iterator[IO[bytes]]:
     """Yield a member as a stream; report any error while reading as a damaged archive."""
-    try:
-        with archive.open(info) as member:
-            yield member
-    except DataError:
-        raise
-    except Exception as error:      # zlib.error, NotImplementedError, struct.error, EOFError, ...
-        raise DataError.at(path, f"member {info.filename!r} is damaged ({error})") from None
+    with reported_as(path, f"member {info.filename!r} is damaged"), archive.open(info) as member:
+        yield member
 
 
 def _check_sizes(members: list[zipfile.ZipInfo], limit: int, path: Path, fix: str = "") -> None:
@@ -142,14 +137,10 @@ def open_npy(path: Path) -> np.ndarray:
     """
     if not path.is_file():
         raise DataError.at(path, "no such file")
-    try:
+    with reported_as(path, "not an array file without objects"):
         with open(path, "rb") as file:
             shape, _ = _read_header(file, path.stat().st_size)
         return np.load(path, mmap_mode="c", allow_pickle=False) if math.prod(shape) else _read_npy(path)
-    except DataError:
-        raise
-    except Exception as error:      # a damaged header can fail in any way: it is a Python expression
-        raise DataError.at(path, f"not an array file without objects ({error})") from None
 
 
 def array_names(path: Path) -> list[str]:
@@ -173,13 +164,8 @@ def read_arrays(path: Path, names: list[str] | None = None) -> dict[str, np.ndar
 
 
 def _read_npy(path: Path) -> np.ndarray:
-    try:
-        with open(path, "rb") as file:
-            return read_stream(file, path.stat().st_size, path)
-    except DataError:
-        raise
-    except Exception as error:      # a damaged header, a Python expression, can fail in any way
-        raise DataError.at(path, f"cannot be read as .npy ({error})") from None
+    with reported_as(path, "cannot be read as .npy"), open(path, "rb") as file:
+        return read_stream(file, path.stat().st_size, path)
 
 
 def read_stream(file: IO[bytes], size: int, path: Path) -> np.ndarray:

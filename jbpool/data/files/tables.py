@@ -31,7 +31,7 @@ import pandas as pd
 
 from jbpool.console import progress_bar
 from jbpool.data.arrays import check_memory, unpacked_limit
-from jbpool.errors import DataError
+from jbpool.errors import DataError, reported_as
 
 # What columns may be called; if several of the names occur, the first of them counts.
 SOURCE_WORDS = ("source", "src", "from", "node1", "source_id", "from_id", "id1")
@@ -223,22 +223,17 @@ def _read_parquet(path: Path, whole: bool) -> Iterator[Table]:
         raise DataError.at(path, "reading Parquet needs pyarrow: pip install pyarrow") from None
     if not path.is_file():
         raise DataError.at(path, "no such file")
-    try:
+    with reported_as(path, "not a Parquet file"):
         file = parquet.ParquetFile(path)
         names, rows = file.schema_arrow.names, file.metadata.num_rows
-    except Exception as error:          # pyarrow reports damage under several names
-        raise DataError.at(path, f"not a Parquet file ({error})") from None
     check_memory(path, 8 * rows * (len(names) if whole else 2), f"a table of {rows:,} rows")
     first = 0
-    try:
-        with progress_bar(f"reading {path.name}", rows, "rows") as bar:
-            for block in file.iter_batches(batch_size=max(rows, 1) if whole else ROWS):
-                frame = block.to_pandas(ignore_metadata=True).set_axis(range(len(names)), axis=1)
-                yield Table(path, frame, names, first)
-                first += len(frame)
-                bar.update(len(frame))
-    except Exception as error:
-        raise DataError.at(path, f"cannot be read ({error})") from None
+    with reported_as(path, "cannot be read"), progress_bar(f"reading {path.name}", rows, "rows") as bar:
+        for block in file.iter_batches(batch_size=max(rows, 1) if whole else ROWS):
+            frame = block.to_pandas(ignore_metadata=True).set_axis(range(len(names)), axis=1)
+            yield Table(path, frame, names, first)
+            first += len(frame)
+            bar.update(len(frame))
     if not first:
         raise DataError.at(path, "has no rows")
 

@@ -20,7 +20,7 @@ from jbpool.data.catalogue import CITATION
 from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
 from jbpool.data.download import Arrays, Source, Wheel, cached, fetch
 from jbpool.data.sets.unpickle import load_pickle
-from jbpool.errors import DataError
+from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 
 PARSER = 1
@@ -173,10 +173,8 @@ def _parse_planetoid(files: list[Path]) -> Arrays:
 
 def _whole_numbers(path: Path) -> list[int]:
     numbers = []
-    try:
+    with reported_as(path, "cannot be read"):
         text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise DataError.at(path, f"cannot be read ({error.strerror})") from None
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             if not re.fullmatch(r"[0-9]{1,9}", line.strip()):

@@ -25,7 +25,7 @@ from jbpool.data.catalogue import GCB
 from jbpool.data.containers import GraphData, Split
 from jbpool.data.download import MEGABYTE, Arrays, Source, cached, fetch
 from jbpool.data.sets.unpickle import read_pickle
-from jbpool.errors import DataError
+from jbpool.errors import DataError, reported_as
 
 PARSER = 1
 URL = "https://github.com/FilippoMB/Benchmark_dataset_for_graph_classification/raw/master/datasets/"
@@ -93,7 +93,7 @@ def read_gcb(path: Path) -> Arrays:
 def _read_npy(content: bytes, path: Path) -> Any:
     """Read the array of an .npy file from bytes; objects become a list, by the restricted unpickler."""
     file = io.BytesIO(content)
-    try:
+    with reported_as(path, "not an array", "; download the file again"):
         version = np.lib.format.read_magic(file)
         if version != (1, 0):
             raise ValueError(f"version {version}")
@@ -102,10 +102,6 @@ def _read_npy(content: bytes, path: Path) -> Any:
             raise ValueError("a single number")
         if not dtype.hasobject:
             return read_stream(io.BytesIO(content), len(content), path)
-    except DataError:
-        raise
-    except Exception as error:      # a damaged header, a Python expression, can fail in any way
-        raise DataError.at(path, f"not an array ({error}); download the file again") from None
     entries = read_pickle(content[file.tell() :], path)
     if not isinstance(entries, list) or shape != (len(entries),):
         raise DataError.at(path, f"not a list of {shape} matrices; download the file again")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from jbpool.data.assemble import narrow, node_data, packed_graphs, symmetric_adj
 from jbpool.data.catalogue import MOLECULES, OGB_NODES
 from jbpool.data.containers import UNLABELLED, GraphData, NodeData, Split
 from jbpool.data.download import Arrays, Source, cache_dir, cached, data_roots, fetch, find
-from jbpool.errors import DataError
+from jbpool.errors import DataError, reported_as
 
 NODE_PARSER = 1
 MOLECULE_PARSER = 1
@@ -86,15 +86,11 @@ def _parsed(
     return cached(name, [archive], version, parse)
 
 
-@contextmanager
-def _opened(path: Path, info: pd.Series) -> Iterator[None]:
-    """Report a missing or damaged file inside the block."""
+def _opened(path: Path, info: pd.Series) -> AbstractContextManager[None]:
+    """Report a missing file, or a damaged one inside the block."""
     if not path.is_file():
         raise DataError.at(path, f"is missing; it is in the archive {source(info).urls[0]}")
-    try:
-        yield
-    except Exception as error:              # pandas, gzip, zipfile and numpy report damage under a dozen names
-        raise DataError.at(path, f"cannot be read ({type(error).__name__}: {error})") from None
+    return reported_as(path, "cannot be read")
 
 
 def _tables(folder: Path, names: Sequence[str], info: pd.Series) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jbpool.data.arrays import checked_matrix
-from jbpool.errors import DataError
+from jbpool.errors import reported_as
 
 
 class _Dtype:
@@ -115,16 +115,11 @@ class _Unpickler(_PlainUnpickler):
 
 def load_pickle(path: Path) -> Any:
     """Return the array, matrix, list or dict in a pickle file."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError.at(path, f"cannot be read ({error.strerror})") from None
-    return read_pickle(content, path)
+    with reported_as(path, "cannot be read"):
+        return read_pickle(path.read_bytes(), path)
 
 
 def read_pickle(content: bytes, path: Path) -> Any:
     """Return the array, matrix, list or dict in a pickle; ``path`` names its origin in messages."""
-    try:
+    with reported_as(path, "not a pickle of plain arrays", "; download the file again"):
         return _value(_Unpickler(io.BytesIO(content), encoding="latin1").load())
-    except Exception as error:      # a damaged pickle can fail in any way
-        raise DataError.at(path, f"not a pickle of plain arrays ({error}); download the file again") from None
