@@ -237,6 +237,12 @@ def csr_from_arrays(path: Path, arrays: dict[str, np.ndarray], prefix: str = "")
         raise DataError.at(path, f"not a sparse matrix ({error})") from None
 
 
+def csr_to_arrays(matrix: scipy.sparse.csr_matrix, prefix: str) -> dict[str, np.ndarray]:
+    """Return the arrays from which ``csr_from_arrays`` makes the matrix again; values as float32."""
+    parts = {"data": matrix.data.astype(np.float32, copy=False), "indices": matrix.indices, "indptr": matrix.indptr}
+    return {f"{prefix}{part}": array for part, array in {**parts, "shape": np.array(matrix.shape)}.items()}
+
+
 def available_memory() -> int:
     """Return the bytes that can be allocated without swapping, also inside a container; a large number if unknown."""
     candidates = []

@@ -48,14 +48,9 @@ def undirected(one: np.ndarray, other: np.ndarray, num_nodes: int) -> tuple[np.n
 
 
 def node_data(
-    name: str,
-    adjacency: scipy.sparse.csr_matrix,
-    *,
-    weight_name: str | None = None,
-    feat: Tensor | None = None,
-    label: Tensor | None = None,
-    **fields: Any,
-) -> NodeData:
+    name: str, adjacency: scipy.sparse.csr_matrix, *, weight_name: str | None = None, feat: Tensor | None = None,
+    label: Tensor | None = None, **fields: Any,
+) -> NodeData:  # fmt: skip
     """Return a graph with its node data: fields of ``NodeData``; without ``weight_name`` the edges have no weights.
 
     The index type is that of ``adjacency``: 32 bits, half the memory of 64, unless there are 2^31 nodes or edges.
@@ -91,15 +86,9 @@ def packed_graphs(name: str, arrays: Mapping[str, np.ndarray], **fields: Any) ->
 
 
 def graph_data(
-    name: str,
-    sizes: np.ndarray,
-    source: np.ndarray,
-    target: np.ndarray,
-    *,
-    weight: np.ndarray | None = None,
-    edge_feat: np.ndarray | None = None,
-    **fields: Any,
-) -> GraphData:
+    name: str, sizes: np.ndarray, source: np.ndarray, target: np.ndarray, *, weight: np.ndarray | None = None,
+    edge_feat: np.ndarray | None = None, **fields: Any,
+) -> GraphData:  # fmt: skip
     """Make many graphs symmetric and simple by the rules of a single one; nodes are numbered over all graphs.
 
     Features of repeated edges are added, like weights. If one direction of an edge is given, both get its features.

@@ -96,17 +96,11 @@ GCB = {
 
 # Datasets with published results; TU has the whole collection.
 TU_SIZES = {
-    "MUTAG": "188 graphs, 2 classes",
-    "ENZYMES": "600 graphs, 6 classes",
-    "PROTEINS": "1,113 graphs, 2 classes",
-    "DD": "1,178 graphs, 2 classes",
-    "NCI1": "4,110 graphs, 2 classes",
-    "NCI109": "4,127 graphs, 2 classes",
-    "REDDIT-BINARY": "2,000 graphs, 2 classes",
-    "IMDB-BINARY": "1,000 graphs, 2 classes",
-    "IMDB-MULTI": "1,500 graphs, 3 classes",
-    "COLLAB": "5,000 graphs, 3 classes",
-}
+    "MUTAG": "188 graphs, 2 classes", "ENZYMES": "600 graphs, 6 classes", "PROTEINS": "1,113 graphs, 2 classes",
+    "DD": "1,178 graphs, 2 classes", "NCI1": "4,110 graphs, 2 classes", "NCI109": "4,127 graphs, 2 classes",
+    "REDDIT-BINARY": "2,000 graphs, 2 classes", "IMDB-BINARY": "1,000 graphs, 2 classes",
+    "IMDB-MULTI": "1,500 graphs, 3 classes", "COLLAB": "5,000 graphs, 3 classes",
+}  # fmt: skip
 
 TU = (
     *TU_SIZES,

@@ -297,14 +297,9 @@ class TextTable(Table):
 
 
 def read_text(
-    path: Path,
-    whole: bool = False,
-    *,
-    separator: str | None = None,
-    header: bool | None = None,
-    find_header: Callable[[list[list[str]]], bool] | None = None,
-    attributes: bool = False,
-) -> Iterator[TextTable]:
+    path: Path, whole: bool = False, *, separator: str | None = None, header: bool | None = None,
+    find_header: Callable[[list[list[str]]], bool] | None = None, attributes: bool = False,
+) -> Iterator[TextTable]:  # fmt: skip
     """Yield the rows of a file, a block (``whole``: all of them) at a time; at least one.
 
     Separator and header are detected unless they are given, the header by ``find_header``, default ``is_header``.

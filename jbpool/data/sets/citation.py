@@ -14,7 +14,7 @@ import scipy.sparse
 import torch
 
 from jbpool.checks import check_flag
-from jbpool.data.arrays import csr_from_arrays, read_arrays
+from jbpool.data.arrays import csr_from_arrays, csr_to_arrays, read_arrays
 from jbpool.data.assemble import undirected
 from jbpool.data.catalogue import CITATION
 from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
@@ -134,15 +134,7 @@ def _checked(name: str, folder: Path, arrays: Arrays) -> Arrays:
 
 def _arrays(source: np.ndarray, target: np.ndarray, feat: scipy.sparse.csr_matrix, label: np.ndarray) -> Arrays:
     source, target = undirected(source, target, len(label))
-    return {
-        "source": source,
-        "target": target,
-        "feat_data": feat.data.astype(np.float32),
-        "feat_indices": feat.indices,
-        "feat_indptr": feat.indptr,
-        "feat_shape": np.array(feat.shape),
-        "label": label.astype(np.int64),
-    }
+    return {"source": source, "target": target, "label": label.astype(np.int64), **csr_to_arrays(feat, "feat_")}
 
 
 def _parse_planetoid(files: list[Path]) -> Arrays:

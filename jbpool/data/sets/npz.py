@@ -13,7 +13,7 @@ import scipy.sparse
 import torch
 
 from jbpool.checks import check_flag
-from jbpool.data.arrays import array_names, csr_from_arrays, read_arrays
+from jbpool.data.arrays import array_names, csr_from_arrays, csr_to_arrays, read_arrays
 from jbpool.data.assemble import node_data, symmetric_adjacency
 from jbpool.data.catalogue import NPZ
 from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
@@ -96,14 +96,10 @@ def read_npz(path: Path) -> Arrays:
     if feat is not None:
         feat.sum_duplicates()
         with np.errstate(over="ignore"):
-            values = feat.data.astype(np.float32)
-        if feat.shape[0] != num_nodes or not np.isfinite(values).all():
+            arrays |= csr_to_arrays(feat, "feat_")
+        if feat.shape[0] != num_nodes or not np.isfinite(arrays["feat_data"]).all():
             problem = f"attr_* of shape {feat.shape} must have one row per node ({num_nodes}), finite as float32"
             raise DataError.at(path, problem)
-        arrays |= {
-            "feat_data": values, "feat_indices": feat.indices, "feat_indptr": feat.indptr,
-            "feat_shape": np.array(feat.shape),
-        }  # fmt: skip
     if label is not None:
         if label.shape != (num_nodes,) or label.dtype.kind not in "iu":
             raise DataError.at(path, f"labels ({label.dtype}, {label.shape}) must be {num_nodes} whole numbers")

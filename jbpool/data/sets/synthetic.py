@@ -90,18 +90,11 @@ def simulated(name: str, seed: int = 0) -> NodeData:
     For runs of realistic size without the files. Scores on it say nothing about the real dataset.
     """
     real = SIMULATED[name]
-    published = CITATION[real]
+    nodes, edges, sizes = CITATION[real].nodes, CITATION[real].edges, CITATION[real].class_sizes
     return sbm(
-        num_nodes=published.nodes,
-        num_clusters=len(published.class_sizes),
-        cluster_sizes=[size / published.nodes for size in published.class_sizes],
-        avg_degree=published.edges / published.nodes,
-        num_features=published.features,
-        words=_WORDS[real],
-        feature_noise=0.7,
-        seed=seed,
-        name=name,
-    )
+        nodes, len(sizes), [size / nodes for size in sizes], edges / nodes, num_features=CITATION[real].features,
+        words=_WORDS[real], feature_noise=0.7, seed=seed, name=name,
+    )  # fmt: skip
 
 
 def _shares_to_counts(share: np.ndarray, total: int) -> np.ndarray:

@@ -83,10 +83,10 @@ def load_tu_folder(folder: str | Path, name: str | None = None, task: str | None
                 fix = "; for edge features, write edges.csv, nodes.csv and graphs.csv" if "edge" in path.stem else ""
                 log.warning("%s is not used%s", path, fix)
     files = {part: folder / f"{name}_{part}.txt" for part in PARTS}
-    for part in ("A", "graph_indicator"):
-        if not files[part].is_file():
-            raise DataError.at(folder, f"{files[part].name} is missing")
     present = {part: path for part, path in files.items() if path.is_file()}
+    for part in REQUIRED:
+        if part not in present:
+            raise DataError.at(folder, f"{files[part].name} is missing")
 
     def parse() -> Arrays:
         return _parse({part: (path, path.read_bytes()) for part, path in present.items()})
@@ -137,32 +137,24 @@ def _parse(parts: dict[str, tuple[Path, bytes]]) -> Arrays:
         "target": target - first[graph_of_edge],
         **labels,
     }
-    if "node_labels" in parts:
-        path = parts["node_labels"][0]
-        raw = _whole_numbers(*parts["node_labels"])
-        codes = arrays["node_label"] = _as_codes(raw, num_nodes, path)
-        columns = int((codes.max(axis=0) + 1).sum())
-        different = [np.unique(column) for column in raw.T]
-        arrays["node_label_names"] = np.array(
-            [node_label_name(place, value) for place, values in enumerate(different, 1) for value in values]
-        )
-        check_memory(path, 4 * num_nodes * columns, f"{columns:,} different node labels in one-hot form")
-    if "node_attributes" in parts:
-        path, content = parts["node_attributes"]
-        attributes = _numbers(path, content)
-        if len(attributes) != num_nodes:
-            raise DataError.at(path, f"{len(attributes)} rows for {num_nodes} nodes")
-        with np.errstate(over="ignore"):
-            arrays["node_attribute"] = attributes.astype(np.float32)
-        _refuse(~np.isfinite(arrays["node_attribute"]).all(1), path, "attributes must be finite, also as float32")
+    for part, read in (("node_labels", _whole_numbers), ("node_attributes", _numbers)):
+        if part not in parts:
+            continue
+        path, content = parts[part]
+        table = read(path, content)
+        if len(table) != num_nodes:
+            raise DataError.at(path, f"{len(table)} rows for {num_nodes} nodes")
+        if part == "node_labels":
+            columns = [np.unique(column, return_inverse=True) for column in table.T]        # classes and codes
+            names = [node_label_name(i, value) for i, (values, _) in enumerate(columns, 1) for value in values]
+            check_memory(path, 4 * num_nodes * len(names), f"{len(names):,} different node labels in one-hot form")
+            arrays["node_label"] = np.stack([codes for _, codes in columns], axis=1)
+            arrays["node_label_names"] = np.array(names)
+        else:
+            with np.errstate(over="ignore"):
+                arrays["node_attribute"] = table.astype(np.float32)
+            _refuse(~np.isfinite(arrays["node_attribute"]).all(1), path, "attributes must be finite, also as float32")
     return arrays
-
-
-def _as_codes(labels: np.ndarray, num_nodes: int, path: Path) -> np.ndarray:
-    """Encode each column of labels as 0, 1, 2, ...; ``(N, columns)``."""
-    if len(labels) != num_nodes:
-        raise DataError.at(path, f"{len(labels)} rows for {num_nodes} nodes")
-    return np.stack([np.unique(column, return_inverse=True)[1] for column in labels.T], axis=1)
 
 
 def _refuse(bad: Any, path: Path, message: str) -> None:
