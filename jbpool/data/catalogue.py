@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jbpool.choices import lookup
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """Counts of the paper's Table 1, and the class sizes in the order of the files."""
 
     nodes: int
@@ -39,8 +37,7 @@ GRAPH2GAUSS = "https://github.com/abojchevski/graph2gauss/raw/master/data/"
 GRAPH_DATA = "https://github.com/EdisonLeeeee/GraphData/raw/master/datasets/"
 
 
-@dataclass(frozen=True)
-class NpzSet:
+class NpzSet(NamedTuple):
     """A public file and its counts."""
 
     file: str
@@ -60,8 +57,7 @@ NPZ = {
 }
 
 
-@dataclass(frozen=True)
-class OgbSet:
+class OgbSet(NamedTuple):
     """Counts as OGB publishes them, for messages."""
 
     nodes: int
@@ -78,8 +74,7 @@ OGB_NODES = {
 }
 
 
-@dataclass(frozen=True)
-class GcbSet:
+class GcbSet(NamedTuple):
     """A published file and the numbers of its training, validation and test graphs."""
 
     file: str

@@ -120,13 +120,9 @@ def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> 
 
 
 def download(
-    url: str,
-    target: Path,
-    *,
-    sha256: str | None = None,
-    check: Callable[[Path], object] | None = None,
+    url: str, target: Path, *, sha256: str | None = None, check: Callable[[Path], object] | None = None,
     max_bytes: int = 512 * MEGABYTE,
-) -> None:
+) -> None:  # fmt: skip
     """Download a file completely or not at all, over HTTPS. Temporary failures are retried; ``check`` raises."""
     _require_https(url)
     host = urlparse(url).netloc

@@ -40,12 +40,6 @@ PARTS = {"train": "train", "valid": "valid", "val": "valid", "validation": "vali
 log = logging.getLogger(__name__)
 
 
-class _Graphs(NamedTuple):
-    ids: pd.Index                   # text
-    labels: GraphLabels
-    split: Split | None
-
-
 class _Nodes(NamedTuple):
     sizes: np.ndarray               # (G,) nodes per graph
     feat: np.ndarray                # (N, D) float32, sorted by graph
@@ -60,22 +54,21 @@ def load_graph_tables(folder: Path, task: str | None = None, targets: Sequence[s
     for name in (NODES, EDGES):
         if not (folder / name).is_file():
             raise DataError.at(folder, f"{name} is missing beside {GRAPHS}")
-    graphs = _read_graphs(folder / GRAPHS, task, targets)
-    nodes = _read_nodes(folder / NODES, graphs.ids)
-    source, target, weight, edge_feat, edge_names = _read_edges(folder / EDGES, graphs.ids, nodes)
+    ids, labels, split = _read_graphs(folder / GRAPHS, task, targets)
+    nodes = _read_nodes(folder / NODES, ids)
+    source, target, weight, edge_feat, edge_names = _read_edges(folder / EDGES, ids, nodes)
     has_features = nodes.feat.shape[1] > 0
     with naming(folder / EDGES):
         return graph_data(
             folder.resolve().name, nodes.sizes, source, target, weight=weight, edge_feat=edge_feat,
             edge_names=edge_names, feat=torch.from_numpy(nodes.feat) if has_features else None,
-            feat_names=nodes.feat_names, ids=graphs.ids.to_numpy(), official_split=graphs.split,
-            **graphs.labels.fields,
+            feat_names=nodes.feat_names, ids=ids.to_numpy(), official_split=split, **labels.fields,
         )  # fmt: skip
 
 
-def _tables(path: Path) -> Iterator[Table]:
+def _tables(path: Path, whole: bool = False) -> Iterator[Table]:
     """Yield the rows of a CSV file with a header, block by block."""
-    for table in read_text(path, header=True):
+    for table in read_text(path, whole, header=True):
         if table.unnamed:                               # an index that pandas has written, not a feature
             table.skip_index("if it is a feature, give it a name")
         yield table
@@ -101,24 +94,30 @@ def _ids(table: Table, place: int) -> tuple[np.ndarray, np.ndarray]:
     return codes, np.array([*map(str, different)], dtype=object)
 
 
-def _read_graphs(path: Path, task: str | None, targets: Sequence[str] | None) -> _Graphs:
-    table = next(read_text(path, whole=True, header=True))
-    if table.unnamed:
-        table.skip_index("if it is a feature, give it a name")
+def _unique_ids(table: Table, place: int, problem: str) -> np.ndarray:
+    """Return the ids of graphs as text; an error if one occurs twice."""
+    codes, ids = _ids(table, place)
+    table.refuse(pd.Series(codes).duplicated().to_numpy(), lambda row: f"graph {ids[codes[row]]!r} {problem}")
+    return ids
+
+
+def _read_graphs(
+    path: Path, task: str | None, targets: Sequence[str] | None
+) -> tuple[pd.Index, GraphLabels, Split | None]:
+    """Return the ids of graphs as text, their labels, and the split, if there is one."""
+    table = next(_tables(path, whole=True))
     graph = _column(table, (*GRAPH_WORDS, "id"))
     found, split = _label_columns(table, targets), table.column(("split",))
     unused = [(table.header or [])[place] for place in _others(table, (graph, *found, split))]
     if unused:
         log.warning("%s: columns %s are not used; features belong to %s", path, unused, NODES)
-    codes, ids = _ids(table, graph)
-    repeated = pd.Series(codes).duplicated().to_numpy()
-    table.refuse(repeated, lambda row: f"graph {ids[codes[row]]!r} has more than one row")
+    ids = _unique_ids(table, graph, "has more than one row")
     texts = (without_gaps(table.text(place), path) for place in found)
     columns = dict(zip(table.names(found), texts, strict=True))
     if not columns:                                         # graphs to be predicted
         columns = dict.fromkeys(targets or ["label"], np.full(len(ids), "", dtype=object))
     labels = graph_labels(columns, "regression" if targets else task, path)
-    return _Graphs(pd.Index(ids), labels, None if split is None else _split(table, table.text(split)))
+    return pd.Index(ids), labels, None if split is None else _split(table, table.text(split))
 
 
 def _label_columns(table: Table, targets: Sequence[str] | None) -> tuple[int, ...]:
@@ -287,7 +286,10 @@ def load_graph_files(
             raise DataError("dataset 'file': dataset.targets names columns; the TU format has none: use dataset.task.")
         data = load_tu_folder(folder, task=task)               # type: ignore[arg-type]
     if ids is not None:
-        data = replace(data, ids=_read_ids(Path(ids), len(data)))
+        listed, _ = _lines(Path(ids))
+        if len(listed) != len(data):
+            raise DataError.at(ids, f"{len(listed)} ids for {len(data)} graphs")
+        data = replace(data, ids=listed)
     if class_names is not None:
         if len(class_names) != data.num_classes or len(set(class_names)) < len(class_names):
             known = ", ".join(data.class_names or ()) or "none"
@@ -306,17 +308,7 @@ def _lines(path: Path) -> tuple[np.ndarray, Table]:
     table = next(read_text(path, whole=True, find_header=lambda rows: rows[0][0].lower() in names))
     if table.columns != 1:
         raise table.error(f"{table.columns} columns: expected one graph id per line", 0)
-    codes, ids = _ids(table, 0)
-    repeated = pd.Series(codes).duplicated().to_numpy()
-    table.refuse(repeated, lambda row: f"graph {ids[codes[row]]!r} is listed twice")
-    return ids, table
-
-
-def _read_ids(path: Path, count: int) -> np.ndarray:
-    ids, _ = _lines(path)
-    if len(ids) != count:
-        raise DataError.at(path, f"{len(ids)} ids for {count} graphs")
-    return ids
+    return _unique_ids(table, 0, "is listed twice"), table
 
 
 def _read_split(parts: Mapping[str, str | Path | None], data: GraphData) -> Split:

@@ -97,10 +97,8 @@ def load_node_files(
     table, known = None, None
     if features is not None:
         chosen = file.table("features", features) if file else None
-        if chosen is None:
-            table = read_features(Path(features), missing)
-        else:
-            table = table_features(chosen, 0, [*range(1, chosen.columns)], missing)
+        columns = [*range(1, chosen.columns)] if chosen else []
+        table = table_features(chosen, 0, columns, missing) if chosen else read_features(Path(features), missing)
     ids = _node_ids(listed, table, path, missing)
     source, target = listed.numbered(ids)
     weight, weight_name, ignored = listed.weight, listed.weight_name, list(listed.ignored)
@@ -108,11 +106,8 @@ def load_node_files(
     with naming(path):                                      # a weight beyond float32
         adjacency = symmetric_adjacency(source, target, weight, len(ids))
     if labels is not None:
-        chosen = file.table("labels", labels) if file else None
-        if chosen is None:
-            known = read_labels(Path(labels), pd.Index(ids))
-        else:
-            known = table_labels(chosen, 0, 1, pd.Index(ids))
+        chosen, index = file.table("labels", labels) if file else None, pd.Index(ids)
+        known = table_labels(chosen, 0, 1, index) if chosen else read_labels(Path(labels), index)
     return node_data(
         path.name.split(".")[0],
         adjacency,

@@ -105,14 +105,10 @@ def load_citation(name: str, root: str | Path | None = None, normalize: bool = T
         parse = _parse_linqs
 
     arrays = cached(f"citation-{name}", files, PARSER, lambda: _checked(name, files[0].parent, parse(files)))
-    matrix = csr_from_arrays(files[0], arrays, "feat_")
-    return NodeData(
-        graph=Graph(torch.from_numpy(np.stack([arrays["source"], arrays["target"]])), len(arrays["label"])),
-        feat=to_csr_tensor(row_normalized(matrix) if normalize else matrix),
-        label=torch.from_numpy(arrays["label"]),
-        num_classes=int(arrays["label"].max()) + 1,
-        name=name,
-    )
+    matrix, label = csr_from_arrays(files[0], arrays, "feat_"), torch.from_numpy(arrays["label"])
+    graph = Graph(torch.from_numpy(np.stack([arrays["source"], arrays["target"]])), len(label))
+    feat = to_csr_tensor(row_normalized(matrix) if normalize else matrix)
+    return NodeData(graph, feat, label, int(label.max()) + 1, name)
 
 
 def _checked(name: str, folder: Path, arrays: Arrays) -> Arrays:

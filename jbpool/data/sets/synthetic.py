@@ -75,13 +75,8 @@ def sbm(
     label = rng.permutation(np.repeat(np.arange(num_clusters), _shares_to_counts(share, num_nodes)))
     source, target = _block_edges(rng, label, round(num_nodes * avg_degree / 2), mixing)
     feat = _bags_of_words(rng, label, num_clusters, num_features, words, feature_noise)
-    return NodeData(
-        graph=Graph(torch.from_numpy(np.stack([source, target])), num_nodes),
-        feat=to_csr_tensor(row_normalized(feat)),
-        label=torch.from_numpy(label),
-        num_classes=num_clusters,
-        name=name,
-    )
+    graph = Graph(torch.from_numpy(np.stack([source, target])), num_nodes)
+    return NodeData(graph, to_csr_tensor(row_normalized(feat)), torch.from_numpy(label), num_clusters, name)
 
 
 def simulated(name: str, seed: int = 0) -> NodeData:
