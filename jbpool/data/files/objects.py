@@ -24,25 +24,15 @@ FORMS = (
 
 
 def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
-    """Return one graph to cluster.
+    """Return one graph to cluster, given in one of the ``FORMS`` or as a ``Data`` of PyG or a ``Graph``.
 
-    Parameters
-    ----------
-    adjacency : matrix, graph or edge list
-        A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]``, ``edata["weight"]`` are
-        used) or a ``Data`` of PyG (``x``, ``edge_weight``); a ``Graph``; a networkx or igraph graph (edge attribute
-        ``weight``); an edge list as a DataFrame, a list of tuples or an array ``(E, 2)`` or ``(E, 3)``. A square array
-        is always a matrix. Matrices and directed graphs have to hold both directions of every edge, edge lists either
-        one or both.
-    features : array, sparse matrix, tensor or DataFrame, optional
-        ``(N, D)``, a row per node. Where nodes have ids (networkx graph, edge list), the index of a DataFrame holds
-        them; else row i is node i, unless the index is a permutation of 0 .. N-1, which is followed with a warning.
-        Overrides the features of a DGLGraph or ``Data``.
+    A square array is always a matrix. Matrices and directed graphs have to hold both directions of every edge, edge
+    lists either one or both. Weights and features of a graph are used: ``edata["weight"]`` and ``ndata["feat"]`` of
+    DGL, ``edge_weight`` and ``x`` of PyG, the edge attribute ``weight`` of networkx and igraph.
 
-    Returns
-    -------
-    NodeData
-        Its ``ids`` are the nodes of a networkx graph or edge list in the order of the rows, ``None`` for matrices.
+    ``features`` has a row per node and overrides those of the graph. Where nodes have ids (networkx graph, edge list),
+    the index of a DataFrame holds them; else row i is node i, unless the index is a permutation of 0 .. N-1, which is
+    followed with a warning. The ``ids`` of the result are in the order of the rows, ``None`` for matrices.
     """
     matrix = ids = None
     adjacency, features = _from_torch(adjacency), _table(features)

@@ -158,17 +158,13 @@ class Table:
         """Return a column of finite numbers, float64; ``fix``: what to do about words, for messages."""
         column = self.frame[place]
         if column.dtype.kind not in "iufb":
-            self.refuse_text(place, fix)
+            text = self.text(place)
+            number = pd.to_numeric(pd.Series(text), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+            self.refuse(~np.isfinite(number), lambda row: not_a_number(text[row], place, fix))
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         name = self.called(place)
         self.refuse(~np.isfinite(values), lambda row: f"{name} has the value {values[row]}, not a finite number")
         return values
-
-    def refuse_text(self, place: int, fix: str = "") -> None:
-        """Raise an error for the first field that is not a number; nothing if there is none."""
-        text = self.text(place)
-        number = pd.to_numeric(pd.Series(text), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-        self.refuse(~np.isfinite(number), lambda row: not_a_number(text[row], place, fix))
 
     @property
     def unnamed(self) -> bool:

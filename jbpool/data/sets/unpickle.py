@@ -66,10 +66,6 @@ def _value(loaded: Any) -> Any:
     return loaded.value if isinstance(loaded, (_Array, _Matrix)) else loaded
 
 
-def _reconstruct(subtype: Any, shape: Any, dtype: Any) -> _Array:
-    return _Array()
-
-
 def _encode(text: str, encoding: str) -> bytes:
     """Return the bytes, as old protocols have them."""
     if encoding != "latin1":
@@ -87,8 +83,8 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): _Dtype,
     ("scipy.sparse.csr", "csr_matrix"): _Matrix,
     ("scipy.sparse._csr", "csr_matrix"): _Matrix,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy.core.multiarray", "_reconstruct"): lambda subtype, shape, dtype: _Array(),
+    ("numpy._core.multiarray", "_reconstruct"): lambda subtype, shape, dtype: _Array(),
 }
 
 
