@@ -55,6 +55,7 @@ def test_scores_of_numbers():
 def test_the_answers_of_trees():
     """The distance of the generator against networkx; the mean degree against the graphs."""
     data = load_graphs("trees", num_graphs=20)
+    assert data.label.dtype == torch.float64                        # like numbers to predict from files
     torch.testing.assert_close(data.label[:, 1], data.num_edges.double() / data.sizes)
     rng = np.random.default_rng(0)
     for count in (2, 5, 8):

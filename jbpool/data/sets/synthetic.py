@@ -202,7 +202,7 @@ def trees(num_graphs: int = 1200, noise: float = 0.3, seed: int = 0) -> GraphDat
         graphs.append(_motif(rng, count, links))
         source, _, group = graphs[-1]
         targets.append((_mean_distance(count, links), len(source) / len(group)))
-    return _packed("trees", graphs, 8, noise, rng, np.array(targets, dtype=np.float32), ["distance", "degree"], "rmse")
+    return _packed("trees", graphs, 8, noise, rng, np.array(targets), ["distance", "degree"], "rmse")
 
 
 def _mean_distance(count: int, links: Sequence[tuple[int, int]]) -> float:
