@@ -549,10 +549,12 @@ def _asymmetry(graph: Graph, weight: Tensor | None = None) -> str:
     if weight is None:
         return (
             f"graph has the edge {u} -> {v} more often than {v} -> {u}: pass both directions of every edge; use "
-            "dgl.add_reverse_edges(graph), or torch_geometric.utils.to_undirected(edge_index)."
+            "dgl.add_reverse_edges(graph) before dgl.batch (it makes one graph of a batch), or "
+            "torch_geometric.utils.to_undirected(edge_index)."
         )
     one, other = float(total[there[first]]), float(total[back[first]])
     return (
         f"edge_weight is {one:g} from {u} to {v} and {other:g} from {v} to {u}: both directions of an edge need the "
-        "same weight; dgl.add_reverse_edges(graph, copy_edata=True) and torch_geometric.utils.to_undirected copy it."
+        "same weight; dgl.add_reverse_edges(graph, copy_edata=True), before dgl.batch, and "
+        "torch_geometric.utils.to_undirected copy it."
     )
