@@ -175,14 +175,30 @@ TERMS: dict[str, Callable[..., Tensor]] = {
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """The result of a pool: the pooled graph, the assignments, and the losses to train with."""
+    """The result of a pool: the pooled graph, the assignments, and the losses to train with.
 
-    graph: Any                      # B complete graphs of K nodes, K*K edges each, row-major; of the kind given
-    feat: Tensor                    # (B*K, D)   S^T X
-    edge_weight: Tensor             # (B*K*K,)   symmetric-normalised S^T A S with zero diagonal, differentiable
-    assign: Tensor                  # (N, K)     rows sum to 1
-    losses: dict[str, Tensor]       # name -> (B,), one value per graph, unreduced
-    source: Graph = field(repr=False)               # the graph that was pooled
+    Attributes
+    ----------
+    graph : DGLGraph, Batch or Graph
+        B complete graphs of K nodes, K*K edges each in row-major order; of the kind that was given.
+    feat : Tensor
+        ``S^T X``, ``(B*K, D)``.
+    edge_weight : Tensor
+        ``S^T A S`` with zero diagonal, symmetrically normalised, ``(B*K*K,)``; differentiable.
+    assign : Tensor
+        S, ``(N, K)``; rows sum to one.
+    losses : dict of str to Tensor
+        One value per graph for every loss, ``(B,)``, unreduced.
+    source : Graph
+        The graph that was pooled.
+    """
+
+    graph: Any
+    feat: Tensor
+    edge_weight: Tensor
+    assign: Tensor
+    losses: dict[str, Tensor]
+    source: Graph = field(repr=False)
 
     @property
     def loss(self) -> Tensor:
