@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
 from commands import CLASSIFY, CLUSTER, ROOT, call
 from damaged_inputs import KINDS, Kind, Mutant, read_mutant
 from hypothesis import HealthCheck, given, settings
@@ -230,6 +231,17 @@ def test_labels_that_would_need_a_huge_table(tmp_path):
         changed = {**stored, "label": stored["label"] + 10**15}
     np.savez(path, **changed)
     with pytest.raises(RunFolderError, match="labels that the dataset does not have"):
+        GRAPH_CLASSIFY.write_report(path.parent, GRAPH_CLASSIFY.load_data(CLASSIFY.config()))
+
+
+@pytest.mark.parametrize(("key", "value"), [("cluster", 10**12), ("cluster", -1), ("graph", 10**6)])
+def test_pictures_of_clusters_that_do_not_exist(tmp_path, key, value):
+    call(CLASSIFY.command, *CLASSIFY.arguments("train.epochs=1"), "--out", "run", cwd=tmp_path)
+    path = tmp_path / "run" / "pictures.pt"
+    state = torch.load(path, weights_only=True)
+    state["pictures"][0][key].view(-1)[0] = value
+    torch.save(state, path)
+    with pytest.raises(RunFolderError, match="--resume rewrites them"):
         GRAPH_CLASSIFY.write_report(path.parent, GRAPH_CLASSIFY.load_data(CLASSIFY.config()))
 
 

@@ -232,6 +232,10 @@ def write_report(folder: Path, data: GraphData) -> Path:
         if data.metric == "acc" and not bool(torch.isin(predictions["label"], known).all()):
             raise ValueError("predictions.npz has labels that the dataset does not have")
         pictures = load_state(folder / "pictures.pt", PICTURES)["pictures"]
+        for picture in pictures:
+            cluster, size = picture["cluster"], data.sizes[int(picture["graph"])]
+            if cluster.shape != (size,) or bool(((cluster < 0) | (cluster >= len(picture["adj"]))).any()):
+                raise ValueError("pictures.pt has clusters that its graphs do not have")
     path = folder / "report.html"
     write_text(path, page(Shown(result, history, data, predictions, pictures)))
     return path
