@@ -7,7 +7,8 @@ likely as it is large:
 
 with the shares of edge weight B between clusters (b: their sums) and of words P_k in a cluster (p: in all). Features
 with negative values, or with few zeros, are treated as measurements, not as words: unit rows X that are normally
-distributed around a mean M_k, with one variance v_w per column inside all clusters. Then the second sum is
+distributed around a mean M_k, with one variance v_w per column inside all clusters; of a single column, X are the
+values themselves. Then the second sum is
 
     sum_w X_iw (M_kw - m_w) / v_w  -  (M_kw^2 - m_w^2) / 2 v_w          with the mean m of all rows.
 
@@ -30,7 +31,7 @@ from torch.special import xlogy
 from jbpool.clustering.auto.weighting import UnitRows, no_weights
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import degree, propagate
-from jbpool.ops.sparse import stored_values
+from jbpool.ops.sparse import is_sparse, stored_values
 
 GAIN = 0.01             # the least relative gain of a round that is worth another one
 ROUNDS = 20             # at most; in each of them all nodes move at once
@@ -68,11 +69,15 @@ class Known:
             weight = weight / weight.max().clamp_min(torch.finfo(weight.dtype).tiny)    # sums of large ones overflow
             self.weight = weight / weight.mean().clamp_min(torch.finfo(weight.dtype).tiny)
         self.connected = degree(graph, self.weight, torch.float32) > 0                      # (N,)
+        single = feat is not None and feat.shape[1] == 1
+        feat = feat.to_dense() if feat is not None and single and is_sparse(feat) else feat
         self.rows = None if feat is None else UnitRows(feat, no_weights(feat))
         self.measurements, self.informed = False, self.connected    # (N,) False: nothing is known of the node
         if feat is not None and self.rows is not None:
             self.measurements = are_measurements(feat) if measurements is None else measurements
             present = self.rows.present()                                                   # (N, 1)
+            if single:
+                self.rows.scale = present           # its value: as a unit row, only the sign of it would be left
             self.informed = self.connected | (present.squeeze(1) > 0)
             # A unit row times its sum has (sum x)^2 / sum x^2 words: all of them if they are flags, else fewer.
             ones = torch.ones(feat.shape[1], 1, device=feat.device)

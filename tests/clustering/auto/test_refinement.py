@@ -246,3 +246,18 @@ def test_noise_in_large_units_does_not_hide_the_edges():
     feat[:, :4] = 20 * torch.randn(1000, 4, generator=generator)
     result = find_clusters(data.graph, feat, 6, starts=2)
     assert label_scores(result.cluster, data.label)["nmi"] > 0.9
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_a_single_column_counts_by_its_value_not_by_its_sign(layout):
+    label = torch.arange(4).repeat_interleave(100)
+    noise = torch.randn(400, 1, generator=torch.Generator().manual_seed(0))
+
+    def nmi(inside, feat):
+        graph = Graph.from_networkx(networkx.planted_partition_graph(4, 100, inside, 0.01, seed=0))
+        feat = feat if layout == "dense" else feat.to_sparse_csr()
+        return label_scores(find_clusters(graph, feat, 4).cluster, label)["nmi"]
+
+    assert nmi(0.1, noise) > 0.95                                               # clear edges, no information
+    age = 30 + 10 * label[:, None] + 2 * noise
+    assert nmi(0.06, age) > 0.95 > nmi(0.06, torch.ones(400, 1))                # positive values help weak edges
