@@ -323,7 +323,6 @@ class Job:
             if state:
                 self.predictions, self.best_valid = state["predictions"], state["best_valid"]
                 self.tried, self.leader = state["tried"], state["leader"]
-                self.out.details = self.out.kept_details()
             self.unfinished = self.out.unfinished(UNFINISHED)
         decisive = self.tried, self.leader, self.unfinished, self.out.runs, self.out.compared
         self.tried, self.leader, self.unfinished, self.out.runs, self.out.compared = gather(decisive)[0]

@@ -114,6 +114,8 @@ class Job:
     def run(self) -> None:
         """Cluster the graph with every seed that is not finished."""
         left = [seed for seed in self.config.train.seeds if seed not in self.clusters]
+        if left:
+            self.out.details.pop("baselines", None)     # of a resumed run, compared with another result
         starts = self.config.train.restarts or 1
         self.forecast = Forecast(
             len(left) * starts - self.unfinished.get("start", 0),

@@ -108,7 +108,9 @@ RESULT = {
 }  # fmt: skip
 
 # Content of finished.pt for every task, for load_state
-KEPT = {"runs": [{"seed": int}], "history": [dict], "notes": [str], "compared": dict[str, list[dict]]}
+KEPT = {
+    "runs": [{"seed": int}], "history": [dict], "notes": [str], "compared": dict[str, list[dict]], "details": dict,
+}  # fmt: skip
 
 
 @cache                      # reading the metadata of a package takes about 10 ms
@@ -182,19 +184,15 @@ class RunFolder:
     # ------------------------------------------------------------ state for --resume
 
     def finished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """Restore runs, history and notes from what ``keep`` last saved, and return all of it; empty if there is none.
+        """Restore runs, history, notes and so on from what ``keep`` last saved; return it all, empty if there is none.
 
         ``expected``: keys and types of the task's own state, as for ``load_state``.
         """
         state = self._state("finished.pt", {**KEPT, **expected})
         if state:
             self.runs, self.history, self.notes = state["runs"], state["history"], state["notes"]
-            self.compared = state["compared"]
+            self.compared, self.details = state["compared"], {**state["details"], **self.details}
         return state
-
-    def kept_details(self) -> dict[str, Any]:
-        """Return what a run that is resumed had decided for all runs; empty if it had not finished any."""
-        return self._state("finished.pt", {"details": dict}).get("details", {})
 
     def unfinished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
         """Return what ``checkpoint`` last saved; empty if there is none. ``expected``: as for ``load_state``."""

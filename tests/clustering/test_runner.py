@@ -158,6 +158,10 @@ def test_baselines_are_compared_with_the_result(tmp_path):
     has_igraph = find_spec("igraph") is not None
     assert ("leiden" in result["baselines"]) == has_igraph == (not any("igraph" in note for note in result["notes"]))
     assert "Beside other methods" in (tmp_path / "r" / "report.html").read_text()
+    call(CLUSTER.command, "--resume", "--out", "r", cwd=tmp_path)
+    assert result_of(tmp_path / "r")["baselines"] == result["baselines"]
+    call(CLUSTER.command, "--resume", "--out", "r", "--seeds", "3,4", cwd=tmp_path)     # another result
+    assert "baselines" not in result_of(tmp_path / "r")
 
 
 def test_leiden(tmp_path):

@@ -264,8 +264,7 @@ def test_what_is_kept_is_restored(tmp_path):
     assert (tmp_path / "history.csv").exists()
     again = folder(tmp_path)
     assert again.finished({"more": int})["more"] == 2
-    assert again.kept_details() == {"chosen": 3}
-    for part in ("runs", "history", "notes", "compared"):
+    for part in ("runs", "history", "notes", "compared", "details"):
         assert getattr(again, part) == getattr(kept, part)
     other = json.loads((tmp_path / "result.json").read_text())["compared"]["none"]
     assert (other["mean"], other["std"]) == ({"nmi": 0.5}, {"nmi": pytest.approx(0.125**0.5)})
