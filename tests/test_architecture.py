@@ -1,4 +1,4 @@
-"""Folders and import directions of DESIGN.md section 4, read from the source with ``ast``."""
+"""Folders and import directions of CONTRIBUTING.md, read from the source with ``ast``."""
 
 import ast
 import os
@@ -114,7 +114,7 @@ def package_imports() -> list[Import]:
 
 def test_every_part_has_a_layer():
     parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
-    assert parts - {"__init__"} - set(LAYER) == set(), "say in DESIGN.md and here where these belong"
+    assert parts - {"__init__"} - set(LAYER) == set(), "say in CONTRIBUTING.md and here where these belong"
 
 
 def test_imports_go_one_way():

@@ -138,8 +138,8 @@ def test_mypy_on_code_of_users(installed):
     pytest.importorskip("mypy")
     run, _ = installed
     page = Path(__file__).parent / "user_code.py"
-    told = run("python", "-m", "mypy", "--strict", "--cache-dir", ROOT / ".mypy_cache" / "users", page)
-    assert told.startswith("Success")
+    printed = run("python", "-m", "mypy", "--strict", "--cache-dir", ROOT / ".mypy_cache" / "users", page)
+    assert printed.startswith("Success")
 
 
 def test_help(installed):

@@ -69,7 +69,7 @@ def test_a_run(tmp_path):
     """The degree of generated graphs is learned, and every file has the numbers in their unit."""
     changes = ["dataset.num_graphs=300", "train.epochs=12", "model.compare=[none]", "model.members=2"]
     more = ("--folds", "0", "--out", "r")
-    told = call(CLASSIFY.command, "--cfg", "regression", *settings(*changes), *more, cwd=tmp_path).out
+    text = call(CLASSIFY.command, "--cfg", "regression", *settings(*changes), *more, cwd=tmp_path).out
     run = result_of(tmp_path / "r")["runs"][0]
     assert (run["metric"], run["fold"]) == ("rmse", 0)
     data = load_graphs("trees", num_graphs=300)
@@ -80,7 +80,7 @@ def test_a_run(tmp_path):
     assert run["test_r2"] == pytest.approx(r2_score(label, found))
     assert r2(found, label)[1] > 0.6                                    # the mean has 0
     assert run["test_single"] > run["test"]
-    assert f"test {run['test']:.4g} (single networks {run['test_single']:.4g})" in told
+    assert f"test {run['test']:.4g} (single networks {run['test_single']:.4g})" in text
     page = (tmp_path / "r" / "report.html").read_text()
     for words in ("trees predicted with jb", "distance: predicted against true", "RMSE of the mean", "test, single"):
         assert words in page
@@ -165,20 +165,20 @@ def test_several_targets_of_ones_own_graphs(tmp_path):
 
     turned = [f"{other},{size}" for size, other in (text.split(",") for text in both)]
     write_targets(tmp_path / "turned", turned, "graph,other,size,split")
-    told = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=turned"), "--out", "p", cwd=tmp_path).out
+    text = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=turned"), "--out", "p", cwd=tmp_path).out
     header, *rows = (line.split(",") for line in (tmp_path / "p" / "predictions.csv").read_text().splitlines())
     assert header == ["graph", "value_size", "value_other"]
     found = torch.tensor([[float(number) for number in row[1:]] for row in rows]).double()
     label = load_graphs("file", folder=tmp_path / "own", targets=["size", "other"]).label
-    told_rmse = float(told.split("rmse: ")[1].split(",")[0])
-    assert told_rmse == pytest.approx(mean_of(rmse(found, label)), rel=1e-3)
-    assert f"mae: {mean_of(mae(found, label)):.3g}"[:-1] in told
+    shown = float(text.split("rmse: ")[1].split(",")[0])
+    assert shown == pytest.approx(mean_of(rmse(found, label)), rel=1e-3)
+    assert f"mae: {mean_of(mae(found, label)):.3g}"[:-1] in text
     data = load_graphs("file", folder=tmp_path / "own", targets=["size", "other"])
     torch.testing.assert_close(model.predict(data), found, rtol=1e-4, atol=1e-4)
 
     write_graphs(tmp_path / "new", head="graph")
-    told = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=new"), "--out", "q", cwd=tmp_path).out
-    assert "rmse" not in told
+    text = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=new"), "--out", "q", cwd=tmp_path).out
+    assert "rmse" not in text
     assert (tmp_path / "q" / "predictions.csv").read_text() == (tmp_path / "p" / "predictions.csv").read_text()
     write_targets(tmp_path / "one", FEW)
     with pytest.raises(DataError, match="has 'label' to predict, the model 'size', 'other'"):
