@@ -256,25 +256,27 @@ def page(shown: Shown) -> str:
 def _scores(shown: Shown) -> str:
     result, rows = shown.result, []
     methods, keys = by_method(result), _score_keys(result)
+    flat_too = "none" in methods and len(methods) > 1
     for method, scores in methods.items():
         flat = {} if method == "none" else methods.get("none", {})
         found = paired_difference(scores["runs"], flat.get("runs", []), result["config"]["train"]["folds"])
         better = "-" if found is None else found.text(shown.data.metric)
         more = [score(scores, key) if key in scores["mean"] else "-" for key in keys]
-        rows.append((method, *more, better, str(len(scores["runs"]))))
+        rows.append((method, *more, *[better] * flat_too, str(len(scores["runs"]))))
     for source, (mean, deviation) in CLASSIFICATION.get(result["dataset"], {}).items():
         of = "test_single" if "test_single" in keys else "test"
         cells = [spread(mean, deviation) if key == of else "-" for key in keys]
-        rows.append((f"{source}, published", *cells, "-", "-"))
-    note = "Mean and deviation over folds and seeds, all methods on the same folds. "
-    unit = "" if shown.data.is_regression else " in percentage points"
-    note += f"Differences to none{unit}, with the standard error of the corrected resampled t-test."
+        rows.append((f"{source}, published", *cells, *["-"] * flat_too, "-"))
+    note = "Mean and deviation over folds and seeds, all methods on the same folds."
+    if flat_too:
+        unit = "" if shown.data.is_regression else " in percentage points"
+        note += f" Differences to none{unit}, with the standard error of the corrected resampled t-test."
     if "test_single" in keys:
         members = result["config"]["model"]["members"]
         note += f" The predictions of {members} networks are averaged; single: the mean score of one, as is published."
     if shown.data.is_regression:
         note += " Root mean squared errors; several targets: the mean over them."
-    head = ("pool", *map(_title, keys), "minus none", "runs")
+    head = ("pool", *map(_title, keys), *["minus none"] * flat_too, "runs")
     return section("Scores", table(head, rows), note, wide=len(keys) > 3)
 
 

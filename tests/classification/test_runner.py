@@ -33,7 +33,7 @@ def test_the_task_leaves_a_whole_run_folder(tmp_path):
             accuracy = (stored["scores"][here].argmax(1) == stored["label"][here]).mean()
             assert accuracy == pytest.approx(result["runs"][fold]["test"])
     page = (folder / "report.html").read_text()
-    for words in ("Learning curves", "clusters and pooled graph", "predictions (columns)"):
+    for words in ("Learning curves", "clusters and pooled graph", "predictions (columns)", "minus none"):
         assert words in page
 
 
@@ -102,7 +102,8 @@ def test_folds_of_a_dataset_with_an_official_split(tmp_path, capsys):
     label = data.label.clone()
     label[:50], label[50:] = torch.arange(50) % 3, 0                        # no test graph of the last classes
     run(config, tmp_path / "rare", replace(data, label=label))
-    assert GRAPH_CLASSIFY.write_report(tmp_path / "rare", replace(data, label=label)).exists()
+    page = GRAPH_CLASSIFY.write_report(tmp_path / "rare", replace(data, label=label)).read_text()
+    assert not any(words in page for words in ("minus none", "Differences to none"))       # it was not trained
     label[:5] = -1
     inside = replace(data, label=label, official_split=Split(*torch.arange(5, 60).split([35, 10, 10])))
     with pytest.raises(ConfigError, match="5 of 60 graphs have no class"):  # in no part of the split, but in the folds
