@@ -157,8 +157,7 @@ def _scores(shown: Shown) -> str:
     result = shown.result
     paper = CLUSTERING.get(result["method"], {}).get(result["dataset"])
     keys = [key for key in SCORES if key in result["mean"]]
-    counts = {key: f"{mean:.3g}" for key, mean in result["mean"].items() if key == "used_clusters"}
-    rows = [[score_name(key), counts.get(key) or score(result, key)] for key in keys]
+    rows = [[score_name(key), score(result, key)] for key in keys]
     head = ["", "here"]
     if paper is not None:
         head.append("paper")

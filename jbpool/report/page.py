@@ -90,7 +90,10 @@ def spread(mean: float | None, deviation: float | None) -> str:
 
 
 def score(scores: dict[str, Any], key: str) -> str:
-    """Return the mean of a score, with its deviation if there are several runs."""
+    """Return the mean of a score, with its deviation if there are several runs; a count that all share as it is."""
+    values = {run.get(key) for run in scores["runs"]}
+    if len(values) == 1 and all(isinstance(value, int) for value in values):
+        return f"{values.pop():,}"
     return spread(scores["mean"][key], scores["std"][key] if len(scores["runs"]) > 1 else None)
 
 

@@ -76,8 +76,11 @@ def test_numbers(value, shown):
 
 def test_scores_show_a_deviation_only_of_several_runs():
     scores = {"mean": {"acc": 0.5}, "std": {"acc": 0.25}}
-    assert score({**scores, "runs": [1, 2]}, "acc") == "0.500 ± 0.250"
-    assert score({**scores, "runs": [1]}, "acc") == "0.500"
+    assert score({**scores, "runs": [{"acc": 0.25}, {"acc": 0.75}]}, "acc") == "0.500 ± 0.250"
+    assert score({**scores, "runs": [{"acc": 0.5}]}, "acc") == "0.500"
+    counts = {"mean": {"used": 3.0}, "std": {"used": 0.0}}
+    assert score({**counts, "runs": [{"used": 3}, {"used": 3}]}, "used") == "3"
+    assert score({**counts, "runs": [{"used": 2}, {"used": 4}]}, "used") == "3.000 ± 0.000"
     assert spread(None, None) == "-"
     assert spread(0.5, 0.0002) == "0.500 ± 0.000"
     assert spread(0.0005, 0.0002) == "0.0005 ± 0.0002"
