@@ -123,7 +123,8 @@ def in_system(folder: Path, suite: str, ubuntu: bool = False) -> str:
         shutil.copy(certificates, folder / "etc/ssl/certs/ca-certificates.crt")
     env = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     env |= {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "PIP_NO_CACHE_DIR": "1"}
-    env |= {name: value for name in ("PIP_INDEX_URL", "PIP_DEFAULT_TIMEOUT") if (value := os.environ.get(name))}
+    passed_on = ("PIP_INDEX_URL", "PIP_DEFAULT_TIMEOUT", "OMP_NUM_THREADS")
+    env |= {name: value for name in passed_on if (value := os.environ.get(name))}
     if wheels := os.environ.get("PIP_FIND_LINKS"):
         shutil.copytree(wheels, folder / "wheels")
         env["PIP_FIND_LINKS"] = "/wheels"
