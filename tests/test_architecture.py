@@ -186,11 +186,12 @@ graph, pool = Graph(torch.cat([ring, ring.flip(0)], dim=1)), JBPool(4, 2)
 pool(graph, torch.rand(20, 4)).loss.backward()
 assert pool.mlp[0].weight.grad.abs().sum() > 0
 assert len(JBClustering(n_clusters=2).fit_predict([(i, (i + 1) % 20) for i in range(20)])) == 20
-for leave in (graph.to_dgl, graph.to_pyg):
+from jbpool.errors import INSTALL_DGL
+for leave, fix in ((graph.to_dgl, INSTALL_DGL), (graph.to_pyg, "pip install 'jbpool[pyg]'")):
     try:
         leave()
     except ValueError as error:
-        assert "pip install 'jbpool[" in str(error), error
+        assert fix in str(error), error
 for command, settings in (
     (cluster, ["dataset.num_nodes=120", "train.epochs=2"]),
     (classify, ["dataset.num_graphs=30", "train.epochs=1", "train.folds=2", "model.hidden=8", "model.compare=[]"]),

@@ -211,7 +211,7 @@ def test_attributes_of_the_tu_format(tmp_path):
 
 
 def test_numbers_in_a_dgl_file(tmp_path):
-    dgl = pytest.importorskip("dgl")
+    dgl = pytest.importorskip("dgl", reason="DGL is not installed")
     graphs, path = [dgl.rand_graph(4, 6) for _ in range(24)], str(tmp_path / "g.bin")
     numbers = torch.arange(24) / 7
     for labels, options, metric, names in (
