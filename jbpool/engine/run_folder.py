@@ -82,7 +82,7 @@ def refuse_other_files(folder: Path, resume: bool) -> None:
 
 
 def _config_name(cfg: str | None) -> str:
-    return Path(cfg).stem if cfg else "default"
+    return Path(os.path.abspath(cfg)).stem if cfg else "default"            # "." has no name of its own
 
 
 def _resumed_folder(task: str, cfg: str | None, out: str | None) -> Path:

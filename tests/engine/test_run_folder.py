@@ -13,7 +13,7 @@ import yaml
 
 from jbpool import cli
 from jbpool.engine import fit
-from jbpool.engine.run_folder import RunFolder, read_results, summary, write_assign_csv
+from jbpool.engine.run_folder import RunFolder, choose_folder, read_results, summary, write_assign_csv
 from jbpool.engine.state import load_state, reporting_damage, save_state
 from jbpool.errors import DataError, RunFolderError
 
@@ -316,3 +316,9 @@ def test_assignments_load_without_pickle(tmp_path):
         assert stored["cluster"].tolist() == [[1, 0]]
     write_assign_csv(tmp_path / "a.csv", ids, torch.tensor([1, 0]), torch.tensor([0.25, 1 / 3]))
     assert (tmp_path / "a.csv").read_text().split() == ["node,cluster,confidence", "a,1,0.250000", "7,0,0.333333"]
+
+
+def test_a_run_on_this_folder_has_its_name(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    assert choose_folder("graph_classify", ".", None, resume=False).name.startswith("mine-")
