@@ -106,7 +106,7 @@ def _tables(folder: Path, names: Sequence[str], info: pd.Series) -> list[np.ndar
 
 def _arrays(path: Path, names: Sequence[str], info: pd.Series) -> list[np.ndarray]:
     """Return the arrays ``names`` of a file, and the features of nodes, if it has them."""
-    with _opened(path, info), np.load(path, allow_pickle=False) as stored:
+    with _opened(path, info), open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
         return [stored[name] for name in (*names, *(name for name in stored.files if name == "node_feat"))]
 
 
@@ -147,8 +147,8 @@ def _read_nodes(folder: Path, info: pd.Series) -> Arrays:
         names += ["node-feat"] if (raw / "node-feat.csv.gz").is_file() else []
         pairs, label, nodes, edges, *feat = _tables(raw, names, info)
         ends = pairs.T
-    if nodes.size != 1 or edges.size != 1:
-        raise DataError.at(raw, f"holds {len(nodes)} graphs, one expected")
+    if nodes.size != 1 or edges.size != 1 or nodes.dtype.kind not in "iu" or edges.dtype.kind not in "iu":
+        raise DataError.at(raw, f"holds {nodes.size} graphs, one expected, with whole numbers of nodes and edges")
     count = int(nodes.item())
     arrays = {"num_nodes": np.array(count)}
     arrays["source"], arrays["target"] = _checked_edges(raw, ends, count, int(edges.item()))
@@ -156,6 +156,8 @@ def _read_nodes(folder: Path, info: pd.Series) -> Arrays:
         arrays["feat"] = _checked_features(raw, feat[0], count)
     if int(info["num tasks"]) == 1:
         arrays["label"] = _checked_labels(raw, label, count, int(info["num classes"]))
+    elif len(label) != count:
+        raise DataError.at(raw, f"{len(label)} rows of labels for {count} nodes")
     return arrays
 
 
@@ -248,8 +250,8 @@ def _first_problem(
         return f"labels of shape {label.shape} for {num_graphs} graphs and {num_tasks} tasks"
     if any(table.dtype.kind not in "iu" for table in (sizes, num_edges, edge, edge_feat, feat, split)):
         return "whole numbers are expected in all tables but the labels"
-    sums = sizes.sum(), num_edges.sum(), num_edges.sum()
-    if min(sizes.min(), num_edges.min()) < 0 or sums != (len(feat), len(edge), len(edge_feat)) or edge.shape[1] != 2:
+    counts, expected = (len(num_edges), sizes.sum(), num_edges.sum()), (num_graphs, len(feat), len(edge_feat))
+    if min(sizes.min(), num_edges.min()) < 0 or counts != expected or edge.shape != (len(edge_feat), 2):
         return "the numbers of nodes and edges differ from the rows of the tables"
     if ((edge < 0) | (edge >= sizes.repeat(num_edges)[:, None])).any():
         return "an edge leads to a node that its graph does not have"

@@ -110,6 +110,9 @@ def test_many_tasks_are_no_classes_and_edge_features_are_not_read(tmp_path):
     assert data.label is None
     assert data.feat is None
     assert len(edges_of(data)) == 6
+    table(folder / "raw" / "num-node-list.csv.gz", [[10**12]])          # a number, without data for each node
+    with pytest.raises(DataError, match="5 rows of labels for 1000000000000 nodes"):
+        load_nodes("ogbn-proteins", root=tmp_path)
 
 
 def test_nothing_on_this_machine(tmp_path):
@@ -152,6 +155,7 @@ def test_truncated_tables(tmp_path, cache, name):
         ({"node-label": LABELS + 1}, r"labels must be whole numbers 0\.\.39"),
         ({"node-label": LABELS + 0.5}, "whole numbers"),
         ({"num-node-list": [[5], [5]], "num-edge-list": [[4], [4]]}, "holds 2 graphs, one expected"),
+        ({"num-node-list": [["inf"]]}, "whole numbers of nodes"),
     ],
 )
 def test_tables_that_do_not_fit(tmp_path, cache, changes, words):
@@ -233,6 +237,7 @@ def test_its_folder_form_is_read_without_asking(tmp_path, cache):
         ("raw/edge", [[0, 7], [0, 1], [1, 2]], "does not have"),
         ("raw/edge", [[0, 1], [0, 1]], "differ from the rows"),
         ("raw/num-node-list", [[2], [3], [2]], "differ from the rows"),
+        ("raw/num-edge-list", [[1], [2]], "differ from the rows"),
     ],
 )
 def test_ogb_tables_that_do_not_fit(tmp_path, cache, table, rows, words):
