@@ -21,6 +21,14 @@ from jbpool.errors import INSTALL_DGL, InputError
 T = TypeVar("T")
 
 
+class kept_property(cached_property[T]):     # noqa: N801  as in functools
+    """A cached property whose tensors serve training, too, if it is first asked for in ``torch.inference_mode``."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> T:       # type: ignore[override]
+        with torch.inference_mode(False):
+            return super().__get__(instance, owner)
+
+
 class Rows(NamedTuple):
     """An adjacency matrix by rows (CSR): those of node i are the entries ``pointers[i]`` to ``pointers[i + 1]``."""
 
@@ -144,7 +152,7 @@ class Graph:
         Graph(3 graphs, 6 nodes, 12 edges)
         """
         graph = Graph.__new__(Graph)
-        with torch._C._DisableFuncTorch():          # kept beyond a transform
+        with torch.inference_mode(False), torch._C._DisableFuncTorch():         # kept beyond both
             sizes = torch.full((num_graphs,), num_nodes, device=device)
         graph._start(num_graphs * num_nodes, num_graphs * num_nodes**2, device, idtype, sizes)
         graph.complete_size, graph.known_symmetric = num_nodes, True
@@ -181,7 +189,7 @@ class Graph:
 
     # What is computed on first use and kept.
 
-    @cached_property
+    @kept_property
     def edge_index(self) -> Tensor:
         """Source and target of every edge, ``(2, E)``."""
         if self.complete_size is not None:
@@ -193,12 +201,12 @@ class Graph:
         rows = self.by_target                                           # in the order of the rows
         return torch.stack([rows.columns, row_of_entries(rows.pointers, self.num_edges).to(self.idtype)])
 
-    @cached_property
+    @kept_property
     def by_target(self) -> Rows:
         """The edges by target; row i of ``A X`` is a sum over them. Needs no order of ``edge_index``."""
         return _by_rows(self.edge_index[1], self.edge_index[0], self.num_nodes)
 
-    @cached_property
+    @kept_property
     def by_source(self) -> Rows:
         """The edges by source, for products with the transpose."""
         return _by_rows(self.edge_index[0], self.edge_index[1], self.num_nodes)
@@ -213,7 +221,7 @@ class Graph:
         if known is None or known.source() is not source or known.version != _version(source):
             if len(self._memo) == MOST_KEPT:        # a sweep over some parameter must not fill the memory
                 self._memo.clear()
-            with torch._C._DisableFuncTorch():      # torch.func cannot make CSR matrices
+            with torch.inference_mode(False), torch._C._DisableFuncTorch():     # kept beyond both
                 known = _Remembered(compute(), _reference(source), _version(source))
             self._memo[key] = known
         return known.value
@@ -432,10 +440,9 @@ def as_graph(graph: Any) -> Graph:
     """
     if isinstance(graph, Graph):
         return graph
-    if is_dgl(graph):
-        return Graph.from_dgl(graph)
-    if is_pyg(graph):
-        return Graph.from_pyg(graph)
+    if is_dgl(graph) or is_pyg(graph):
+        with torch.inference_mode(False):           # kept with the graph
+            return Graph.from_dgl(graph) if is_dgl(graph) else Graph.from_pyg(graph)
     if hasattr(graph, "tocsr"):
         return Graph.from_scipy(graph)
     if hasattr(graph, "is_directed") and hasattr(graph, "nodes"):
@@ -455,7 +462,7 @@ def like(graph: Graph, given: Any) -> Any:
 
 @lru_cache(maxsize=16)
 def _shared_dgl(graph: Graph) -> Any:
-    with torch._C._DisableFuncTorch():              # DGL cannot read the tensors of torch.func
+    with torch.inference_mode(False), torch._C._DisableFuncTorch():             # DGL cannot read its tensors
         return graph.to_dgl()
 
 

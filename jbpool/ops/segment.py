@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from jbpool.checks import check_sizes
-from jbpool.graph import Graph
+from jbpool.graph import Graph, kept_property
 from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.derivatives import ClosedForm, first_order
 from jbpool.ops.sparse import at_least_float32, full_precision
@@ -54,33 +54,33 @@ class Segments:
             first = last
         return found
 
-    @cached_property
+    @kept_property
     def height(self) -> int:
         """Rows per chunk: tall chunks waste padding on small graphs; short ones cost extra calls on large ones."""
         return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 8).bit_length()))
 
-    @cached_property
+    @kept_property
     def num_nonempty(self) -> Tensor:
         """Number of graphs that have nodes, at least 1, ()."""
         return self.sizes.count_nonzero().clamp_min_(1)
 
-    @cached_property
+    @kept_property
     def member(self) -> Tensor:
         """Graph of each row, (N,)."""
         return torch.repeat_interleave(self.sizes, output_size=self.num_rows)
 
-    @cached_property
+    @kept_property
     def _chunks(self) -> Tensor:
         """Number of chunks of each graph, (B,)."""
         return (self.sizes + (self.height - 1)).floor_divide_(self.height)
 
-    @cached_property
+    @kept_property
     def _shift(self) -> Tensor:
         """Minus the rows of padding above each graph in the table of chunks, (B,)."""
         below = torch.sub(self.sizes, self._chunks, alpha=self.height)
         return below.cumsum(0).sub_(below)
 
-    @cached_property
+    @kept_property
     def owner(self) -> Tensor:
         """Graph of each chunk, (C,)."""
         if self.counts is None:
@@ -91,12 +91,12 @@ class Segments:
         owner = torch.searchsorted(self._chunks.cumsum(0), chunk, right=True)
         return owner if self.counts is not None else owner.minimum(self.member[-1:])     # unused chunks: padding only
 
-    @cached_property
+    @kept_property
     def slot(self) -> Tensor:
         """Position of each row in the table of chunks, (N,)."""
         return torch.arange(self.num_rows, device=self.sizes.device).sub_(self._shift.index_select(0, self.member))
 
-    @cached_property
+    @kept_property
     def source(self) -> tuple[Tensor, Tensor]:
         """Row at each position of the table, (C * height,), and where it is not padding, (C, height, 1)."""
         place = torch.arange(len(self.owner) * self.height, device=self.sizes.device).view(-1, self.height)

@@ -1,4 +1,4 @@
-"""torch.func and TorchScript with the layer, as docs/layer.md says."""
+"""torch.func, inference mode and TorchScript with the layer, as docs/layer.md says."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch.func import functional_call, grad, jacrev, jvp, vjp, vmap
 from torch.jit.frontend import FrontendError
 from zoo import ZOO, batched, random_graph, symmetric_weights
 
-from jbpool import objectives
+from jbpool import as_graph, objectives
 from jbpool.errors import JBPoolError
 from jbpool.nn.conv import DeltaConv
 from jbpool.nn.pools import POOLS, make_pool
@@ -94,6 +94,29 @@ def test_grad_of_learned_weights(batch):
     pool, feat, weight = make_pool("jb", 4, 3), torch.rand(17, 4), symmetric_weights(batch)
     _, gradient = value_and_gradient(lambda w: total(pool(batch, feat, w)), weight)
     torch.testing.assert_close(grad(lambda w: total(pool(batch, feat, w)))(weight), gradient)
+
+
+@pytest.mark.parametrize("kind", ["graph", "dgl", "pyg"])
+@pytest.mark.parametrize("name", POOLS)
+def test_training_after_inference(name, kind, batch):
+    """A graph that is validated first, as Lightning does, keeps tensors that autograd can save."""
+    if kind != "graph":
+        pytest.importorskip({"dgl": "dgl", "pyg": "torch_geometric"}[kind])
+    given = batch if kind == "graph" else getattr(batch, f"to_{kind}")()
+    num_clusters = 20 + 3 * list(POOLS).index(name) + ["graph", "dgl", "pyg"].index(kind)       # a new pooled graph
+    conv, pool, second = DeltaConv(4, 4), make_pool(name, 4, num_clusters), make_pool(name, 4, 2)
+
+    def value():
+        one = pool(given, conv(given, torch.ones(17, 4)))
+        two = second(one.graph, one.feat, one.edge_weight)
+        ends = one.feat[as_graph(one.graph).edge_index]
+        return total(one) + total(two) + one.lift(two.lift(two.feat)).sum() + ends.square().sum()
+
+    with torch.inference_mode():
+        expected = float(value())
+    found = value()
+    found.backward()
+    assert found.item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("sqrt", ["matrix", "diagonal"])
