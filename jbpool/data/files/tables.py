@@ -50,6 +50,7 @@ PLAIN = r"-?(?:0|[1-9]\d*)"             # a whole number that is written like an
 BLOCK = 8 << 20                 # bytes read at a time
 MAX_LINE = 16 << 20             # bytes of a line, where a file is read in blocks
 SPACES = r"\s+"
+SPREADSHEETS = (b"PK\3\4", b"\xd0\xcf\x11\xe0")         # first bytes of .xlsx, .ods and .zip; of .xls
 SAMPLE = 20                     # rows from which the format of a table is detected
 GAPS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
 KINDS = {
@@ -381,6 +382,8 @@ def _cleaned(path: Path, content: bytes, before: int) -> tuple[bytes, int]:
     place, problem = -1, ""
     if before == 0 and content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DataError.at(path, "is UTF-16 text: save it as UTF-8, e.g. iconv -f UTF-16 -t UTF-8 old.csv > new.csv")
+    if before == 0 and content.startswith(SPREADSHEETS):
+        raise DataError.at(path, "is a spreadsheet or an archive, not text: save the table as CSV UTF-8")
     try:
         if not content.isascii():
             content.decode("utf-8")

@@ -2,6 +2,7 @@
 
 import gzip
 import logging
+import zipfile
 
 import networkx
 import numpy as np
@@ -195,6 +196,15 @@ def test_other_encodings_say_what_to_do(tmp_path, encoding):
     (tmp_path / "e.csv").write_bytes("zoë,ann\nann,eve\n".encode(encoding))
     with pytest.raises(DataError, match=r"e\.csv.*save it as UTF-8"):
         load_nodes("file", edges=tmp_path / "e.csv")
+
+
+def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
+    with zipfile.ZipFile(tmp_path / "e.xlsx", "w") as file:
+        file.writestr("xl/workbook.xml", "<workbook/>")
+    (tmp_path / "e.xls").write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(504))
+    for name in ("e.xlsx", "e.xls"):
+        with pytest.raises(DataError, match=rf"{name}: is a spreadsheet .*: save the table as CSV"):
+            load_nodes("file", edges=tmp_path / name)
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
