@@ -241,7 +241,10 @@ class Checked(JBClustering, ClusterMixin, BaseEstimator):
     """With the base classes that some checks are made for; its methods are those of JBClustering."""
 
 
-@parametrize_with_checks([Checked(2, n_init=1)], expected_failed_checks=lambda _: NOT_FOR_GRAPHS)
+CHECKS = parametrize_with_checks([Checked(2, n_init=1)], expected_failed_checks=lambda _: NOT_FOR_GRAPHS)
+
+
+@pytest.mark.parametrize(CHECKS.args[0], list(CHECKS.args[1]), **CHECKS.kwargs)     # older versions have an iterator
 @pytest.mark.filterwarnings("ignore")
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)

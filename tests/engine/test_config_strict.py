@@ -1,6 +1,7 @@
 """Invalid, unusual or malicious YAML: always a one-line ConfigError with the position, never a traceback."""
 
 import re
+import sys
 
 import pytest
 
@@ -26,7 +27,12 @@ def message(text: str) -> str:
         ("!!set {a}", "the tag '!!set' is not supported"),
         ("!!map x", "the tag '!!map' is not supported"),
         ("!!python/object/apply:os.system ['true']", "is not supported"),
-        ("9" * 5000, "'99999999999999999999... (5000 characters)' is not a whole number"),
+        pytest.param(
+            "9" * 5000, "'99999999999999999999... (5000 characters)' is not a whole number",
+            marks=pytest.mark.skipif(
+                not hasattr(sys, "get_int_max_str_digits"), reason="this Python reads numbers of any length"
+            ),
+        ),
     ],
 )
 def test_a_value_that_cannot_be_made_names_file_line_and_key(value, words):
