@@ -203,6 +203,15 @@ def test_statistics_of_the_forest(monkeypatch):
         np.testing.assert_allclose(row, np.concatenate([size, columns.mean(0), spread]), rtol=1e-4, atol=1e-3)
 
 
+def test_predictors_of_numbers(script):
+    """The mean degree is one of the statistics: a linear model knows it, and the mean of other graphs does not."""
+    out = script("reproduce/regression.py", "--set", "dataset.num_graphs=300").out.splitlines()
+    cells = [line.split("|") for line in out[2:]]
+    degree = {name.strip(): float(r2.split(",")[1]) for _, name, r2, *_ in cells}
+    assert degree["ridge regression"] > 0.95
+    assert degree["the mean of the training graphs"] <= 0
+
+
 def test_the_forest_on_two_folds(script):
     if not SHARED.is_dir():
         pytest.skip("the real datasets are not beside this checkout (../shared/data)")
