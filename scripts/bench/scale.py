@@ -154,7 +154,7 @@ def run_kmeans(folder: Path) -> dict:
 
 
 def run_leiden(folder: Path) -> dict:
-    """Run Leiden of igraph, modularity, until it no longer improves; it chooses the number of clusters."""
+    """Run two iterations of Leiden of igraph for modularity; it chooses the number of clusters."""
     import igraph
     from sklearn.metrics import normalized_mutual_info_score
 
