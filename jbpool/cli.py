@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jbpool import __version__
-from jbpool.choices import BACKBONES
 from jbpool.console import exit_on_broken_pipe
 from jbpool.errors import DGL_RUNS_HERE, INSTALL_DGL, ConfigError, InputError, JBPoolError, TrainingError, WriteError
+from jbpool.names import BACKBONES
 
 CLUSTER = """Cluster the nodes of a graph.
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from jbpool.checks import check_assign, check_cluster_sizes
-from jbpool.choices import lookup
 from jbpool.errors import JBPoolError
+from jbpool.names import lookup
 from jbpool.ops.matrix_sqrt import trace_sqrt
 from jbpool.ops.segment import Segments, make_segments, segment_gram, segment_norm, segment_sum
 from jbpool.ops.sparse import at_least_float32

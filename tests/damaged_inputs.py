@@ -35,8 +35,8 @@ from jbpool.data.sets.citation import _parse_planetoid
 from jbpool.data.sets.gcb import read_gcb
 from jbpool.engine import fit
 from jbpool.engine.config import CONFIGS, load_config
-from jbpool.engine.schema import as_dict
 from jbpool.errors import ConfigError, JBPoolError
+from jbpool.schema import as_dict
 
 NODES = 12
 

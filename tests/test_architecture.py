@@ -14,7 +14,7 @@ PACKAGE = ROOT / "jbpool"
 
 # Layer of each part of jbpool. A module imports parts of lower layers and its own part; parts of one layer never each
 # other, but for the first, whose modules build on one another.
-BASE = ("errors", "choices", "checks", "files", "console", "processes")
+BASE = ("errors", "names", "schema", "checks", "files", "console", "processes")
 LAYERS = [
     BASE, ("graph",), ("ops",), ("objectives",), ("nn",), ("data", "engine", "report"),
     ("clustering", "classification"), ("compare", "trained"), ("cli",), ("__main__",),
@@ -155,12 +155,12 @@ def test_auto_is_a_library():
     for edge in package_imports():
         if edge.source.startswith("jbpool.clustering.auto"):
             assert not edge.target.startswith(("jbpool.engine", "jbpool.report", "jbpool.clustering.config")), edge
-        if edge.source.removeprefix("jbpool.clustering.") in ("estimator", "explain", "report", "scores", "view"):
+        if edge.source.removeprefix("jbpool.clustering.") in ("estimator", "explain", "report", "scores", "picture"):
             assert not edge.target.startswith(("jbpool.engine", "jbpool.clustering.config")), edge
 
 
 GUESTS = {"dgl", "torch_geometric"}
-DOORS = {"jbpool.graph", "jbpool.data.files.dgl_bin"}       # the only modules that may know DGL and PyG
+DOORS = {"jbpool.graph", "jbpool.data.own.dgl_bin"}       # the only modules that may know DGL and PyG
 
 
 def test_graph_libraries_come_in_by_the_door():
@@ -273,10 +273,10 @@ def test_heavy_modules_are_not_loaded(code, absent, tmp_path):
     ("source", "module", "is_package", "line"),
     [
         ("import os\nfrom jbpool.nn.pools import JBPool", "jbpool.ops.segment", False, 2),
-        ("def f():\n    import jbpool.clustering.runner", "jbpool.classification.runner", False, 2),
-        ("if TYPE_CHECKING:\n    from ..engine import config", "jbpool.data.containers", False, 2),
+        ("def f():\n    import jbpool.clustering.run", "jbpool.classification.run", False, 2),
+        ("if TYPE_CHECKING:\n    from ..engine import config", "jbpool.data.datasets", False, 2),
         ("from .. import cli", "jbpool.engine", True, 1),
-        ("from jbpool import JBPool", "jbpool.data.containers", False, 1),
+        ("from jbpool import JBPool", "jbpool.data.datasets", False, 1),
         ("from jbpool.report import page", "jbpool.engine.fit", False, 1),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 
 from jbpool import value_checks
 from jbpool.checks import check_cluster_sizes, check_sizes, may_read
-from jbpool.choices import lookup
+from jbpool.names import lookup
 
 
 def on(kind):

@@ -14,8 +14,8 @@ from own_graphs import write_graphs
 
 import jbpool
 from jbpool import cli
-from jbpool.choices import BACKBONES, POOLS
 from jbpool.data.catalogue import GRAPH_SETS, NODE_SETS
+from jbpool.names import BACKBONES, POOLS
 
 
 @pytest.fixture

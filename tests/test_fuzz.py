@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import DataError, load_nodes
-from jbpool.data.containers import row_normalized
+from jbpool.data.datasets import row_normalized
 from jbpool.data.sets.citation import _parse_planetoid, _whole_numbers
 from jbpool.data.sets.gcb import read_gcb
-from jbpool.data.sets.unpickle import load_pickle
+from jbpool.data.sets.pickles import load_pickle
 from jbpool.engine.config import load_config
 from jbpool.errors import ConfigError, RunFolderError
 from jbpool.files import held

@@ -12,7 +12,7 @@ import torch
 from networks import NETWORKS, WIDTH, example, moved, step_results, training_step
 
 from jbpool import JBPool
-from jbpool.clustering.auto.choose_k import choose_num_clusters
+from jbpool.clustering.auto.number import choose_num_clusters
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes

@@ -137,8 +137,8 @@ def test_ctrl_c_in_every_phase(command, phase, tmp_path, monkeypatch, capsys):
         "clustering.auto.views._Smoothing.smooth",
         "clustering.auto.views._whitening",
         "clustering.network.ClusterProblem.loss",                           # train
-        "clustering.runner.graph_scores",
-        "clustering.runner.write_assign_csv",
+        "clustering.run.graph_scores",
+        "clustering.run.write_assign_csv",
     ],
 )
 def test_ctrl_c_in_every_phase_of_a_large_graph(phase, tmp_path, monkeypatch, capsys):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from jbpool.choices import BACKBONES, POOLS, PoolOptions, unknown_choices
 from jbpool.data import graph_problems
-from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
 from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
+from jbpool.names import BACKBONES, POOLS, PoolOptions, unknown_choices
+from jbpool.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
 
 METHODS = (*POOLS, "none")
 MOST_LEVELS = 8         # with the default numbers of clusters: the first level has 4**8, as many as a layer may be wide

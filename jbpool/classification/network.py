@@ -8,9 +8,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from jbpool.choices import lookup
 from jbpool.data import GraphBatch
 from jbpool.graph import Graph, as_graph
+from jbpool.names import lookup
 from jbpool.nn.conv import BACKBONES, GINEConv, gine
 from jbpool.nn.heads import Dropout
 from jbpool.nn.pools import ClusterPool, Pooled

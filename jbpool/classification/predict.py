@@ -13,22 +13,22 @@ import torch
 from torch import Tensor, nn
 
 from jbpool.checks import check_count, check_edge_weight
-from jbpool.choices import lookup
 from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, averaged, digits, score
 from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.network import NORMS, Ensemble
-from jbpool.classification.runner import Inputs, build_model
+from jbpool.classification.run import Inputs, build_model
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.assemble import is_degree, is_node_label
-from jbpool.data.containers import UNLABELLED, as_numbers, sum_per_node
-from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
-from jbpool.engine.schema import build, out_of_range
+from jbpool.data.datasets import UNLABELLED, as_numbers, sum_per_node
+from jbpool.engine.predict import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.state import reporting_damage
 from jbpool.errors import ConfigError, DataError, JBPoolError
 from jbpool.files import write_text
 from jbpool.graph import as_graph, check_symmetric
+from jbpool.names import lookup
 from jbpool.ops.segment import READOUTS
+from jbpool.schema import build, out_of_range
 
 
 def fitted(data: GraphData, inputs: Inputs, edge_messages: bool = False) -> GraphData:

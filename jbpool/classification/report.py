@@ -19,7 +19,7 @@ from torchmetrics.functional.classification import binary_roc
 from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, mae, r2, rmse
 from jbpool.data import GraphData
 from jbpool.data.arrays import read_arrays
-from jbpool.data.containers import UNLABELLED
+from jbpool.data.datasets import UNLABELLED
 from jbpool.engine.run_folder import by_method, read_results, reporting_mismatch
 from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from jbpool.choices import lookup
 from jbpool.classification import config as plain
 from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
 from jbpool.engine.fit import count
-from jbpool.engine.schema import as_dict, build, changed, out_of_range
 from jbpool.errors import JBPoolError
+from jbpool.names import lookup
 from jbpool.nn.pools import POOLS, option_problems
+from jbpool.schema import as_dict, build, changed, out_of_range
 
 Trial = dict[str, Any]                  # "section.key" -> value
 MAX_TRIALS, MAX_COMBINATIONS = 1_000, 10_000         # to run, and to draw from

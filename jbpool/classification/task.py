@@ -2,7 +2,7 @@
 
 from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
 from jbpool.classification.report import write_report
-from jbpool.classification.runner import load_data, run
+from jbpool.classification.run import load_data, run
 from jbpool.classification.search import problems, unused
 from jbpool.data import graph_options
 from jbpool.engine.task import Task

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from jbpool.choices import BACKBONES, POOLS, PoolOptions, unknown_choices
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.data import node_problems
-from jbpool.engine.schema import MAX_WIDTH, changed, number
 from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
+from jbpool.names import BACKBONES, POOLS, PoolOptions, unknown_choices
+from jbpool.schema import MAX_WIDTH, changed, number
 
 FIXED = ("sgc", "whitened")                  # backbones of fixed features: no layers to train
 NETWORKS = (*BACKBONES, *FIXED)
@@ -66,7 +66,7 @@ class ClusterConfig:
 
 def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     """Yield key and problem of every unknown name and of settings that contradict each other."""
-    from jbpool.clustering.auto.weighting import WEIGHTINGS
+    from jbpool.clustering.auto.features import WEIGHTINGS
     from jbpool.nn.pools import TERMS
 
     dataset, method = config.dataset, config.method

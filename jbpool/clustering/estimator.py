@@ -24,15 +24,15 @@ import scipy.sparse
 import torch
 
 from jbpool.checks import check_count
-from jbpool.clustering.auto.choose_k import choose_num_clusters
+from jbpool.clustering.auto.features import scale_warning
+from jbpool.clustering.auto.number import choose_num_clusters
 from jbpool.clustering.auto.recipe import find_clusters, skipped
 from jbpool.clustering.auto.refinement import ClusterModel
-from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.explain import Explained, Merges, explain_nodes
 from jbpool.clustering.scores import graph_scores
 from jbpool.console import watched
-from jbpool.data.containers import NodeData
-from jbpool.data.files.objects import as_node_data
+from jbpool.data.datasets import NodeData
+from jbpool.data.own.objects import as_node_data
 from jbpool.errors import DataError, JBPoolError
 from jbpool.files import write_text
 

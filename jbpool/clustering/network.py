@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jbpool.choices import lookup
 from jbpool.clustering.auto.views import FixedFeatures
 from jbpool.clustering.config import FIXED, ClusterConfig
 from jbpool.engine.fit import Problem, weights_diagnosis
 from jbpool.graph import Graph
+from jbpool.names import lookup
 from jbpool.nn.conv import BACKBONES
 from jbpool.nn.pools import ClusterPool, make_pool
 from jbpool.ops.sparse import is_sparse, stored_values

@@ -13,12 +13,12 @@ from jbpool.checks import check_edge_weight
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.network import ClusterNet, make_model
-from jbpool.clustering.runner import load_data
+from jbpool.clustering.run import load_data
 from jbpool.clustering.scores import label_scores
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import NodeData, node_files
-from jbpool.engine.apply import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.config import load_config
+from jbpool.engine.predict import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.run_folder import write_assign_csv
 from jbpool.engine.state import reporting_damage
 from jbpool.errors import ConfigError, DataError, JBPoolError

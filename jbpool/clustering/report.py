@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from jbpool.clustering.explain import Explained, Trait
+from jbpool.clustering.picture import view_graph
 from jbpool.clustering.scores import (
     GRAPH_SCORES,
     LABEL_SCORES,
@@ -22,7 +23,6 @@ from jbpool.clustering.scores import (
     merit,
     normalized_mutual_information,
 )
-from jbpool.clustering.view import view_graph
 from jbpool.data import NodeData
 from jbpool.ops.adjacency import normalized_off_diagonal
 from jbpool.ops.segment import contingency
@@ -46,7 +46,7 @@ def search_sections(result: dict[str, Any], run: dict[str, Any]) -> str:
 
 
 def _curve(choice: dict[str, Any]) -> str:
-    from jbpool.clustering.auto.choose_k import ranked  # loaded only where it is used
+    from jbpool.clustering.auto.number import ranked  # loaded only where it is used
 
     savings = dict(sorted((int(k), value) for k, value in choice["savings"].items()))
     best = ranked(savings)

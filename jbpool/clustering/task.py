@@ -1,7 +1,7 @@
 """Node clustering as a task of the command line."""
 
 from jbpool.clustering.config import ClusterConfig, one_process_only, problems, unused
-from jbpool.clustering.runner import load_data, run, write_report
+from jbpool.clustering.run import load_data, run, write_report
 from jbpool.data import node_options
 from jbpool.engine.task import Task
 

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from jbpool.choices import convert, lookup, readable
 from jbpool.data.catalogue import GRAPH_SETS, NODE_SETS, TU_LOADER, loader
 from jbpool.errors import DataError, JBPoolError
+from jbpool.names import convert, lookup, readable
 
 if TYPE_CHECKING:
-    from jbpool.data.containers import GraphBatch, GraphData, NodeData, Split
+    from jbpool.data.datasets import GraphBatch, GraphData, NodeData, Split
 
 __all__ = ["DataError", "GraphBatch", "GraphData", "NodeData", "Split", "load_graphs", "load_nodes"]
 
@@ -30,9 +30,9 @@ def __getattr__(name: str) -> Any:
     """Import the classes of ``__all__`` when they are first used: their module imports torch."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from jbpool.data import containers
+    from jbpool.data import datasets
 
-    return getattr(containers, name)
+    return getattr(datasets, name)
 
 
 MAX_OPTION = 10**12         # of options that are numbers: those of generated datasets

@@ -12,7 +12,7 @@ import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 
-from jbpool.data.containers import GraphData, NodeData
+from jbpool.data.datasets import GraphData, NodeData
 from jbpool.errors import DataError
 from jbpool.graph import Graph, Rows
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jbpool.choices import lookup
+from jbpool.names import lookup
 
 
 class Published(NamedTuple):
@@ -124,7 +124,7 @@ NODE_SETS: dict[str, str] = {
     "npz": "sets.npz:load_npz_file",
     "sbm": "sets.synthetic:sbm",
     **dict.fromkeys(SIMULATED, "sets.synthetic:simulated"),
-    "file": "files.node_files:load_node_files",
+    "file": "own.one_graph:load_node_files",
 }
 
 GRAPH_SETS: dict[str, str] = {
@@ -134,7 +134,7 @@ GRAPH_SETS: dict[str, str] = {
     "gcb-sim": "sets.gcb:gcb_sim",
     "motifs": "sets.synthetic:motifs",
     "trees": "sets.synthetic:trees",
-    "file": "files.graph_folder:load_graph_files",
+    "file": "own.many_graphs:load_graph_files",
 }
 
 

@@ -16,10 +16,10 @@ from typing import Any, get_type_hints
 
 import yaml
 
-from jbpool.choices import hint
-from jbpool.engine.schema import as_dict, build, out_of_range
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, one_line
+from jbpool.names import hint
+from jbpool.schema import as_dict, build, out_of_range
 
 MAX_DEPTH = 20          # of nested lists and mappings; a configuration needs three
 _CORE = "tag:yaml.org,2002:"

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from jbpool.choices import convert
 from jbpool.errors import JBPoolError, RunFolderError, one_line
 from jbpool.files import atomic_file
+from jbpool.names import convert
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jbpool.engine.schema import MAX_EPOCHS, MAX_SEED, number
+from jbpool.schema import MAX_EPOCHS, MAX_SEED, number
 
 if TYPE_CHECKING:
     from jbpool.engine.run_folder import RunFolder

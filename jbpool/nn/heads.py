@@ -9,8 +9,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from jbpool.checks import check_positive
-from jbpool.choices import lookup
 from jbpool.errors import JBPoolError
+from jbpool.names import lookup
 from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.sparse import at_least_float32, full_precision
 

@@ -2,7 +2,7 @@
 
 Input and output have the same form (graph, features, edge weights) and the same kind of graph, so pools can be stacked
 and every layer of DGL or PyG works on the result. A new pool is a class with its own ``objective``, and a line in
-``POOLS`` of ``choices.py``.
+``POOLS`` of ``names.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from jbpool import choices, objectives
+from jbpool import names, objectives
 from jbpool.checks import (
     check_cluster_sizes,
     check_count,
@@ -27,9 +27,9 @@ from jbpool.checks import (
     check_real,
     may_read,
 )
-from jbpool.choices import PoolOptions, lookup, unknown_choices
 from jbpool.errors import InputError, JBPoolError
 from jbpool.graph import Graph, checked_graph, like
+from jbpool.names import PoolOptions, lookup, unknown_choices
 from jbpool.nn.heads import HEADS, Activation, CosineHead, Dropout, make_activation, spread_rows
 from jbpool.ops.adjacency import degree, normalized_off_diagonal, propagate, propagate_normalized, smooth
 from jbpool.ops.segment import (
@@ -640,7 +640,7 @@ class PoolEntry(NamedTuple):
     fixed: Mapping[str, Any] = {}
 
 
-POOLS = {name: PoolEntry(globals()[kind], fixed) for name, (kind, fixed) in choices.POOLS.items()}
+POOLS = {name: PoolEntry(globals()[kind], fixed) for name, (kind, fixed) in names.POOLS.items()}
 
 
 def make_pool(

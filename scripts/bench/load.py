@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LOAD = """
 import resource, sys, time
 from jbpool.clustering.auto.views import edge_view
-from jbpool.data.files.node_files import load_node_files
+from jbpool.data.own.one_graph import load_node_files
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 before = peak()

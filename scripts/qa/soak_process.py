@@ -14,7 +14,7 @@ from typing import Any
 
 from jbpool import files
 from jbpool.classification import report as classification_report
-from jbpool.clustering import runner as clustering_runner
+from jbpool.clustering import run as clustering_runner
 from jbpool.engine import fit
 
 PHASES = ("training", "writing", "reporting")

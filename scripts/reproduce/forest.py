@@ -34,7 +34,7 @@ def graph_statistics(data):
     """One row per graph, ``(G, 4 + 5 D)``; each category of a categorical feature is a column of zeros and ones."""
     import torch
 
-    from jbpool.data.containers import as_numbers
+    from jbpool.data.datasets import as_numbers
     from jbpool.ops.adjacency import propagate
     from jbpool.ops.segment import graph_mean, segments_of
 

@@ -35,10 +35,10 @@ from sklearn import datasets, metrics, neighbors, preprocessing
 from sklearn.cluster import KMeans, SpectralClustering
 from tqdm import tqdm
 
-from jbpool.clustering.auto.choose_k import choose_num_clusters
+from jbpool.clustering.auto.number import choose_num_clusters
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.embed.spectral import adjacency_matrix, kmeans
-from jbpool.clustering.runner import BASELINES
+from jbpool.clustering.run import BASELINES
 from jbpool.clustering.scores import confusion
 from jbpool.data import DataError, NodeData, load_nodes
 from jbpool.data.assemble import node_data, symmetric_adjacency

@@ -67,7 +67,7 @@ def main() -> None:
 
     import torch
 
-    from jbpool.classification.runner import run
+    from jbpool.classification.run import run
     from jbpool.classification.task import GRAPH_CLASSIFY
     from jbpool.data import Split
     from jbpool.engine.config import load_config

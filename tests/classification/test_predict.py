@@ -10,11 +10,11 @@ from own_graphs import SMALL, write_graphs
 
 from jbpool import load_run
 from jbpool.classification.predict import _print_score, fitted, load_trained
-from jbpool.classification.runner import Inputs
+from jbpool.classification.run import Inputs
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import DataError, load_graphs, own_graph_options
 from jbpool.data.assemble import degree_names
-from jbpool.engine.apply import config_for
+from jbpool.engine.predict import config_for
 from jbpool.errors import JBPoolError
 
 

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from commands import CLASSIFY, call, result_of, run_task, settings
 
-from jbpool.classification import runner as jobs
+from jbpool.classification import run as jobs
 from jbpool.classification.search import budget, trials, with_settings
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.engine.config import load_config

@@ -4,9 +4,9 @@ import pytest
 import torch
 from commands import CPU, settings
 
-from jbpool.classification import runner as job
+from jbpool.classification import run as job
 from jbpool.classification.config import ClassifyModelConfig
-from jbpool.classification.runner import make_model, run
+from jbpool.classification.run import make_model, run
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
@@ -17,7 +17,7 @@ MODEL = {
     "num_clusters": "3", "mlp": "[5]", "readout": "sum", "readout_of": "last", "norm": "layer", "dropout": "0.7",
     "members": "2",
 }  # fmt: skip
-ELSEWHERE = {"compare", "edges", "aux_weight"}      # tested in test_runner(_training).py and test_network.py
+ELSEWHERE = {"compare", "edges", "aux_weight"}      # tested in test_run(_training).py and test_network.py
 
 
 def described(*changes):

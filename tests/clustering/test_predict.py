@@ -10,7 +10,7 @@ from jbpool import load_run
 from jbpool.clustering.predict import predict
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes, node_files
-from jbpool.engine.apply import config_for
+from jbpool.engine.predict import config_for
 from jbpool.errors import DataError, JBPoolError
 
 

@@ -10,7 +10,7 @@ from commands import ROOT, SHARED, call, run_ranks
 from shared_runs import run
 
 from jbpool import cli
-from jbpool.clustering import runner
+from jbpool.clustering import run as seeds_run
 from jbpool.clustering.auto import views
 from jbpool.clustering.config import METHODS, one_process_only
 from jbpool.clustering.task import NODE_CLUSTER
@@ -25,7 +25,7 @@ def _restore_blocks():
     """``run`` makes them smaller."""
     before = views.ROWS
     yield
-    views.ROWS = runner.ROWS = before
+    views.ROWS = seeds_run.ROWS = before
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from jbpool.clustering.runner import load_data, run
+from jbpool.clustering.run import load_data, run
 from jbpool.clustering.scores import label_scores
 from jbpool.clustering.task import NODE_CLUSTER, write_report
 from jbpool.data import load_nodes
@@ -52,7 +52,7 @@ def test_labels_that_are_all_unknown_count_as_none(tmp_path, monkeypatch):
         data = load_nodes(*args, **options)
         return replace(data, label=torch.full_like(data.label, -1), num_classes=0, class_names=[])
 
-    monkeypatch.setattr("jbpool.clustering.runner.load_nodes", unlabelled)
+    monkeypatch.setattr("jbpool.clustering.run.load_nodes", unlabelled)
     config = load_config(NODE_CLUSTER, None, SMALL)
     data = load_data(config)
     with pytest.raises(ConfigError, match=r"has no labels: .* -k 2 \(method\.num_clusters"):

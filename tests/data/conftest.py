@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jbpool.data.files import dgl_bin
+from jbpool.data.own import dgl_bin
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

@@ -14,7 +14,7 @@ from zoo import undirected
 from jbpool.clustering.embed import autoencoder, walks
 from jbpool.data import DataError
 from jbpool.data.assemble import node_data, symmetric_adjacency
-from jbpool.data.containers import NodeData
+from jbpool.data.datasets import NodeData
 from jbpool.graph import Graph
 
 

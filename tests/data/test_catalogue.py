@@ -88,7 +88,7 @@ print(*set(sys.modules) - before)
     [
         ("from jbpool import JBClustering; from jbpool.data import load_graphs, load_nodes", set()),
         ("from jbpool.data import load_nodes; load_nodes('sbm')", {"synthetic"}),
-        ("from jbpool.data import node_problems; list(node_problems('cora', dict()))", {"citation", "unpickle"}),
+        ("from jbpool.data import node_problems; list(node_problems('cora', dict()))", {"citation", "pickles"}),
     ],
 )
 def test_only_the_family_that_is_needed_is_imported(code, families):
@@ -97,6 +97,6 @@ def test_only_the_family_that_is_needed_is_imported(code, families):
     command = [sys.executable, "-c", LOADED.format(code=code)]
     result = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     loaded = set(result.stdout.split())
-    assert "jbpool.data.containers" in loaded
+    assert "jbpool.data.datasets" in loaded
     assert {name.split(".")[-1] for name in loaded if name.startswith("jbpool.data.sets.")} == families
     assert {name.split(".")[0] for name in loaded} & {"ogb", "torchmetrics", "networkx"} == set()

@@ -16,9 +16,9 @@ from commands import CASES, CLASSIFY, CLUSTER, assert_same_weights, call, number
 
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import WRITTEN, RunFolder, choose_folder
-from jbpool.engine.schema import as_dict
 from jbpool.errors import RunFolderError
 from jbpool.graph import Graph
+from jbpool.schema import as_dict
 
 
 @pytest.fixture(scope="module", params=CASES.values(), ids=CASES)

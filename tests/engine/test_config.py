@@ -10,8 +10,8 @@ import yaml
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import CONFIGS, find_config, load_config, read_yaml
-from jbpool.engine.schema import as_dict
 from jbpool.errors import ConfigError
+from jbpool.schema import as_dict
 
 FILES = sorted(CONFIGS.glob("*/*.yaml"))
 TASKS = {task.name: task for task in (NODE_CLUSTER, GRAPH_CLASSIFY)}

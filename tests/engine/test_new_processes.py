@@ -26,7 +26,7 @@ from commands import (
     weights,
 )  # fmt: skip
 
-from jbpool.classification import runner as classification_run
+from jbpool.classification import run as classification_run
 from jbpool.engine.run_folder import read_results
 
 KILLED = Path(__file__).with_name("killed_run.py")

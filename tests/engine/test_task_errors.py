@@ -116,7 +116,7 @@ def test_a_bug_in_the_report_shows_its_traceback(case, error, tmp_path, monkeypa
 
 
 def test_a_bug_while_predictions_are_written_is_not_a_damaged_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("jbpool.classification.runner.Job.save_predictions", broken(ValueError("a bug")))
+    monkeypatch.setattr("jbpool.classification.run.Job.save_predictions", broken(ValueError("a bug")))
     with pytest.raises(ValueError, match="a bug"):
         call(CLASSIFY.command, *CLASSIFY.arguments(), cwd=tmp_path)
 

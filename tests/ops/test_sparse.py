@@ -14,7 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from zoo import ZOO, features, random_graph, symmetric_weights, undirected
 
 from jbpool import DeltaConv, DiffPool, DMoNPool, Graph, JBPool, MinCutPool
-from jbpool.data.containers import to_csr_tensor
+from jbpool.data.datasets import to_csr_tensor
 from jbpool.graph import MOST_KEPT
 from jbpool.nn.conv import SAGEConv
 from jbpool.ops.adjacency import degree, smooth

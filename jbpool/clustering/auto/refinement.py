@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.special import xlogy
 
-from jbpool.clustering.auto.weighting import UnitRows, no_weights
+from jbpool.clustering.auto.features import UnitRows, no_weights
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import degree, propagate
 from jbpool.ops.sparse import is_sparse, stored_values

@@ -26,11 +26,11 @@ import torch
 from numpy.polynomial.chebyshev import chebinterpolate
 from torch import Tensor, nn
 
-from jbpool.choices import lookup
-from jbpool.clustering.auto.weighting import WEIGHTINGS, UnitRows
+from jbpool.clustering.auto.features import WEIGHTINGS, UnitRows
 from jbpool.console import progress_bar
 from jbpool.data import NodeData
 from jbpool.graph import Graph
+from jbpool.names import lookup
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.adjacency import degree, smoothing_matrix
 from jbpool.ops.sparse import is_sparse

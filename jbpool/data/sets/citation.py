@@ -17,9 +17,9 @@ from jbpool.checks import check_flag
 from jbpool.data.arrays import csr_from_arrays, csr_to_arrays, read_arrays
 from jbpool.data.assemble import undirected
 from jbpool.data.catalogue import CITATION
-from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
+from jbpool.data.datasets import NodeData, row_normalized, to_csr_tensor
 from jbpool.data.download import Arrays, Source, Wheel, cached, fetch
-from jbpool.data.sets.unpickle import load_pickle
+from jbpool.data.sets.pickles import load_pickle
 from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 

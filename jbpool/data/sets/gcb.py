@@ -22,9 +22,9 @@ from jbpool.checks import check_count
 from jbpool.data.arrays import read_members, read_stream
 from jbpool.data.assemble import pack_graphs, packed_graphs, undirected
 from jbpool.data.catalogue import GCB
-from jbpool.data.containers import GraphData, Split
+from jbpool.data.datasets import GraphData, Split
 from jbpool.data.download import MEGABYTE, Arrays, Source, cached, fetch
-from jbpool.data.sets.unpickle import read_pickle
+from jbpool.data.sets.pickles import read_pickle
 from jbpool.errors import DataError, reported_as
 
 PARSER = 1

@@ -16,9 +16,9 @@ from jbpool.checks import check_flag
 from jbpool.data.arrays import array_names, csr_from_arrays, csr_to_arrays, read_arrays
 from jbpool.data.assemble import node_data, symmetric_adjacency
 from jbpool.data.catalogue import NPZ
-from jbpool.data.containers import NodeData, row_normalized, to_csr_tensor
+from jbpool.data.datasets import NodeData, row_normalized, to_csr_tensor
 from jbpool.data.download import Arrays, Source, cached, fetch
-from jbpool.data.files.labels import class_codes
+from jbpool.data.own.labels import class_codes
 from jbpool.errors import DataError, naming
 
 PARSER = 2

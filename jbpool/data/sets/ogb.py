@@ -20,7 +20,7 @@ import torch
 from jbpool.data.arrays import extract, open_archive
 from jbpool.data.assemble import narrow, node_data, packed_graphs, symmetric_adjacency
 from jbpool.data.catalogue import MOLECULES, OGB_NODES
-from jbpool.data.containers import UNLABELLED, GraphData, NodeData, Split
+from jbpool.data.datasets import UNLABELLED, GraphData, NodeData, Split
 from jbpool.data.download import Arrays, Source, cache_dir, cached, data_roots, fetch, find
 from jbpool.errors import DataError, reported_as
 

@@ -14,7 +14,7 @@ import torch
 from jbpool.checks import check_cluster_sizes, check_count, check_fraction
 from jbpool.data.assemble import pack_graphs, packed_graphs, undirected
 from jbpool.data.catalogue import CITATION, SIMULATED
-from jbpool.data.containers import GraphData, NodeData, row_normalized, to_csr_tensor
+from jbpool.data.datasets import GraphData, NodeData, row_normalized, to_csr_tensor
 from jbpool.errors import DataError
 from jbpool.graph import Graph
 

@@ -10,12 +10,12 @@ from zoo import degrees, random_graph, symmetric_weights
 
 from jbpool import JBClustering
 from jbpool.clustering.auto import views
+from jbpool.clustering.auto.features import are_counts, auto_weights, idf_weights, scale_warning
 from jbpool.clustering.auto.views import FixedFeatures, edge_view
-from jbpool.clustering.auto.weighting import are_counts, auto_weights, idf_weights, scale_warning
-from jbpool.clustering.runner import load_data, run
+from jbpool.clustering.run import load_data, run
 from jbpool.clustering.scores import label_scores
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.data.containers import to_csr_tensor
+from jbpool.data.datasets import to_csr_tensor
 from jbpool.engine.config import load_config
 from jbpool.graph import Graph
 

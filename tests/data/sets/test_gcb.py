@@ -13,7 +13,7 @@ from jbpool.data import DataError, load_graphs
 from jbpool.data.catalogue import GCB
 from jbpool.data.sets import gcb
 from jbpool.data.sets.gcb import nearest_neighbours
-from jbpool.data.sets.unpickle import read_pickle
+from jbpool.data.sets.pickles import read_pickle
 
 EASY = {"k": 5, "spread": 0.4}
 

@@ -14,7 +14,7 @@ from zoo import random_graph, undirected
 from jbpool.clustering.config import METHODS, NETWORKS
 from jbpool.clustering.embed import spectral
 from jbpool.clustering.network import ClusterNet, ClusterProblem, make_model
-from jbpool.clustering.runner import BASELINES, collapse_warning
+from jbpool.clustering.run import BASELINES, collapse_warning
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.config import load_config
@@ -87,7 +87,7 @@ def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkey
     config = load_config(NODE_CLUSTER, None, SMALL)
     whole = run(config, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr("jbpool.clustering.runner.Job.save_clusters", lambda job: 1 / 0)
+        patch.setattr("jbpool.clustering.run.Job.save_clusters", lambda job: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(config, tmp_path / "broken")
     assert run(config, tmp_path / "broken", resume=True).history == whole.history

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from jbpool.data.arrays import open_npy, read_array
 from jbpool.data.assemble import node_data, symmetric_adjacency
-from jbpool.data.containers import NodeData, to_csr_tensor
-from jbpool.data.files.edge_lists import EdgeList, read_edges
-from jbpool.data.files.labels import read_labels, refuse_repeated, table_labels
-from jbpool.data.files.tables import (
+from jbpool.data.datasets import NodeData, to_csr_tensor
+from jbpool.data.own.edges import EdgeList, read_edges
+from jbpool.data.own.labels import read_labels, refuse_repeated, table_labels
+from jbpool.data.own.tables import (
     GAPS,
     ID_WORDS,
     PLAIN,
@@ -82,11 +82,11 @@ def load_node_files(
     if kind == "dgl":
         if features is not None or labels is not None:
             raise DataError("dataset 'file': features and labels are in the DGL .bin file (ndata 'feat', 'label').")
-        from jbpool.data.files.dgl_bin import load_node_bin
+        from jbpool.data.own.dgl_bin import load_node_bin
 
         return load_node_bin(path)
     if kind in ("gml", "graphml", "gexf"):
-        from jbpool.data.files.graph_files import read_graph_file
+        from jbpool.data.own.graph_files import read_graph_file
 
         file = read_graph_file(path, kind)
         listed = file.edges

@@ -14,11 +14,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from jbpool.choices import lookup
 from jbpool.data.arrays import read_array
-from jbpool.data.containers import UNLABELLED
-from jbpool.data.files.tables import ID_WORDS, Table, is_header_of_labels, kind_of, read_tables, shown
+from jbpool.data.datasets import UNLABELLED
+from jbpool.data.own.tables import ID_WORDS, Table, is_header_of_labels, kind_of, read_tables, shown
 from jbpool.errors import DataError
+from jbpool.names import lookup
 
 WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.0+)?")
 GAPS = ("NA", "N/A", "<NA>", "NaN", "nan")      # as pandas writes them; words such as none or - may be a class

@@ -23,14 +23,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from jbpool.choices import hint
 from jbpool.data.assemble import graph_data
-from jbpool.data.containers import GraphData, Split
-from jbpool.data.files.dgl_bin import load_graph_bin
-from jbpool.data.files.labels import GraphLabels, graph_labels, without_gaps
-from jbpool.data.files.tables import LABEL_WORDS, SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, read_text, shown
+from jbpool.data.datasets import GraphData, Split
+from jbpool.data.own.dgl_bin import load_graph_bin
+from jbpool.data.own.labels import GraphLabels, graph_labels, without_gaps
+from jbpool.data.own.tables import LABEL_WORDS, SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, read_text, shown
 from jbpool.data.sets.tu import load_tu_folder
 from jbpool.errors import DataError, naming
+from jbpool.names import hint
 
 GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
 GRAPH_WORDS = ("graph", "graph_id", "graphid")

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from jbpool.data import DataError, load_nodes
-from jbpool.data.files import tables
-from jbpool.data.files.tables import PAIRS
+from jbpool.data.own import tables
+from jbpool.data.own.tables import PAIRS
 
 PLAIN = "0,1\n1,2\n2,0\n2,3\n"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jbpool.choices import convert, hint, readable
+from jbpool.names import convert, hint, readable
 
 REST = "options"        # a field of this name collects the keys that its section does not declare
 MAX_WIDTH = 2**16       # of a layer

@@ -15,7 +15,7 @@ from jbpool.clustering.auto.views import FixedFeatures, with_features
 from jbpool.clustering.scores import confusion, matched_classes
 from jbpool.data import NodeData
 from jbpool.data.assemble import undirected
-from jbpool.data.containers import to_csr_tensor
+from jbpool.data.datasets import to_csr_tensor
 from jbpool.graph import Graph
 from jbpool.ops.sparse import is_sparse
 from jbpool.report.graph_view import GraphView

@@ -16,7 +16,7 @@ import pandas as pd
 
 from jbpool.data.arrays import array_names, open_npy, read_arrays
 from jbpool.data.assemble import narrow, narrow_weights
-from jbpool.data.files.tables import SPACES, WEIGHT_WORDS, Table, ends_named, is_unnamed, kind_of, read_tables
+from jbpool.data.own.tables import SPACES, WEIGHT_WORDS, Table, ends_named, is_unnamed, kind_of, read_tables
 from jbpool.errors import DataError
 
 BLOCK = 1 << 20                 # edges handled at a time

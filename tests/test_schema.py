@@ -5,9 +5,9 @@ import pytest
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
-from jbpool.engine.schema import Range, build
 from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.errors import ConfigError
+from jbpool.schema import Range, build
 
 HUGE = "9" * 30
 GB = 10**9

@@ -7,11 +7,11 @@ import torch
 from commands import ROOT
 from zoo import random_graph
 
+from jbpool.clustering.auto import features as features_rows
 from jbpool.clustering.auto import views as features_module
-from jbpool.clustering.auto import weighting
 from jbpool.clustering.auto.bounded_heads import Heads
+from jbpool.clustering.auto.features import UnitRows, are_counts, idf_weights
 from jbpool.clustering.auto.views import FixedFeatures
-from jbpool.clustering.auto.weighting import UnitRows, are_counts, idf_weights
 from jbpool.nn.heads import unit_rows
 
 sys.path.insert(0, str(ROOT / "scripts" / "bench"))
@@ -32,7 +32,7 @@ def test_a_step_of_the_heads_needs_the_same_memory_for_any_number_of_nodes(monke
 @pytest.mark.parametrize("num_clusters", [None, 16])
 def test_fixed_features_need_the_result_the_operator_and_three_blocks_of_columns(num_clusters, monkeypatch):
     monkeypatch.setattr(features_module, "ROWS", 256)
-    monkeypatch.setattr(weighting, "BLOCK", 2**14)
+    monkeypatch.setattr(features_rows, "BLOCK", 2**14)
     graph, feat = random_graph(50_000, 60_000), torch.randn(50_000, 96)
     features = FixedFeatures(96, 2, weighting="none", num_clusters=num_clusters)
     rows, block = 4 * 50_000 * 96, 4 * 50_000 * features_module.COLUMNS
@@ -49,7 +49,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     expected = unit_rows(feat * column_weight)
     whole = idf_weights(feat)
     for block in (1, 30, 10**6):
-        monkeypatch.setattr(weighting, "BLOCK", block)
+        monkeypatch.setattr(features_rows, "BLOCK", block)
         rows = UnitRows(feat, column_weight)
         assert torch.allclose(rows.columns(2, 9), expected[:, 2:9], atol=1e-6)
         assert torch.allclose(rows.times(right), expected @ right, atol=1e-6)

@@ -11,7 +11,7 @@ import pandas as pd
 import scipy.sparse
 
 from jbpool.data.assemble import check_weights, symmetric_adjacency
-from jbpool.data.files.tables import WEIGHT_WORDS, column_named, ends_named
+from jbpool.data.own.tables import WEIGHT_WORDS, column_named, ends_named
 from jbpool.errors import DataError
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from jbpool.data.assemble import check_weights, node_data, symmetric_adjacency
-from jbpool.data.containers import NodeData, to_csr_tensor
+from jbpool.data.datasets import NodeData, to_csr_tensor
 from jbpool.errors import DataError
 from jbpool.graph import Graph, as_graph, is_dgl, is_pyg
 
@@ -47,13 +47,13 @@ def as_node_data(adjacency: Any, features: Any = None) -> NodeData:
         if not (is_table or is_sparse or _is_list_of_edges(adjacency)):
             adjacency = _array(adjacency)
         if is_table or isinstance(adjacency, list) or not (is_sparse or _is_square(adjacency)):
-            from jbpool.data.files import frames
+            from jbpool.data.own import features as columns
 
-            if is_table and frames.is_matrix(adjacency):
-                adjacency = frames.in_order_of_rows(adjacency)
+            if is_table and columns.is_matrix(adjacency):
+                adjacency = columns.in_order_of_rows(adjacency)
                 ids, adjacency = adjacency.index.to_numpy(), _array(adjacency)
             else:
-                matrix, weighted, ids = frames.from_edges(adjacency, features)
+                matrix, weighted, ids = columns.from_edges(adjacency, features)
         if matrix is None:
             matrix, weighted = _from_matrix(adjacency)
     if matrix.shape[0] < 1:
@@ -246,9 +246,9 @@ def _table(features: Any) -> Any:
     if features is None:
         return None
     if _is_of(features, "pandas", "DataFrame"):
-        from jbpool.data.files import frames
+        from jbpool.data.own import features as columns
 
-        frames.check_features(features)
+        columns.check_features(features)
         return features
     if scipy.sparse.issparse(features) and features.ndim == 2:
         features = scipy.sparse.csr_matrix(features)
@@ -266,9 +266,9 @@ def _features(features: Any, num_nodes: int, ids: np.ndarray | None) -> Tensor |
     if features is None:
         return None
     if _is_of(features, "pandas", "DataFrame"):
-        from jbpool.data.files import frames
+        from jbpool.data.own import features as columns
 
-        features = frames.feature_array(features, ids)
+        features = columns.feature_array(features, ids)
     values, sparse = features, scipy.sparse.issparse(features)
     if values.shape[0] != num_nodes or values.shape[1] < 1:
         raise DataError(f"features have shape {values.shape} and the graph has {num_nodes} nodes: give a row for each.")

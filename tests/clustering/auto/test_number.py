@@ -8,8 +8,8 @@ import pytest
 import torch
 from zoo import degrees, random_graph, simple, undirected
 
-from jbpool.clustering.auto import choose_k
-from jbpool.clustering.auto.choose_k import Choice, choose_num_clusters, ranked
+from jbpool.clustering.auto import number
+from jbpool.clustering.auto.number import Choice, choose_num_clusters, ranked
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.auto.refinement import Known, cheapest_union, saved_nats
 from jbpool.clustering.report import search_sections
@@ -41,7 +41,7 @@ def naive_saving(graph, cluster):
 
 def described(graph, cluster):
     known = Known(graph, None)
-    return choose_k._blocks(known, *known.placed(cluster, int(cluster.max()) + 1))
+    return number._blocks(known, *known.placed(cluster, int(cluster.max()) + 1))
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jbpool.data.files.labels import class_codes
+from jbpool.data.own.labels import class_codes
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Graphs saved by ``dgl.save_graphs``: one to cluster, or many to classify.
 
 DGL's C++ reader trusts the file, and a damaged one can crash the process. A child process therefore reads it, with
-limited memory, and writes plain arrays: ``python -m jbpool.data.files.dgl_bin FILE ARRAYS``.
+limited memory, and writes plain arrays: ``python -m jbpool.data.own.dgl_bin FILE ARRAYS``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from torch import Tensor
 
 from jbpool.data.arrays import check_memory, read_arrays
 from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
-from jbpool.data.containers import UNLABELLED, GraphData, NodeData
+from jbpool.data.datasets import UNLABELLED, GraphData, NodeData
 from jbpool.data.download import Arrays
-from jbpool.data.files.labels import GraphLabels, class_codes, graph_labels
+from jbpool.data.own.labels import GraphLabels, class_codes, graph_labels
 from jbpool.errors import INSTALL_DGL, DataError, naming
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
@@ -48,7 +48,7 @@ def read_bin(path: Path) -> Arrays:
         target = Path(folder, "arrays.npz")
         # The same packages as here, but in an empty folder, so that no file of the current folder shadows a module.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(place) for place in sys.path)}
-        command = [sys.executable, "-m", "jbpool.data.files.dgl_bin", str(path.resolve()), str(target)]
+        command = [sys.executable, "-m", "jbpool.data.own.dgl_bin", str(path.resolve()), str(target)]
         result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
         if result.returncode:
             lines = result.stderr.decode(errors="replace").strip().splitlines()

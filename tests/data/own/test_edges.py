@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jbpool.data import DataError, load_nodes
-from jbpool.data.files import edge_lists, node_files, tables
+from jbpool.data.own import edges, one_graph, tables
 
 PAIRS = np.array([[0, 1], [1, 2], [2, 0], [2, 3], [3, 2], [1, 1]])
 WEIGHTS = np.array([1, 2, 3, 4, 5, 6])
@@ -42,9 +42,9 @@ def same(one, other):
 def small_blocks(monkeypatch):
     """Blocks of a few edges, so that a small file has several."""
     monkeypatch.setattr(tables, "BLOCK", 40)
-    monkeypatch.setattr(edge_lists, "BLOCK", 4)
+    monkeypatch.setattr(edges, "BLOCK", 4)
     monkeypatch.setattr(tables, "ROWS", 4)
-    monkeypatch.setattr(node_files, "BLOCK", 4)
+    monkeypatch.setattr(one_graph, "BLOCK", 4)
 
 
 class TestArrays:
@@ -78,7 +78,7 @@ class TestArrays:
 
     def test_dense_ids_are_used_as_they_are(self, tmp_path):
         np.save(tmp_path / "e.npy", PAIRS)
-        listed = edge_lists.read_edges(tmp_path / "e.npy")
+        listed = edges.read_edges(tmp_path / "e.npy")
         source, target = listed.numbered(listed.distinct_ids())
         assert source is listed.source
         assert target is listed.target
@@ -218,7 +218,7 @@ class TestMemory:
         values = np.arange(12, dtype=np.float32).reshape(4, 3)
         np.save(tmp_path / "x.npy", values)
         before = (tmp_path / "x.npy").read_bytes()
-        table = node_files.read_features(tmp_path / "x.npy")
+        table = one_graph.read_features(tmp_path / "x.npy")
         assert isinstance(table.values, np.memmap)
         feat = load_nodes("file", edges=tmp_path / "e.npy", features=tmp_path / "x.npy").feat
         assert torch.equal(feat, torch.from_numpy(values))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from commands import CPU
 
-from jbpool.classification.runner import ClassifyProblem, make_model
+from jbpool.classification.run import ClassifyProblem, make_model
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
@@ -107,7 +107,7 @@ def test_the_epoch_that_is_used(metric, better, select, monkeypatch):
     problem = problem_for(metric, label, f"train.select={select}")
     problem.sums = torch.zeros(2)
     values = iter([0.5, better, 0.5])
-    monkeypatch.setattr("jbpool.classification.runner.score", lambda data, scores, label: next(values))
+    monkeypatch.setattr("jbpool.classification.run.score", lambda data, scores, label: next(values))
     with torch.no_grad():
         found = []
         for step in range(3):

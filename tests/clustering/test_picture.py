@@ -8,8 +8,8 @@ import torch
 from commands import CLUSTER
 from zoo import degrees
 
-from jbpool.clustering import view
-from jbpool.clustering.view import sample, view_graph
+from jbpool.clustering import picture
+from jbpool.clustering.picture import sample, view_graph
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +39,8 @@ def test_a_small_graph_is_shown_completely(data):
 
 
 def test_a_large_graph_is_sampled(data, monkeypatch):
-    monkeypatch.setattr(view, "MAX_NODES", 120)
-    monkeypatch.setattr(view, "MAX_EDGES", 50)
+    monkeypatch.setattr(picture, "MAX_NODES", 120)
+    monkeypatch.setattr(picture, "MAX_EDGES", 50)
     names = np.array([f"n{i}" for i in range(400)], dtype=object)
     shown = replace(data, ids=names)
     found = view_graph(shown, *clusters(data))
@@ -57,9 +57,9 @@ def test_a_large_graph_is_sampled(data, monkeypatch):
 
 
 def test_edges_are_read_in_blocks(data, monkeypatch):
-    whole = view._edges(data, np.arange(400), np.random.default_rng(0))
-    monkeypatch.setattr(view, "READ_EDGES", 1000)
-    found = view._edges(data, np.arange(400), np.random.default_rng(0))
+    whole = picture._edges(data, np.arange(400), np.random.default_rng(0))
+    monkeypatch.setattr(picture, "READ_EDGES", 1000)
+    found = picture._edges(data, np.arange(400), np.random.default_rng(0))
     assert whole.total == found.total == len(whole.inside) == data.graph.num_edges // 2
     assert {tuple(edge) for edge in found.inside.tolist()} < {tuple(edge) for edge in whole.inside.tolist()}
     assert len(found.around) == pytest.approx(1000, abs=10)
@@ -68,7 +68,7 @@ def test_edges_are_read_in_blocks(data, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "none"])
 def test_a_sample_of_any_features_has_positions(kind, data, monkeypatch):
-    monkeypatch.setattr(view, "MAX_NODES", 150)
+    monkeypatch.setattr(picture, "MAX_NODES", 150)
     feat = {"dense": data.feat.to_dense(), "sparse": data.feat, "none": None}[kind]
     found = view_graph(replace(data, feat=feat), *clusters(data))
     assert np.isfinite(found.xy).all()
@@ -77,12 +77,12 @@ def test_a_sample_of_any_features_has_positions(kind, data, monkeypatch):
 
 def test_a_sample_does_not_touch_all_features(data, monkeypatch):
     """Rows of nodes that are neither in the sample nor next to it are not read: here they are NaN."""
-    monkeypatch.setattr(view, "MAX_NODES", 20)
-    monkeypatch.setattr(view, "AROUND_EDGES", 40)
+    monkeypatch.setattr(picture, "MAX_NODES", 20)
+    monkeypatch.setattr(picture, "AROUND_EDGES", 40)
     chosen = clusters(data)
     around = []
-    part = view._part
-    monkeypatch.setattr(view, "_part", lambda data, nodes, edges: around.append(nodes) or part(data, nodes, edges))
+    part = picture._part
+    monkeypatch.setattr(picture, "_part", lambda data, nodes, edges: around.append(nodes) or part(data, nodes, edges))
     view_graph(data, *chosen)
     dense = data.feat.to_dense()
     feat = torch.full_like(dense, torch.nan)

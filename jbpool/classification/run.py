@@ -21,15 +21,15 @@ from jbpool.classification.report import choose_pictured
 from jbpool.classification.search import budget, trials, with_settings
 from jbpool.console import Bar
 from jbpool.data import GraphBatch, GraphData, Split, load_graphs
-from jbpool.data.containers import UNLABELLED
+from jbpool.data.datasets import UNLABELLED
 from jbpool.engine.fit import TRAINING, Forecast, Log, Problem, Progress, count, fit, open_log, weights_diagnosis
 from jbpool.engine.run_folder import RunFolder
-from jbpool.engine.schema import as_dict
 from jbpool.engine.state import reporting_damage, save_state
 from jbpool.errors import ConfigError
 from jbpool.files import atomic_file
 from jbpool.nn.pools import ClusterPool, Pooled, make_pool
 from jbpool.processes import barrier, gather, mean_over_processes, rank, world_size
+from jbpool.schema import as_dict
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import pandas as pd
 
 from jbpool.data.arrays import check_memory
 from jbpool.data.assemble import narrow, narrow_weights
-from jbpool.data.files.edge_lists import EdgeList
-from jbpool.data.files.tables import PLAIN, Table, unpacked
+from jbpool.data.own.edges import EdgeList
+from jbpool.data.own.tables import PLAIN, Table, unpacked
 from jbpool.errors import DataError, reported_as
 
 NAMES = ("label", "name")               # attributes that name a node, if every node has another one

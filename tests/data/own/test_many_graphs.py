@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from jbpool.data import DataError, load_graphs
-from jbpool.data.files import tables as reader
+from jbpool.data.own import tables as reader
 
 TABLES = {
     "graphs": "graph,label,split\nb,yes,train\na,no,valid\nc,yes,test\n007,,train\n",

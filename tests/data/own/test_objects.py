@@ -10,7 +10,7 @@ import scipy.sparse
 import torch
 
 from jbpool import JBClustering
-from jbpool.data.files.objects import as_node_data
+from jbpool.data.own.objects import as_node_data
 from jbpool.errors import DataError
 from jbpool.graph import Graph
 from jbpool.nn.heads import unit_rows

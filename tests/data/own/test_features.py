@@ -29,7 +29,7 @@ def test_words_become_columns_of_zeros_and_ones(tmp_path, caplog):
 
 
 def test_a_column_with_a_word_per_node_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("jbpool.data.files.node_files.CATEGORIES", 3)
+    monkeypatch.setattr("jbpool.data.own.one_graph.CATEGORIES", 3)
     with pytest.raises(DataError, match=r"x\.csv: column 'title' has 4 different words: leave it out"):
         load(tmp_path, "id,title\na,one\nb,two\nc,three\nd,four\n")
 
@@ -54,7 +54,7 @@ def test_nodes_without_a_row(tmp_path):
 
 
 def test_gaps_in_arrays(tmp_path, monkeypatch):
-    monkeypatch.setattr("jbpool.data.files.node_files.BLOCK", 4)
+    monkeypatch.setattr("jbpool.data.own.one_graph.BLOCK", 4)
     (tmp_path / "n.csv").write_text("0,1\n1,2\n")
     for dtype in ("float32", "float64"):
         np.save(tmp_path / "x.npy", np.array([[1, 2], [np.nan, 4], [5, np.nan]], dtype=dtype))

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from jbpool.clustering.auto.features import scale_warning
 from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
-from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
 from jbpool.clustering.explain import as_json, explain_nodes, from_json
@@ -26,12 +26,12 @@ from jbpool.data import NodeData, load_nodes
 from jbpool.data.arrays import read_arrays
 from jbpool.engine.fit import TRAINING, Forecast, Log, Progress, count, fit, open_log
 from jbpool.engine.run_folder import RunFolder, read_results, reporting_mismatch, write_assign_csv
-from jbpool.engine.schema import as_dict
 from jbpool.engine.state import reporting_damage, save_state
 from jbpool.errors import ConfigError, RunFolderError, TrainingError
 from jbpool.files import write_text
 from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, gather, rank, world_size
+from jbpool.schema import as_dict
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
@@ -497,7 +497,7 @@ def _choose(
     candidates: range, data: NodeData, seed: int, out: RunFolder, device: torch.device
 ) -> tuple[int, tuple[str, Tensor] | None]:
     """Choose the number of clusters from a range; the curve is kept for the report. Returns also its partition."""
-    from jbpool.clustering.auto.choose_k import choose_num_clusters, ranked
+    from jbpool.clustering.auto.number import choose_num_clusters, ranked
 
     graph, feat, weight = data.on(device)
     with watched("number of clusters", total=len(candidates), disable=rank() > 0) as watch:

@@ -12,7 +12,7 @@ import scipy.sparse
 
 from jbpool.data import DataError
 from jbpool.data.sets.citation import _parse_planetoid
-from jbpool.data.sets.unpickle import load_pickle
+from jbpool.data.sets.pickles import load_pickle
 
 
 class Evil:
