@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from jbpool.checks import check_count, check_edge_weight
 from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, averaged, digits, score
 from jbpool.classification.config import ClassifyConfig
+from jbpool.classification.model import Inputs, build_model
 from jbpool.classification.network import NORMS, Ensemble
-from jbpool.classification.run import Inputs, build_model
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.assemble import is_degree, is_node_label

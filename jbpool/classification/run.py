@@ -1,137 +1,35 @@
-"""Graph classification: the networks of a configuration, training, the folds and seeds of a run, the run folder."""
+"""Graph classification: training, the folds and seeds of a run, the run folder."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, averaged, digits, score
-from jbpool.classification.config import ClassifyConfig, fixed_clusters
-from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, centre_and_scale
-from jbpool.classification.network import Ensemble, GraphClassifier
+from jbpool.classification.class_scores import MORE_SCORES, averaged, digits, score
+from jbpool.classification.config import ClassifyConfig
+from jbpool.classification.model import Inputs, make_model, numbers_of_clusters
+from jbpool.classification.network import Ensemble
 from jbpool.classification.report import choose_pictured
 from jbpool.classification.search import budget, trials, with_settings
 from jbpool.console import Bar
-from jbpool.data import GraphBatch, GraphData, Split, load_graphs
+from jbpool.data import GraphData, Split, load_graphs
 from jbpool.data.datasets import UNLABELLED
 from jbpool.engine.fit import TRAINING, Forecast, Log, Problem, Progress, count, fit, open_log, weights_diagnosis
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.state import reporting_damage, save_state
 from jbpool.errors import ConfigError
 from jbpool.files import atomic_file
-from jbpool.nn.pools import ClusterPool, Pooled, make_pool
+from jbpool.nn.pools import Pooled
 from jbpool.processes import barrier, gather, mean_over_processes, rank, world_size
 from jbpool.schema import as_dict
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What a network must know about its dataset: the content of ``inputs`` in ``model.pt``."""
-
-    name: str                               # of the dataset
-    metric: str
-    num_classes: int                        # classes, tasks or targets
-    class_names: list[str] | None
-    in_feats: int                           # node features
-    feat_names: list[str] | None
-    categories: list[int] | None            # of each node feature; None: features are numbers
-    weighted: bool                          # edges have weights
-    edge_feats: int                         # width of the edge sums; 0: none
-    edge_names: list[str] | None            # of the columns of the edge features
-    edge_categories: list[int] | None       # of each edge feature; None: they are numbers
-
-    @classmethod
-    def of(cls, data: GraphData) -> Inputs:
-        """Return the inputs of a dataset with edge sums."""
-        return cls(
-            name=data.name,
-            metric=data.metric,
-            num_classes=data.num_classes,
-            class_names=None if data.class_names is None else [str(name) for name in data.class_names],
-            in_feats=data.feat.shape[1],
-            feat_names=None if data.feat_names is None else list(data.feat_names),
-            categories=None if data.feat.is_floating_point() else (data.feat.amax(0) + 1).tolist(),
-            weighted=data.edge_weight is not None,
-            edge_names=None if data.edge_names is None else list(data.edge_names),
-            edge_feats=0 if data.edge_sum is None else data.edge_sum.shape[1],
-            edge_categories=None if data.edge_categories is None else list(data.edge_categories),
-        )
-
-
-def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
-    """Return K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level."""
-    if config.model.ratio is None:
-        return fixed_clusters(config.model)
-    return [max(2, round(mean_size * config.model.ratio ** (level + 1))) for level in range(config.model.levels)]
-
-
-def make_model(config: ClassifyConfig, data: GraphData, train: Tensor) -> Ensemble:
-    """Return the networks of a configuration for these training graphs."""
-    return build_model(
-        config, Inputs.of(data), numbers_of_clusters(config, data.mean_size(train)), data.batch(train)
-    )
-
-
-def build_model(
-    config: ClassifyConfig, inputs: Inputs, clusters: list[int], train: GraphBatch | None = None
-) -> Ensemble:
-    """Return the networks of a configuration; ``clusters``: K of every level.
-
-    ``train``: the training graphs, by which features, targets and sizes are scaled; without them, a state will be
-    loaded.
-    """
-    model, edge_messages = config.model, config.model.edges == "messages"
-    feat, edges = torch.zeros(1, inputs.in_feats), torch.zeros(0, inputs.edge_feats)
-    mean_size = 1.0
-    if train is not None:
-        train_edges = train.edge_feat if edge_messages else train.edge_sum
-        feat, edges = train.feat, edges if train_edges is None else train_edges
-        mean_size = train.graph.sizes.float().mean().item()
-
-    def encoder() -> nn.Module:
-        if inputs.categories is not None:
-            return CategoryEncoder(inputs.categories, model.hidden)
-        return FeatureEncoder(feat, model.hidden)
-
-    edge_scaling = None
-    if inputs.edge_feats and inputs.edge_categories is None:
-        edge_scaling = centre_and_scale(edges)
-    target_scaling = None
-    if inputs.metric in LOWER_IS_BETTER:
-        targets = torch.zeros(1, inputs.num_classes) if train is None else train.label
-        target_scaling = mean_and_deviation(targets.double())
-
-    def pool(num_clusters: int) -> ClusterPool | None:
-        if model.pool == "none":
-            return None
-        return make_pool(model.pool, model.hidden, num_clusters, model.mlp, options=config.method)
-
-    def network() -> GraphClassifier:
-        return GraphClassifier(
-            encoder(), [pool(num_clusters) for num_clusters in clusters], inputs.num_classes,
-            backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
-            edge_feats=inputs.edge_feats, edge_scaling=edge_scaling, edge_messages=edge_messages,
-            readout=model.readout.split("+"),
-            read_all=model.readout_of == "all", mean_size=mean_size, norm=model.norm, dropout=model.dropout,
-        )  # fmt: skip
-
-    return Ensemble([network() for _ in range(model.members)], target_scaling)
-
-
-def mean_and_deviation(targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what standardises targets, ``(T,)`` each; the deviation of a target that does not vary counts as 1."""
-    centre = targets.nanmean(0).nan_to_num()
-    deviation = (targets - centre).square().nanmean(0).sqrt()
-    return centre, torch.where(deviation > 1e-12 * centre.abs(), deviation, 1.0)
-
 
 EVALUATED = 4       # training batches evaluated at a time: without gradients they need less memory
 

@@ -11,8 +11,9 @@ from zoo import ZOO, batched, symmetric_weights, undirected
 
 from jbpool.classification.class_scores import averaged
 from jbpool.classification.config import METHODS
+from jbpool.classification.model import make_model, numbers_of_clusters
 from jbpool.classification.network import _Layer, read_out
-from jbpool.classification.run import ClassifyProblem, make_model, numbers_of_clusters
+from jbpool.classification.run import ClassifyProblem
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config

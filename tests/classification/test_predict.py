@@ -9,8 +9,8 @@ from commands import CLASSIFY, call, run_task, settings
 from own_graphs import SMALL, write_graphs
 
 from jbpool import load_run
+from jbpool.classification.model import Inputs
 from jbpool.classification.predict import _print_score, fitted, load_trained
-from jbpool.classification.run import Inputs
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import DataError, load_graphs, own_graph_options
 from jbpool.data.assemble import degree_names

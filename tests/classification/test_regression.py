@@ -12,7 +12,7 @@ from sklearn.metrics import mean_absolute_error, r2_score
 
 from jbpool import load_run
 from jbpool.classification.class_scores import mae, mean_of, r2, rmse, score
-from jbpool.classification.run import make_model, mean_and_deviation
+from jbpool.classification.model import make_model, mean_and_deviation
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import DataError, load_graphs
 from jbpool.data.sets.ogb import evaluator

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from jbpool.classification.report import corrected_t_test, paired_difference
+from jbpool.classification.paired import corrected_t_test, paired_difference
 
 
 def test_against_the_formula():

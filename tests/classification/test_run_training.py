@@ -7,7 +7,8 @@ import pytest
 import torch
 from commands import CPU
 
-from jbpool.classification.run import ClassifyProblem, make_model
+from jbpool.classification.model import make_model
+from jbpool.classification.run import ClassifyProblem
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config

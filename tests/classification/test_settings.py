@@ -6,7 +6,8 @@ from commands import CPU, settings
 
 from jbpool.classification import run as job
 from jbpool.classification.config import ClassifyModelConfig
-from jbpool.classification.run import make_model, run
+from jbpool.classification.model import make_model
+from jbpool.classification.run import run
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
