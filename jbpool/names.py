@@ -5,12 +5,9 @@ Nothing here imports torch, so that ``--list`` and mistakes in a configuration a
 
 from __future__ import annotations
 
-import types
-import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
 from jbpool.errors import JBPoolError
@@ -67,40 +64,3 @@ def unknown_choices(choices: Iterable[tuple[Mapping[str, Any], str, str]]) -> It
             lookup(table, name, key)
         except JBPoolError as error:
             yield key, str(error)
-
-
-def convert(value: Any, kind: Any) -> Any:
-    """Return ``value`` as the annotated type, or a ``TypeError``; a single number is accepted for a list."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        for option in inner:
-            try:
-                return convert(value, option)
-            except TypeError:
-                continue
-        raise TypeError
-    if origin in (list, Sequence):
-        items = value if isinstance(value, Iterable) and not isinstance(value, (str, dict)) else [value]
-        return [convert(item, inner[0]) for item in items]
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise TypeError
-        return {convert(key, inner[0]): convert(item, inner[1]) for key, item in value.items()}
-    if not isinstance(value, {int: Integral, float: Real}.get(kind, kind)) or isinstance(value, bool) != (kind is bool):
-        raise TypeError
-    try:
-        return float(value) if kind is float else value
-    except OverflowError:                   # a whole number beyond the range of floating-point numbers
-        raise TypeError from None
-
-
-def readable(kind: Any) -> str:
-    """Return what a value of the annotated type looks like, for messages."""
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        options = ("nothing" if option is type(None) else readable(option) for option in typing.get_args(kind))
-        return " or ".join(dict.fromkeys(options))
-    if typing.get_origin(kind) in (list, Sequence):
-        return f"a list of {readable(typing.get_args(kind)[0]).removeprefix('a ')}s"
-    if typing.get_origin(kind) is dict:
-        return "a mapping of names to " + ("mappings" if typing.get_args(kind)[1] is dict else "numbers")
-    return {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "text")

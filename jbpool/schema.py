@@ -1,15 +1,17 @@
-"""Configurations as dataclasses: one class per section, one field per key, with its range."""
+"""Configurations as dataclasses: one class per section, one field per key, with its type and range."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
-from jbpool.names import convert, hint, readable
+from jbpool.names import hint
 
 REST = "options"        # a field of this name collects the keys that its section does not declare
 MAX_WIDTH = 2**16       # of a layer
@@ -48,6 +50,63 @@ def number(default: Any, low: float | None = None, high: float | None = None, **
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def convert(value: Any, kind: Any) -> Any:
+    """Return ``value`` as the annotated type, or a ``TypeError``; a single number is accepted for a list."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        for option in inner:
+            try:
+                return convert(value, option)
+            except TypeError:
+                continue
+        raise TypeError
+    if origin in (list, Sequence):
+        items = value if isinstance(value, Iterable) and not isinstance(value, (str, dict)) else [value]
+        return [convert(item, inner[0]) for item in items]
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise TypeError
+        return {convert(key, inner[0]): convert(item, inner[1]) for key, item in value.items()}
+    if not isinstance(value, {int: Integral, float: Real}.get(kind, kind)) or isinstance(value, bool) != (kind is bool):
+        raise TypeError
+    try:
+        return float(value) if kind is float else value
+    except OverflowError:                   # a whole number beyond the range of floating-point numbers
+        raise TypeError from None
+
+
+def readable(kind: Any) -> str:
+    """Return what a value of the annotated type looks like, for messages."""
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        options = ("nothing" if option is type(None) else readable(option) for option in typing.get_args(kind))
+        return " or ".join(dict.fromkeys(options))
+    if typing.get_origin(kind) in (list, Sequence):
+        return f"a list of {readable(typing.get_args(kind)[0]).removeprefix('a ')}s"
+    if typing.get_origin(kind) is dict:
+        return "a mapping of names to " + ("mappings" if typing.get_args(kind)[1] is dict else "numbers")
+    return {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "text")
+
+
+@dataclass
+class DatasetConfig:
+    """The dataset. Further keys are its options, see ``docs/data.md``."""
+
+    name: str = ""
+    root: str | None = None                         # folder searched before the other data roots
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class TrainConfig:
+    """Settings of the training loop."""
+
+    epochs: int = number(2000, 1, MAX_EPOCHS)
+    lr: float = number(1e-4, above=0, high=1e3)
+    seeds: list[int] = number([0], 0, MAX_SEED)
+    eval_every: int = number(50, 1, MAX_EPOCHS)                 # epochs between evaluations
+    patience: int | None = number(None, 1, MAX_EPOCHS)          # stop after this many epochs without improvement
 
 
 def build(schema: type, values: dict, prefix: str, where: Callable[[str], str], problems: list[str]) -> Any:

@@ -5,9 +5,8 @@ import pytest
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
-from jbpool.engine.task import DatasetConfig, TrainConfig
 from jbpool.errors import ConfigError
-from jbpool.schema import Range, build
+from jbpool.schema import DatasetConfig, Range, TrainConfig, build
 
 HUGE = "9" * 30
 GB = 10**9

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jbpool.data import graph_problems
-from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
+from jbpool.engine.task import wrong_number_of_sizes
 from jbpool.names import BACKBONES, POOLS, PoolOptions, unknown_choices
-from jbpool.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, number
+from jbpool.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, DatasetConfig, TrainConfig, number
 
 METHODS = (*POOLS, "none")
 MOST_LEVELS = 8         # with the default numbers of clusters: the first level has 4**8, as many as a layer may be wide

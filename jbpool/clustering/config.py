@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.data import node_problems
-from jbpool.engine.task import DatasetConfig, TrainConfig, wrong_number_of_sizes
+from jbpool.engine.task import wrong_number_of_sizes
 from jbpool.names import BACKBONES, POOLS, PoolOptions, unknown_choices
-from jbpool.schema import MAX_WIDTH, changed, number
+from jbpool.schema import MAX_WIDTH, DatasetConfig, TrainConfig, changed, number
 
 FIXED = ("sgc", "whitened")                  # backbones of fixed features: no layers to train
 NETWORKS = (*BACKBONES, *FIXED)

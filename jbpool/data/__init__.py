@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from jbpool.data.catalogue import GRAPH_SETS, NODE_SETS, TU_LOADER, loader
 from jbpool.errors import DataError, JBPoolError
-from jbpool.names import convert, lookup, readable
+from jbpool.names import lookup
+from jbpool.schema import convert, readable
 
 if TYPE_CHECKING:
     from jbpool.data.datasets import GraphBatch, GraphData, NodeData, Split

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from jbpool.engine.state import reporting_damage
-from jbpool.engine.task import TrainConfig
 from jbpool.errors import ConfigError, TrainingError
 from jbpool.processes import mean_gradients, rank
+from jbpool.schema import TrainConfig
 
 MEASURED = 2.0          # seconds of training before extrapolating
 WORTH_SAYING = 60.0     # total seconds

@@ -12,7 +12,7 @@ import torch
 
 from jbpool.errors import JBPoolError, RunFolderError, one_line
 from jbpool.files import atomic_file
-from jbpool.names import convert
+from jbpool.schema import convert
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:

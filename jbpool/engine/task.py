@@ -1,4 +1,4 @@
-"""A task as one object, and the configuration sections that all tasks share."""
+"""A task as one object."""
 
 from __future__ import annotations
 
@@ -7,30 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jbpool.schema import MAX_EPOCHS, MAX_SEED, number
-
 if TYPE_CHECKING:
     from jbpool.engine.run_folder import RunFolder
-
-
-@dataclass
-class DatasetConfig:
-    """The dataset. Further keys are its options, see ``docs/data.md``."""
-
-    name: str = ""
-    root: str | None = None                         # folder searched before the other data roots
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class TrainConfig:
-    """Settings of the training loop."""
-
-    epochs: int = number(2000, 1, MAX_EPOCHS)
-    lr: float = number(1e-4, above=0, high=1e3)
-    seeds: list[int] = number([0], 0, MAX_SEED)
-    eval_every: int = number(50, 1, MAX_EPOCHS)                 # epochs between evaluations
-    patience: int | None = number(None, 1, MAX_EPOCHS)          # stop after this many epochs without improvement
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from torch import nn
 
 from jbpool.engine import fit as module
 from jbpool.engine.fit import Problem, fit, weights_diagnosis
-from jbpool.engine.task import TrainConfig
 from jbpool.errors import RunFolderError, TrainingError
+from jbpool.schema import TrainConfig
 
 
 class Line(Problem):
