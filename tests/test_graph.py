@@ -18,7 +18,7 @@ from zoo import POOLS, ZOO, batched, features, grid, parts, random_graph, symmet
 
 from jbpool import DeltaConv, Graph, JBPool, as_graph, errors, pool_by, value_checks
 from jbpool.errors import InputError
-from jbpool.graph import MOST_KEPT, Rows
+from jbpool.graph import MOST_KEPT, CsrRows
 
 
 def to_dgl(graph):
@@ -60,7 +60,7 @@ def test_without_dgl_what_to_do_is_one_line(python, fix, monkeypatch):
     monkeypatch.setattr(sys, "version_info", python)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr("jbpool.graph.INSTALL_DGL", runpy.run_path(errors.__file__)["INSTALL_DGL"])
+    monkeypatch.setattr("jbpool.interop.INSTALL_DGL", runpy.run_path(errors.__file__)["INSTALL_DGL"])
     monkeypatch.setitem(sys.modules, "dgl", None)               # importing it raises an ImportError
     with pytest.raises(InputError, match=rf"^Graph\.to_dgl\(\) needs dgl, .*: {re.escape(fix)}.*$"):
         grid(3).to_dgl()
@@ -96,7 +96,7 @@ def test_rows_hold_every_edge(name):
         found = torch.arange(graph.num_nodes).repeat_interleave(rows.pointers.diff())
         assert torch.equal(rows.of_edges(graph.edge_index[end]), found)
         assert torch.equal(rows.of_edges(graph.edge_index[1 - end]), rows.columns)
-    again = Graph.from_rows(Rows(graph.by_target.pointers, graph.by_target.columns, None))
+    again = Graph.from_rows(CsrRows(graph.by_target.pointers, graph.by_target.columns, None))
     assert np.array_equal(dense.adjacency(again), dense.adjacency(graph))
 
 

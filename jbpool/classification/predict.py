@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import torch
 from torch import Tensor, nn
 
-from jbpool.checks import check_count, check_edge_weight
+from jbpool.checks import check_count
 from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, averaged, digits, score
 from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.model import Inputs, build_model
@@ -25,7 +25,8 @@ from jbpool.engine.predict import check_finite, check_fits_weights, check_reques
 from jbpool.engine.state import reporting_damage
 from jbpool.errors import ConfigError, DataError, JBPoolError
 from jbpool.files import write_text
-from jbpool.graph import as_graph, check_symmetric
+from jbpool.graph import as_graph
+from jbpool.inputs import check_edge_weight, check_symmetric
 from jbpool.names import lookup
 from jbpool.ops.segment import READOUTS
 from jbpool.schema import build, out_of_range

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jbpool.checks import check_edge_weight
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.network import ClusterNet, make_model
@@ -22,7 +21,8 @@ from jbpool.engine.predict import check_finite, check_fits_weights, check_reques
 from jbpool.engine.run_folder import write_assign_csv
 from jbpool.engine.state import reporting_damage
 from jbpool.errors import ConfigError, DataError, JBPoolError
-from jbpool.graph import as_graph, check_symmetric
+from jbpool.graph import as_graph
+from jbpool.inputs import check_edge_weight, check_symmetric
 from jbpool.nn.pools import POOLS
 
 MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int, "made_feat": bool}    # in model.pt

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from jbpool.data.datasets import GraphData, NodeData
 from jbpool.errors import DataError
-from jbpool.graph import Graph, Rows
+from jbpool.graph import CsrRows, Graph
 
 
 def symmetric_adjacency(
@@ -58,7 +58,7 @@ def node_data(
     adjacency.sort_indices()
     # The matrix is symmetric, so its rows are the columns of the transpose. These arrays are kept as they are; lists of
     # sources and targets and numbers of edges would take three times the memory.
-    rows = Rows(torch.from_numpy(adjacency.indptr), torch.from_numpy(adjacency.indices), None)
+    rows = CsrRows(torch.from_numpy(adjacency.indptr), torch.from_numpy(adjacency.indices), None)
     weight = torch.from_numpy(adjacency.data.astype(np.float32, copy=False)) if weight_name else None
     num_classes = None if label is None else int(label.max()) + 1
     graph = Graph.from_rows(rows, symmetric=True)

@@ -18,7 +18,8 @@ from torch.nn import functional
 from jbpool.checks import check_index
 from jbpool.console import progress_bar
 from jbpool.errors import DataError
-from jbpool.graph import Graph, Rows, is_symmetric
+from jbpool.graph import CsrRows, Graph
+from jbpool.inputs import is_symmetric
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr, is_sparse
 
@@ -212,7 +213,7 @@ class GraphData:
         places = _ranges(self._first_edge[index], num_edges)            # (E,) among the edges by target
         shift = (sizes.cumsum(0) - sizes).repeat_interleave(num_edges)
         degree, source, order = self._by_target
-        rows = Rows(functional.pad(degree[nodes].cumsum(0), (1, 0)), source[places] + shift, None)
+        rows = CsrRows(functional.pad(degree[nodes].cumsum(0), (1, 0)), source[places] + shift, None)
         graph = Graph.from_rows(rows, sizes, symmetric=self._is_symmetric)
         edges = order[places] if self.edge_feat is not None or self.edge_weight is not None else places
         return GraphBatch(

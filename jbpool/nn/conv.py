@@ -12,7 +12,8 @@ from torch.nn.functional import leaky_relu
 from jbpool import names
 from jbpool.checks import check_count, check_real
 from jbpool.errors import JBPoolError
-from jbpool.graph import Graph, checked_graph
+from jbpool.graph import Graph
+from jbpool.inputs import checked_graph
 from jbpool.nn.heads import Activation, make_activation
 from jbpool.ops.adjacency import degree, inverse_sqrt, propagate, propagate_normalized, smooth
 from jbpool.ops.sparse import feature_product, is_sparse

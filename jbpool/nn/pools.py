@@ -20,7 +20,6 @@ from jbpool import names, objectives
 from jbpool.checks import (
     check_cluster_sizes,
     check_count,
-    check_features,
     check_flag,
     check_fraction,
     check_positive,
@@ -28,7 +27,8 @@ from jbpool.checks import (
     may_read,
 )
 from jbpool.errors import InputError, JBPoolError
-from jbpool.graph import Graph, checked_graph, like
+from jbpool.graph import Graph, like
+from jbpool.inputs import check_features, checked_graph
 from jbpool.names import PoolOptions, lookup, unknown_choices
 from jbpool.nn.heads import HEADS, Activation, CosineHead, Dropout, make_activation, spread_rows
 from jbpool.ops.adjacency import degree, normalized_off_diagonal, propagate, propagate_normalized, smooth

@@ -14,7 +14,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from jbpool.graph import Graph, Rows
+from jbpool.graph import CsrRows, Graph
 from jbpool.ops.derivatives import ClosedForm
 
 
@@ -145,7 +145,7 @@ class _EdgeProducts(ClosedForm):
         return for_left, for_right, None
 
 
-def _adjacency(graph: Graph, rows: Rows, weight: Tensor) -> Tensor:
+def _adjacency(graph: Graph, rows: CsrRows, weight: Tensor) -> Tensor:
     return csr(rows.pointers, rows.columns, rows.of_edges(weight), (graph.num_nodes, graph.num_nodes))
 
 

@@ -9,7 +9,7 @@ from torch.autograd import gradcheck
 from watch import Watch
 from zoo import random_graph
 
-from jbpool.graph import Graph, Rows
+from jbpool.graph import CsrRows, Graph
 from jbpool.ops.adjacency import degree, inverse_sqrt, normalized_off_diagonal, propagate, smooth
 
 GRAPHS = {
@@ -77,7 +77,7 @@ def test_learned_weights_need_no_matrix_of_edges(device):
 def test_degree_of_a_graph_without_edge_ids(dtype):
     """Graphs from files are kept by target and without edge ids."""
     pointers, sources = torch.tensor([0, 1, 3, 4], dtype=torch.int32), torch.tensor([1, 0, 2, 1], dtype=torch.int32)
-    path = Graph.from_rows(Rows(pointers, sources, None))
+    path = Graph.from_rows(CsrRows(pointers, sources, None))
     weight = torch.tensor([2.0, 2.0, 5.0, 5.0], requires_grad=True)
     found = degree(path, weight, dtype)
     assert found.tolist() == [2, 7, 5]

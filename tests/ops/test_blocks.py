@@ -4,7 +4,7 @@ import pytest
 import torch
 from zoo import random_graph, symmetric_weights
 
-from jbpool.graph import Graph, Rows
+from jbpool.graph import CsrRows, Graph
 from jbpool.ops import adjacency
 from jbpool.ops.adjacency import edge_blocks, smoothing_matrix
 
@@ -12,7 +12,7 @@ from jbpool.ops.adjacency import edge_blocks, smoothing_matrix
 def by_target(graph):
     """The same graph without numbers of edges, as loaders build it: edges are in the order of their targets."""
     pointers, sources, _ = graph.by_target
-    return Graph.from_rows(Rows(pointers, sources, None))
+    return Graph.from_rows(CsrRows(pointers, sources, None))
 
 
 @pytest.fixture(params=["edge list", "by target"])

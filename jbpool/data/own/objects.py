@@ -15,7 +15,8 @@ from torch import Tensor
 from jbpool.data.assemble import check_weights, node_data, symmetric_adjacency
 from jbpool.data.datasets import NodeData, to_csr_tensor
 from jbpool.errors import DataError
-from jbpool.graph import Graph, as_graph, is_dgl, is_pyg
+from jbpool.graph import Graph, as_graph
+from jbpool.interop import is_dgl, is_pyg
 
 FORMS = (
     "a symmetric scipy sparse or numpy matrix (N, N), a DGLGraph, a networkx or igraph graph, or an edge list (a "

@@ -1,0 +1,161 @@
+"""What layers are called with: a graph with both directions of every edge, features and edge weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jbpool.checks import may_read, reads_all
+from jbpool.errors import InputError
+from jbpool.graph import Graph, as_graph
+
+
+def checked_graph(
+    graph: Any, feat: Tensor, edge_weight: Tensor | None, dtype: torch.dtype, in_feats: int, sparse: bool = False
+) -> Graph:
+    """Return the graph that a layer was called with, after checking it, its features and its edge weights.
+
+    ``dtype`` and ``in_feats`` are those of the layer; ``sparse``: it takes CSR features, too.
+    """
+    found = as_graph(graph)
+    check_features(feat, dtype, in_feats, sparse)
+    if feat.shape[0] != found.num_nodes:
+        raise InputError(
+            f"feat has {feat.shape[0]} rows but the graph has {found.num_nodes} nodes: "
+            "pass one row per node of the batched graph, in node order."
+        )
+    if feat.device != found.device:
+        raise InputError(f"feat is on {feat.device} but the graph is on {found.device}: move one with .to(device).")
+    # On a pooled graph only negative weights are refused: if any is not finite, neither is the loss of the pool.
+    check_edge_weight(edge_weight, found.num_edges, found.device, finite=found.complete_size is None)
+    check_symmetric(found, edge_weight)
+    return found
+
+
+def check_features(feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool = False) -> None:
+    """Require finite floating-point features ``(N, in_feats)`` of the type of the layer, also CSR if ``sparse``."""
+    if not isinstance(feat, Tensor) or feat.dim() != 2 or not feat.is_floating_point():
+        got = f"{feat.dtype} {tuple(feat.shape)}" if isinstance(feat, Tensor) else type(feat).__name__
+        fix = "use feat.float()" if isinstance(feat, Tensor) and feat.dim() == 2 else "one row per node"
+        raise InputError(f"feat is {got}: pass a floating-point matrix of shape (N, in_feats); {fix}.")
+    if feat.layout != torch.strided and not (sparse and feat.layout == torch.sparse_csr):
+        raise InputError(f"feat has the layout {feat.layout}: use feat.to_{'sparse_csr' if sparse else 'dense'}().")
+    if feat.shape[1] != in_feats:
+        raise InputError(
+            f"feat has {feat.shape[1]} columns but the layer was built with in_feats={in_feats}: "
+            f"build it with in_feats={feat.shape[1]}."
+        )
+    if feat.dtype != dtype and not torch.is_autocast_enabled(feat.device.type):
+        raise InputError(f"feat is {feat.dtype} but the layer is {dtype}: convert one with .to(dtype).")
+    values = feat if feat.layout == torch.strided else feat.values()
+    if may_read(feat, only_if_asked=True) and not bool(values.isfinite().all()):
+        row = int((~feat.to_dense().isfinite()).any(dim=1).nonzero()[0, 0])
+        raise InputError(f"feat contains NaN or infinity (first in row {row}): use torch.nan_to_num(feat).")
+
+
+def check_edge_weight(edge_weight: Tensor | None, num_edges: int, device: torch.device, finite: bool = True) -> None:
+    """Require ``None``, or one non-negative number per edge, and finite ones if asked."""
+    if edge_weight is None:
+        return
+    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
+        got = edge_weight.dtype if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
+        raise InputError(f"edge_weight is {got}: pass a floating-point tensor, e.g. edge_weight.float().")
+    if edge_weight.dim() != 1:
+        fix = "use edge_weight.squeeze(-1)" if edge_weight.numel() == num_edges else "pass one number per edge"
+        raise InputError(f"edge_weight has shape {tuple(edge_weight.shape)}: it must be 1-D; {fix}.")
+    if edge_weight.shape[0] != num_edges:
+        raise InputError(
+            f"edge_weight has {edge_weight.shape[0]} entries but the graph has {num_edges} edges: "
+            "pass one per edge, in edge order (the two directions of an edge count as two edges)."
+        )
+    if edge_weight.device != device:
+        raise InputError(
+            f"edge_weight is on {edge_weight.device} but the graph is on {device}: move one with .to(device)."
+        )
+    if edge_weight.numel() and may_read(edge_weight):
+        low, high = edge_weight.detach().aminmax()               # a NaN anywhere makes both NaN
+        if finite and not bool(high < float("inf")):
+            raise InputError("edge_weight contains NaN or infinity: weights must be finite; remove those edges.")
+        if bool(low < 0):
+            raise InputError(
+                f"edge_weight ranges over [{low.item():g}, {high.item():g}]: weights must not be negative; "
+                "use edge_weight.clamp(min=0) or remove those edges."
+            )
+
+
+def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
+    """Refuse edges in one direction or between two graphs, and weights that differ between the directions of an edge.
+
+    Edges are checked once per graph, constant weights once. Two random numbers per node decide: for random vectors x, y
+    the sum ``x^T A y - y^T A x`` over the edges vanishes only if A is symmetric. The edges are counted in integers
+    without rounding.
+    """
+    if not may_read(graph.sizes):
+        return
+    if not graph.known_symmetric:
+        if not is_symmetric(graph):
+            raise InputError(_asymmetry(graph))
+        _check_parts(graph)
+        graph.known_symmetric = True
+    pooled = edge_weight is not None and (edge_weight.requires_grad or graph.complete_size is not None)
+    if edge_weight is None or (pooled and not reads_all()):
+        return
+    weight = edge_weight.detach()
+    if not graph.remembered("equal weights", lambda: _has_symmetric_weights(graph, weight), edge_weight):
+        raise InputError(_asymmetry(graph, weight))
+
+
+def is_symmetric(graph: Graph) -> bool:
+    """Return whether both directions of every edge are there, equally often."""
+    source, target = graph.edge_index.long()
+    draw = torch.empty(2, graph.num_nodes, dtype=torch.int64).random_(generator=torch.Generator().manual_seed(0))
+    x, y = draw.to(graph.device)
+    return bool((x[source] * y[target] - x[target] * y[source]).sum() == 0)         # modulo 2^64
+
+
+def _check_parts(graph: Graph) -> None:
+    """Refuse edges between two graphs of a batch."""
+    if graph.num_graphs == 1 or int(graph.sizes.sum()) != graph.num_nodes:      # stale sizes are refused where used
+        return
+    part = torch.repeat_interleave(graph.sizes)                                 # (N,)  the graph of each node
+    source, target = graph.edge_index.long()
+    crossing = part[source] != part[target]
+    if bool(crossing.any()):
+        u, v = (int(end[crossing][0]) for end in (source, target))
+        raise InputError(
+            f"graph has the edge {u} -> {v} between graphs {int(part[u])} and {int(part[v])} of the batch: pass the "
+            "nodes per graph in their order in the batch, or one graph."
+        )
+
+
+def _has_symmetric_weights(graph: Graph, weight: Tensor) -> bool:
+    source, target = graph.edge_index.long()
+    x, y = torch.rand(2, graph.num_nodes, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) - 0.5
+    x, y, weight = x.to(graph.device), y.to(graph.device), weight.double()
+    excess = (weight * (x[source] * y[target] - x[target] * y[source])).sum().abs()
+    return not bool(excess > 1e-5 * weight.norm())              # rounding of float32 gives some 1e-8
+
+
+def _asymmetry(graph: Graph, weight: Tensor | None = None) -> str:
+    """Name the edge whose two directions differ most in weight, or in number."""
+    source, target = graph.edge_index.long().cpu()
+    value = torch.ones(len(source), dtype=torch.float64) if weight is None else weight.double().cpu()
+    ends = torch.cat([source * graph.num_nodes + target, target * graph.num_nodes + source])
+    there, back = ends.unique(return_inverse=True)[1].view(2, -1)                       # (E,) each: numbers of pairs
+    total = value.new_zeros(int(ends.numel())).index_add(0, there, value)
+    first = int((total[there] - total[back]).argmax())
+    u, v = int(source[first]), int(target[first])
+    if weight is None:
+        return (
+            f"graph has the edge {u} -> {v} more often than {v} -> {u}: pass both directions of every edge; use "
+            "dgl.add_reverse_edges(graph) before dgl.batch (it makes one graph of a batch), or "
+            "torch_geometric.utils.to_undirected(edge_index)."
+        )
+    one, other = float(total[there[first]]), float(total[back[first]])
+    return (
+        f"edge_weight is {one:g} from {u} to {v} and {other:g} from {v} to {u}: both directions of an edge need the "
+        "same weight; dgl.add_reverse_edges(graph, copy_edata=True), before dgl.batch, and "
+        "torch_geometric.utils.to_undirected copy it."
+    )

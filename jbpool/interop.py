@@ -1,0 +1,228 @@
+"""Graphs of DGL, PyG, scipy and networkx as tensors, and back.
+
+Nothing here knows a type of this package. Neither DGL nor PyG is imported unless one of their graphs comes in: an
+object can only be a ``DGLGraph`` if its user has imported dgl.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from jbpool.checks import may_read
+from jbpool.errors import INSTALL_DGL, InputError
+
+T = TypeVar("T")
+
+
+class GraphTensors(NamedTuple):
+    """What a graph consists of."""
+
+    edge_index: Tensor | None                               # (2, E)  None: in the order of the rows
+    num_nodes: int
+    sizes: Tensor | None = None                             # (B,)  nodes per graph; None: one graph
+    by_target: tuple[Tensor, Tensor, Tensor | None] | None = None   # the same edges as a CSR matrix, if it is there
+
+
+def is_dgl(graph: Any) -> bool:
+    """Return whether an object is a ``DGLGraph``, without importing dgl."""
+    return "dgl" in sys.modules and isinstance(graph, getattr(sys.modules["dgl"], "DGLGraph", ()))
+
+
+def is_pyg(graph: Any) -> bool:
+    """Return whether an object is a graph of PyG, without importing it."""
+    data = sys.modules.get("torch_geometric.data")
+    return data is not None and isinstance(graph, (data.Data, data.HeteroData))
+
+
+# What a graph of DGL or PyG was turned into is kept on it, with what tells whether it has changed since.
+
+
+class _Held:
+    """What was made of a graph, what identifies its edges, and the tensors that hold them.
+
+    While those are held, no other tensors have their addresses. Neither copied nor pickled with its owner.
+    """
+
+    def __init__(self, value: Any = None, identity: Any = None, tensors: tuple = ()):
+        self.value, self.identity, self.tensors = value, identity, tensors
+
+    def __reduce__(self):
+        return _Held, ()
+
+
+def once_per_graph(graph: Any, make: Callable[[GraphTensors], T]) -> T:
+    """Return what ``make`` gives for the tensors of a graph of DGL or PyG, made again once its edges have changed."""
+    identify, read = (_dgl_identity, _read_dgl) if is_dgl(graph) else (_pyg_identity, _read_pyg)
+    identity, tensors = identify(graph)
+    held = vars(graph).get("_jbpool", _Held())
+    if held.identity != identity:
+        with torch.inference_mode(False):
+            held = _Held(make(read(graph, identity, tensors)), identity, tensors)
+        vars(graph)["_jbpool"] = held
+    return held.value
+
+
+def _hold(graph: Any, value: Any) -> Any:
+    """Keep what a graph of DGL or PyG was made from on it, and return the graph."""
+    vars(graph)["_jbpool"] = _Held(value, *(_dgl_identity if is_dgl(graph) else _pyg_identity)(graph))
+    return graph
+
+
+def check_dgl(graph: Any) -> None:
+    """Refuse a block of a sampler and a graph of several types."""
+    if graph.is_block:
+        raise InputError(
+            "graph is a block of a sampler, with edges in one direction: pool a subgraph of the whole graph, "
+            "dgl.node_subgraph(whole, block.srcdata[dgl.NID])."
+        )
+    if not graph.is_homogeneous:
+        raise InputError(
+            f"graph has node types {graph.ntypes} and edge types {graph.etypes}: use dgl.to_homogeneous(graph)."
+        )
+
+
+def _read_dgl(graph: Any, identity: tuple, tensors: tuple[Tensor, ...]) -> GraphTensors:
+    *arrays, sizes = tensors
+    if identity[0] != "csc":
+        return GraphTensors(_dgl_ends(graph), graph.num_nodes(), sizes.long())
+    pointers, columns, edges = arrays
+    # DGL leaves the ids out where they are 0, 1, 2, ...
+    order = edges if len(edges) == len(columns) > 0 else None
+    ends = None if order is None else _dgl_ends(graph)
+    return GraphTensors(ends, graph.num_nodes(), sizes.long(), (pointers, columns, order))
+
+
+def _dgl_arrays(graph: Any) -> tuple[str, tuple[Tensor, ...]]:
+    """Return one of the formats of a DGL graph, and its arrays, which it shares with torch."""
+    graph.batch_num_edges()             # batch_num_nodes does not set them, and DGL would then fail to remove nodes
+    error = sys.modules["dgl"].DGLError
+    for layout in ("csc", "coo", "csr"):                # a graph may be restricted to some of them
+        try:
+            return layout, graph.edges() if layout == "coo" else graph.adj_tensors(layout)  # adj_tensors("coo") copies
+        except error:
+            continue
+    raise InputError("the DGLGraph has no sparse format: use graph.formats(['coo', 'csr', 'csc']).")
+
+
+def _dgl_identity(graph: Any) -> tuple[tuple, tuple[Tensor, ...]]:
+    """Return what changes with the edges or batch counts of a DGL graph, and the tensors to hold meanwhile."""
+    layout, arrays = _dgl_arrays(graph)
+    sizes = graph.batch_num_nodes()
+    places = tuple((array.data_ptr(), array.shape, array.dtype) for array in arrays)
+    return (layout, id(sizes), *places), (*arrays, sizes)
+
+
+def _dgl_ends(graph: Any) -> Tensor:
+    """Return source and target of the edges in order, ``(2, E)``, also if the formats of the graph are restricted."""
+    try:
+        return torch.stack(graph.edges())
+    except sys.modules["dgl"].DGLError:
+        return torch.stack(graph.formats(["coo", "csr", "csc"]).edges())
+
+
+def to_dgl(edge_index: Tensor, num_nodes: int, sizes: Tensor, made_from: Any) -> Any:
+    """Return a ``DGLGraph`` with edges in their order and both batch counts, which remembers what it was made from."""
+    try:
+        import dgl
+    except ImportError as error:
+        raise _missing("to_dgl", "dgl", INSTALL_DGL, error) from None
+    made = dgl.graph(tuple(edge_index), num_nodes=num_nodes)
+    member = torch.repeat_interleave(sizes, output_size=num_nodes)      # (N,)  graph of each node
+    owner = member[edge_index[0].long()]                                # (E,)
+    made.set_batch_num_nodes(sizes.to(edge_index.dtype))                # dgl 2.1 needs counts of the type of the ids
+    made.set_batch_num_edges(torch.zeros_like(sizes).index_add_(0, owner, torch.ones_like(owner)).to(edge_index.dtype))
+    return _hold(made, made_from)
+
+
+# PyG.
+
+
+def check_pyg(data: Any) -> None:
+    """Refuse a graph without edges, or of several types."""
+    if getattr(data, "edge_index", None) is None:
+        raise InputError(
+            f"{type(data).__name__} has no edge_index: pass a homogeneous graph with one; for HeteroData use "
+            "data.to_homogeneous()."
+        )
+
+
+def _pyg_identity(data: Any) -> tuple[tuple, tuple]:
+    """Return what changes with the tensors that decide the graph, also by a change in place, and those tensors."""
+    tensors = (data.edge_index, getattr(data, "batch", None), getattr(data, "ptr", None))
+    return (*((id(tensor), version(tensor)) for tensor in tensors), data.num_nodes), tensors
+
+
+def version(source: Tensor | None) -> Any:
+    """Return what changes with every write in place. Inference tensors keep no count: theirs is always another."""
+    return None if source is None else object() if source.is_inference() else source._version
+
+
+def _read_pyg(data: Any, identity: tuple, tensors: tuple) -> GraphTensors:
+    edge_index, batch, pointers = tensors
+    sizes = None
+    if pointers is not None:
+        sizes = pointers.diff()
+    elif batch is not None:
+        sizes = torch.bincount(batch, minlength=getattr(data, "num_graphs", 1))
+        if may_read(batch) and bool((batch.diff() < 0).any()):
+            raise InputError("data.batch is not sorted: the nodes of a graph must be consecutive.")
+    return GraphTensors(edge_index, data.num_nodes, sizes)
+
+
+def to_pyg(edge_index: Tensor, num_nodes: int, sizes: Tensor, made_from: Any) -> Any:
+    """Return a ``Batch`` of PyG with edges in their order, which remembers what it was made from."""
+    try:
+        from torch_geometric.data import Batch
+    except ImportError as error:
+        raise _missing("to_pyg", "torch_geometric", "pip install 'jbpool[pyg]'", error) from None
+    made = Batch(
+        edge_index=edge_index,
+        num_nodes=num_nodes,
+        batch=torch.repeat_interleave(sizes, output_size=num_nodes),
+        ptr=torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]),
+    )
+    return _hold(made, made_from)
+
+
+def _missing(method: str, package: str, fix: str, error: ImportError) -> InputError:
+    return InputError(f"Graph.{method}() needs {package}, which cannot be imported ({error}): {fix}.")
+
+
+# scipy and networkx.
+
+
+def is_scipy(graph: Any) -> bool:
+    """Return whether an object is a sparse matrix or array of scipy."""
+    return hasattr(graph, "tocsr")
+
+
+def is_networkx(graph: Any) -> bool:
+    """Return whether an object is a networkx graph."""
+    return hasattr(graph, "is_directed") and hasattr(graph, "nodes")
+
+
+def read_scipy(matrix: Any) -> GraphTensors:
+    """Return the graph of a sparse adjacency matrix; ``matrix.tocsr().data`` are the weights of its edges."""
+    import numpy as np
+
+    rows = matrix.tocsr()
+    if rows.shape[0] != rows.shape[1]:
+        raise InputError(f"the adjacency matrix has shape {rows.shape}: it must be square.")
+    source = np.repeat(np.arange(rows.shape[0], dtype=rows.indices.dtype), np.diff(rows.indptr))
+    ends = torch.from_numpy(np.stack([source, rows.indices]))
+    return GraphTensors(ends if ends.dtype == torch.int32 else ends.long(), rows.shape[0])
+
+
+def read_networkx(graph: Any) -> GraphTensors:
+    """Return an undirected networkx graph; its nodes are numbered in the order of ``graph.nodes``."""
+    if graph.is_directed():
+        raise InputError("the networkx graph is directed: use graph.to_undirected().")
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    ends = torch.tensor([(place[a], place[b]) for a, b in graph.edges()], dtype=torch.int64).view(-1, 2).T
+    other = ends[:, ends[0] != ends[1]].flip(0)                     # a self loop is one edge
+    return GraphTensors(torch.cat([ends, other], dim=1), len(place))
