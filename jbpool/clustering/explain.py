@@ -16,7 +16,8 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from jbpool.clustering.auto.refinement import are_measurements, cheapest_union, saved_nats
+from jbpool.clustering.auto.merging import Blocks, unions
+from jbpool.clustering.auto.refinement import are_measurements
 from jbpool.data import NodeData
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import edge_blocks
@@ -226,29 +227,16 @@ def _closest(between: Tensor, k: int, numbers: Tensor) -> tuple[Neighbour, ...]:
 def _merges(edges: _Edges, num_nodes: int) -> Merges:
     """Unite the two clusters whose union costs least, again and again, without moving a node."""
     weight = edges.between * (edges.total / edges.between.sum().clamp_min(1e-300))      # mean 1 per edge
-    size, count = edges.connected, len(edges.connected)
-    names, children, cost = list(range(count)), [], []
-    saved = saved_nats(weight, size)
-    for step in range(count - 1):
-        one, other = sorted(cheapest_union(weight, size))
-        children.append(sorted((names[one], names[other])))
-        weight, size = _united(weight, one, other), size.clone()
-        size[one] += size[other]
-        size = torch.cat([size[:other], size[other + 1 :]])
-        names[one] = count + step
-        del names[other]
-        before, saved = saved, saved_nats(weight, size)
-        cost.append((before - saved) / math.log(2) / num_nodes)
-    return Merges(np.array(children, dtype=np.int64).reshape(-1, 2), np.array(cost, dtype=np.float64))
-
-
-def _united(weight: Tensor, one: int, other: int) -> Tensor:
-    """Add row and column ``other`` to ``one``: ``(K, K)`` to ``(K - 1, K - 1)``."""
-    weight = weight.clone()
-    weight[one] += weight[other]
-    weight[:, one] += weight[:, other]
-    left = [k for k in range(len(weight)) if k != other]
-    return weight[left][:, left]
+    count = len(edges.connected)
+    names, children, saved = list(range(count)), [], []
+    for blocks, pair in unions(Blocks(weight, edges.connected)):
+        saved.append(blocks.saved)
+        if pair is not None:
+            children.append(sorted(names[place] for place in pair))
+            names[pair[0]] = count + len(children) - 1
+            del names[pair[1]]
+    cost = -np.diff(saved) / math.log(2) / num_nodes
+    return Merges(np.array(children, dtype=np.int64).reshape(-1, 2), cost)
 
 
 # ---------------------------------------------------------------- nodes

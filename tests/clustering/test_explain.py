@@ -10,7 +10,7 @@ import scipy.sparse
 import torch
 
 from jbpool.clustering import explain as module
-from jbpool.clustering.auto.refinement import saved_nats
+from jbpool.clustering.auto.merging import saved_nats
 from jbpool.clustering.explain import FEATURES, NODES, as_json, explain, from_json
 from jbpool.data import load_nodes
 from jbpool.data.own.objects import as_node_data

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from jbpool.clustering.auto.merging import Partition, unions
 from jbpool.clustering.auto.recipe import EDGES, best_of, try_partitions
-from jbpool.clustering.auto.refinement import ClusterModel, Known, cheapest_union, saved_nats
+from jbpool.clustering.auto.refinement import Known
 from jbpool.graph import Graph
 from jbpool.processes import RowShares
 
@@ -89,38 +90,12 @@ def _merge(
     """Merge clusters ``(N,)`` until ``low`` are left. Returns: K -> bits saved per node, and the best clusters."""
     savings: dict[int, float] = {}
     best, high = cluster, int(cluster.max()) + 1
-    while True:
-        cluster = cluster.unique(return_inverse=True)[1]
-        count = int(cluster.max()) + 1
+    for partition, _ in unions(Partition(known, cluster), low):
+        count = len(partition.size)
         watch(high - count + 1)
-        if count < low and savings:
+        if count < low and savings:                             # moves may leave clusters empty
             break
-        onehot, near = known.placed(cluster, count)
-        weight, size = _blocks(known, onehot, near)
-        saved = saved_nats(weight, size) / math.log(2) / len(cluster)
-        if not savings or saved >= max(savings.values()):       # of equally good numbers the smallest
-            best = cluster
-        savings[count] = saved
-        if count <= low:
-            break
-        one, other = cheapest_union(weight, size)
-        cluster = _moved(known, _united(onehot, one, other), _united(near, one, other))
+        savings[count] = partition.saved / math.log(2) / len(cluster)
+        if savings[count] == max(savings.values()):             # of equally good numbers the smallest
+            best = partition.cluster
     return savings, best
-
-
-def _blocks(known: Known, onehot: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the edge weight between clusters, ``(K, K)``, and the nodes with edges in each, ``(K,)``; float64."""
-    return onehot.T.double() @ near.double(), known.connected.double() @ onehot.double()
-
-
-def _united(columns: Tensor, one: int, other: int) -> Tensor:
-    """Add column ``other`` to ``one``: ``(N, K)`` to ``(N, K - 1)``."""
-    columns[:, one] += columns[:, other]
-    return torch.cat([columns[:, :other], columns[:, other + 1 :]], dim=1)
-
-
-def _moved(known: Known, onehot: Tensor, near: Tensor) -> Tensor:
-    """Return the clusters ``(N,)`` after one round of moves."""
-    model = ClusterModel(onehot.shape[1], 0 if known.rows is None else known.rows.shape[1]).to(onehot.device)
-    model.measure(known, onehot, near)
-    return model.scores(known, near).argmax(1)

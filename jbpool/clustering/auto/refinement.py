@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.special import xlogy
 
 from jbpool.clustering.auto.features import UnitRows, no_weights
 from jbpool.graph import Graph
@@ -229,63 +228,3 @@ def refine(known: Known, cluster: Tensor, num_clusters: int) -> Refined:
         cluster = model.scores(known, near).argmax(1)
     assert best is not None
     return best
-
-
-# ---------------------------------------------------------------- edges alone: compares partitions of different K
-
-
-def saved_nats(weight: Tensor, size: Tensor) -> float:
-    """Return the nats that K clusters save in describing the edges of a graph, against one cluster.
-
-    The message has two parts: the edges given the clusters, by a degree-corrected block model with a rate inside each
-    cluster and a common one between them, and the clusters themselves: their sizes, their nodes, and how many edges are
-    inside each. More clusters shorten the first part and lengthen the second, so that numbers can be compared.
-
-    ``weight``: edge weight between clusters, both directions, with mean 1 per edge, ``(K, K)``. ``size``: nodes with
-    edges of each cluster, ``(K,)``; clusters without any do not count.
-    """
-    weight, size = weight[size > 0][:, size > 0], size[size > 0]
-    if len(size) == 0:
-        return 0.0
-    nodes, edges = size.sum(), weight.sum() / 2
-    share = weight / weight.sum().clamp_min(1e-300)
-    volume = share.sum(0)
-    inside, expected = share.diagonal(), volume.square()
-    gain = _inside(inside, expected).sum() + _outside(1 - inside.sum(), 1 - expected.sum())
-    count = size.new_tensor(len(size))
-    cost = _log_choose(nodes - 1, count - 1) + torch.lgamma(nodes + 1) - torch.lgamma(size + 1).sum()
-    cost += _log_choose(edges + count, count) - (edges + 1).log()           # one cluster has a single number of edges
-    return float(edges * gain - cost)
-
-
-# Only edges that are inside clusters more often than by chance count: other blocks are no clusters.
-
-
-def _inside(share: Tensor, expected: Tensor) -> Tensor:
-    """Return the nats per edge gained by edges inside clusters, from their share and the share by chance."""
-    return torch.where(share > expected, xlogy(share, share / expected.clamp_min(1e-300)), 0)
-
-
-def _outside(share: Tensor, expected: Tensor) -> Tensor:
-    """Return the nats per edge gained by edges between clusters; at most 0."""
-    share = share.clamp_min(0)
-    return xlogy(share, share / expected.clamp_min(1e-12)).clamp_max(0)
-
-
-def _log_choose(n: Tensor, k: Tensor) -> Tensor:
-    return torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
-
-
-def cheapest_union(weight: Tensor, size: Tensor) -> tuple[int, int]:
-    """Return the two clusters whose union has the largest ``saved_nats``; parameters as there."""
-    edges = weight.sum() / 2
-    share = weight / weight.sum().clamp_min(1e-300)                                     # (K, K)
-    volume, inside = share.sum(0), share.diagonal()
-    alone = _inside(inside, volume.square())                                            # (K,)
-    union = _inside(inside[:, None] + inside + 2 * share, (volume[:, None] + volume).square())      # (K, K)
-    rest = _outside(1 - inside.sum() - 2 * share, 1 - volume.square().sum() - 2 * torch.outer(volume, volume))
-    gain = union - alone[:, None] - alone + rest
-    named = torch.lgamma(size[:, None] + size + 1) - torch.lgamma(size[:, None] + 1) - torch.lgamma(size + 1)
-    saved = (edges * gain + named).fill_diagonal_(-torch.inf)
-    one, other = divmod(int(saved.argmax()), len(size))
-    return one, other

@@ -8,10 +8,10 @@ import pytest
 import torch
 from zoo import degrees, random_graph, simple, undirected
 
-from jbpool.clustering.auto import number
+from jbpool.clustering.auto.merging import Partition, cheapest_union, saved_nats
 from jbpool.clustering.auto.number import Choice, choose_num_clusters, ranked
 from jbpool.clustering.auto.recipe import find_clusters
-from jbpool.clustering.auto.refinement import Known, cheapest_union, saved_nats
+from jbpool.clustering.auto.refinement import Known
 from jbpool.clustering.report import search_sections
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
@@ -41,7 +41,8 @@ def naive_saving(graph, cluster):
 
 def described(graph, cluster):
     known = Known(graph, None)
-    return number._blocks(known, *known.placed(cluster, int(cluster.max()) + 1))
+    blocks = Partition(known, cluster)
+    return blocks.weight, blocks.size
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
