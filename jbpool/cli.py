@@ -14,7 +14,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -298,13 +298,7 @@ def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: di
             if unused := task.unused(config):
                 print(f"settings without effect here: {', '.join(unused)}")
         data = task.load_data(config)
-        try:
-            out = task.run(config, data, folder, device, resume=args.resume, **more)
-        except KeyboardInterrupt:
-            if rank() == 0 and (folder / "finished.pt").exists():
-                with suppress(JBPoolError):                                 # a second error must not hide the first
-                    task.write_report(folder, data)                         # of the finished part
-            raise
+        out = task.run(config, data, folder, device, resume=args.resume, **more)
         if rank() > 0:
             return 0
     print()
@@ -313,7 +307,7 @@ def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: di
     print()
     if (folder / "assign.csv").exists():
         print(f"the cluster of every node: {folder / 'assign.csv'}")
-    print(f"open {task.write_report(folder, data)}")
+    print(f"open {out.write_report()}")
     return 0
 
 

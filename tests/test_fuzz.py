@@ -11,13 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse
-import torch
-from commands import CLASSIFY, CLUSTER, ROOT, call
+from commands import CLUSTER, ROOT, call
 from damaged_inputs import KINDS, Kind, Mutant, read_mutant
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import DataError, load_nodes
 from jbpool.data.datasets import row_normalized
@@ -190,59 +188,6 @@ def test_ids_of_two_kinds_show_the_one_that_is_not_a_number(tmp_path):
 def test_an_unknown_section_of_set_is_not_blamed_on_the_file():
     with pytest.raises(ConfigError, match=r"^--set modle\.hidden=3: 'modle' is unknown\. Did you mean 'model'"):
         load_config(NODE_CLUSTER, None, ["modle.hidden=3"])
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    call(CLUSTER.command, *CLUSTER.arguments("train.epochs=2"), "--out", "run", cwd=folder)
-    return folder / "run"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("assign.npz", None, "assign.npz"),
-        ("assign.npz", b"PK\3\4", "assign.npz"),
-        ("result.json", b"[]", "should be a mapping"),
-        ("result.json", b'{"runs": 3}', "'task' is missing"),
-    ],
-)
-def test_a_report_of_damaged_files(finished, name, content, words):
-    config = CLUSTER.config("train.epochs=2")
-    data, path = NODE_CLUSTER.load_data(config), finished / name
-    before = path.read_bytes()
-    path.unlink()
-    if content is not None:
-        path.write_bytes(content)
-    try:
-        with pytest.raises(RunFolderError, match=r"--resume rewrites them") as caught:
-            NODE_CLUSTER.write_report(finished, data)
-    finally:
-        path.write_bytes(before)
-    assert str(finished) in str(caught.value)
-    assert words in str(caught.value)
-
-
-def test_labels_that_would_need_a_huge_table(tmp_path):
-    call(CLASSIFY.command, *CLASSIFY.arguments("train.epochs=1"), "--out", "run", cwd=tmp_path)
-    path = tmp_path / "run" / "predictions.npz"
-    with np.load(path) as stored:
-        changed = {**stored, "label": stored["label"] + 10**15}
-    np.savez(path, **changed)
-    with pytest.raises(RunFolderError, match="labels that the dataset does not have"):
-        GRAPH_CLASSIFY.write_report(path.parent, GRAPH_CLASSIFY.load_data(CLASSIFY.config()))
-
-
-@pytest.mark.parametrize(("key", "value"), [("cluster", 10**12), ("cluster", -1), ("graph", 10**6)])
-def test_pictures_of_clusters_that_do_not_exist(tmp_path, key, value):
-    call(CLASSIFY.command, *CLASSIFY.arguments("train.epochs=1"), "--out", "run", cwd=tmp_path)
-    path = tmp_path / "run" / "pictures.pt"
-    state = torch.load(path, weights_only=True)
-    state["pictures"][0][key].view(-1)[0] = value
-    torch.save(state, path)
-    with pytest.raises(RunFolderError, match="--resume rewrites them"):
-        GRAPH_CLASSIFY.write_report(path.parent, GRAPH_CLASSIFY.load_data(CLASSIFY.config()))
 
 
 # ---------------------------------------------------------------- found: two runs in one folder

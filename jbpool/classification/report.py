@@ -1,4 +1,4 @@
-"""``report.html`` of a graph-classification run, made from its folder and the data: scores, paired differences, graphs.
+"""``report.html`` of a graph-classification run, drawn from memory: scores, paired differences, graphs.
 
 A new chart is a function in ``jbpool.report.charts`` and a line in ``SECTIONS``.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +17,7 @@ from torchmetrics.functional.classification import binary_roc
 from jbpool.classification.class_scores import MORE_SCORES, mae, r2, rmse
 from jbpool.classification.paired import paired_difference
 from jbpool.data import GraphData
-from jbpool.data.arrays import read_arrays
-from jbpool.data.datasets import UNLABELLED
-from jbpool.engine.run_folder import by_method, read_results, reporting_mismatch
-from jbpool.engine.state import load_state
-from jbpool.errors import RunFolderError
-from jbpool.files import write_text
+from jbpool.engine.run_folder import by_method
 from jbpool.ops.segment import contingency
 from jbpool.report import charts
 from jbpool.report.charts import circle_graph, heat_map, network
@@ -157,61 +151,39 @@ def _static(card: dict[str, Any], classes: list[str]) -> str:
 
 
 METRICS = {"acc": "accuracy", "rocauc": "ROC-AUC", "ap": "average precision", "rmse": "RMSE"}
-PICTURES = {"pictures": [{"graph": Tensor, "cluster": Tensor, "adj": Tensor, "scores": Tensor}]}   # in pictures.pt
 RUN_KEYS = ("epochs", "best_epoch", "seconds", "seconds_per_step")
 
 
-class Shown(NamedTuple):
+class Results(NamedTuple):
     """What the sections of a page are made from."""
 
-    result: dict[str, Any]                  # result.json
-    history: list[dict[str, str]]           # the rows of history.csv
+    result: dict[str, Any]                  # as in result.json
+    history: list[dict[str, Any]]           # as in history.csv
     data: GraphData
-    predictions: dict[str, Tensor]          # predictions.npz
-    pictures: list[dict[str, Tensor]]       # pictures.pt
+    tested: dict[str, Tensor]               # test graphs of all seeds and folds: graph, label, scores, seed, fold
+    pictures: list[dict[str, Tensor]]       # graph, cluster, adj, scores of some of them, by the best model
 
 
-def write_report(folder: Path, data: GraphData) -> Path:
-    """Write ``report.html`` into a run folder, and return its path."""
-    result, history = read_results(folder)
-    if not result["runs"]:
-        raise RunFolderError(f"{folder} has no finished fold yet.")
-    with reporting_mismatch(folder):
-        stored = read_arrays(folder / "predictions.npz")
-        predictions = {key: torch.from_numpy(array) for key, array in stored.items() if key != "id"}
-        known = torch.arange(UNLABELLED, data.num_classes)
-        if data.metric == "acc" and not bool(torch.isin(predictions["label"], known).all()):
-            raise ValueError("predictions.npz has labels that the dataset does not have")
-        pictures = load_state(folder / "pictures.pt", PICTURES)["pictures"]
-        for picture in pictures:
-            cluster, size = picture["cluster"], data.sizes[int(picture["graph"])]
-            if cluster.shape != (size,) or bool(((cluster < 0) | (cluster >= len(picture["adj"]))).any()):
-                raise ValueError("pictures.pt has clusters that its graphs do not have")
-    path = folder / "report.html"
-    write_text(path, page(Shown(result, history, data, predictions, pictures)))
-    return path
-
-
-def page(shown: Shown) -> str:
+def page(results: Results) -> str:
     """Return the page as text."""
-    result, data = shown.result, shown.data
+    result, data = results.result, results.data
     lead = f"{len(data):,} graphs of {len(data.feat) / len(data):.0f} nodes on average; runs: {len(result['runs'])}."
     headline = {
         f"{METRICS[data.metric]} on test graphs": number(result["mean"]["test"]),
         "on validation graphs": number(result["mean"]["valid"]),
     }
     title = f"{result['dataset']} {'predicted' if data.is_regression else 'classified'} with {result['method']}"
-    return render_page(title, lead, headline, result["notes"], [make(shown) for make in SECTIONS], SCRIPTS)
+    return render_page(title, lead, headline, result["notes"], [make(results) for make in SECTIONS], SCRIPTS)
 
 
-def _scores(shown: Shown) -> str:
-    result, rows = shown.result, []
+def _scores(results: Results) -> str:
+    result, rows = results.result, []
     methods, keys = by_method(result), _score_keys(result)
     flat_too = "none" in methods and len(methods) > 1
     for method, scores in methods.items():
         flat = {} if method == "none" else methods.get("none", {})
         found = paired_difference(scores["runs"], flat.get("runs", []), result["config"]["train"]["folds"])
-        better = "-" if found is None else found.text(shown.data.metric)
+        better = "-" if found is None else found.text(results.data.metric)
         more = [score(scores, key) if key in scores["mean"] else "-" for key in keys]
         rows.append((method, *more, *[better] * flat_too, str(len(scores["runs"]))))
     for source, (mean, deviation) in CLASSIFICATION.get(result["dataset"], {}).items():
@@ -220,12 +192,12 @@ def _scores(shown: Shown) -> str:
         rows.append((f"{source}, published", *cells, *["-"] * flat_too, "-"))
     note = "Mean and deviation over folds and seeds, all methods on the same folds."
     if flat_too:
-        unit = "" if shown.data.is_regression else " in percentage points"
+        unit = "" if results.data.is_regression else " in percentage points"
         note += f" Differences to none{unit}, with the standard error of the corrected resampled t-test."
     if "test_single" in keys:
         members = result["config"]["model"]["members"]
         note += f" The predictions of {members} networks are averaged; single: the mean score of one, as is published."
-    if shown.data.is_regression:
+    if results.data.is_regression:
         note += " Root mean squared errors; several targets: the mean over them."
     head = ("pool", *map(_title, keys), *["minus none"] * flat_too, "runs")
     return section("Scores", table(head, rows), note, wide=len(keys) > 3)
@@ -243,38 +215,38 @@ def _title(key: str) -> str:
     return {"valid": "validation", "test_single": "test, single"}.get(key, key.replace("_", " "))
 
 
-def _curves(shown: Shown) -> str:
-    result, series = shown.result, {}
+def _curves(results: Results) -> str:
+    result, series = results.result, {}
     first = result["runs"][0]
     for method in by_method(result):
-        where = (method, str(first["seed"]), str(first["fold"]))
-        rows = [row for row in shown.history if (row["method"], row["seed"], row["fold"]) == where]
-        epochs = [float(row["epoch"]) for row in rows]
+        where = (method, first["seed"], first["fold"])
+        rows = [row for row in results.history if (row["method"], row["seed"], row["fold"]) == where]
+        epochs = [row["epoch"] for row in rows]
         if len(result["compared"]) < 2:
-            series[f"{method}, training loss"] = (epochs, [float(row["loss"]) for row in rows])
-        series[f"{method}, validation"] = (epochs, [float(row["valid"]) for row in rows])
+            series[f"{method}, training loss"] = (epochs, [row["loss"] for row in rows])
+        series[f"{method}, validation"] = (epochs, [row["valid"] for row in rows])
     note = f"Seed {first['seed']}, fold {first['fold']}; validation: the score on validation graphs."
     return section("Learning curves", charts.lines(series, "epoch", "learning curves"), note)
 
 
-def _confusion(shown: Shown) -> str:
-    if shown.data.metric != "acc":
+def _confusion(results: Results) -> str:
+    if results.data.metric != "acc":
         return ""
-    predictions, classes = shown.predictions, shown.data.num_classes           # also those without a test graph
+    predictions, classes = results.tested, results.data.num_classes           # also those without a test graph
     counts = contingency(predictions["label"], predictions["scores"].argmax(1), shape=(classes, classes)).numpy()
-    names = class_names(shown.data.class_names, classes)
-    drawing = heat_map(counts, names, names, "confusion matrix", selectable=bool(shown.pictures))
+    names = class_names(results.data.class_names, classes)
+    drawing = heat_map(counts, names, names, "confusion matrix", selectable=bool(results.pictures))
     note = "Test graphs of all folds and seeds."
-    if shown.pictures:
+    if results.pictures:
         note += " A click on a cell shows its graphs below."
     return section("Classes (rows) and predictions (columns)", drawing, note)
 
 
-def _targets(shown: Shown) -> str:
+def _targets(results: Results) -> str:
     """Return predicted against true numbers, a chart and a row of scores for every target."""
-    if not shown.data.is_regression:
+    if not results.data.is_regression:
         return ""
-    names, label, found = target_names(shown.data), shown.predictions["label"], shown.predictions["scores"]
+    names, label, found = target_names(results.data), results.tested["label"], results.tested["scores"]
     errors = [score(found, label) for score in (rmse, mae, r2)]
     deviation = (label - label.nanmean(0)).square().nanmean(0).sqrt()
     rows = [
@@ -290,9 +262,9 @@ def _targets(shown: Shown) -> str:
     return "".join(parts)
 
 
-def _roc(shown: Shown) -> str:
-    predictions = shown.predictions
-    if shown.data.metric != "rocauc" or shown.data.num_classes > 1:
+def _roc(results: Results) -> str:
+    predictions = results.tested
+    if results.data.metric != "rocauc" or results.data.num_classes > 1:
         return ""
     false, true, _ = binary_roc(predictions["scores"].flatten().sigmoid(), predictions["label"].flatten().long())
     some = np.unique(np.linspace(0, len(false) - 1, 400).astype(int))
@@ -303,13 +275,13 @@ def _roc(shown: Shown) -> str:
     return section("ROC curve", charts.lines(series, "false positive rate", "ROC curve"))
 
 
-def _search(shown: Shown) -> str:
-    tried = shown.result.get("search")
+def _search(results: Results) -> str:
+    tried = results.result.get("search")
     if not tried:
         return ""
     chosen = {
         (method, run["seed"], run["fold"], run["trial"])
-        for method, scores in by_method(shown.result).items()
+        for method, scores in by_method(results.result).items()
         for run in scores["runs"]
     }
     rows = []
@@ -322,25 +294,25 @@ def _search(shown: Shown) -> str:
     return section("Search", table(head, rows), "Chosen in each fold by the validation graphs alone.", wide=True)
 
 
-def _runs(shown: Shown) -> str:
-    keys = ("seed", "fold", *_score_keys(shown.result), *RUN_KEYS)
+def _runs(results: Results) -> str:
+    keys = ("seed", "fold", *_score_keys(results.result), *RUN_KEYS)
     rows = [
         [method, *(number(run.get(key)) for key in keys)]
-        for method, scores in by_method(shown.result).items()
+        for method, scores in by_method(results.result).items()
         for run in scores["runs"]
     ]
     return section("Runs", table(("pool", *map(_title, keys)), rows), wide=True)
 
 
-# In the order of the page: Shown -> a section as HTML, or "" if it does not apply.
-SECTIONS: list[Callable[[Shown], str]] = [
+# In the order of the page: Results -> a section as HTML, or "" if it does not apply.
+SECTIONS: list[Callable[[Results], str]] = [
     _scores,
     _curves,
     _confusion,
     _targets,
     _roc,
-    lambda shown: graphs_section(shown.data, shown.pictures),
+    lambda results: graphs_section(results.data, results.pictures),
     _runs,
     _search,
-    lambda shown: settings(shown.result),
+    lambda results: settings(results.result),
 ]

@@ -17,7 +17,7 @@ from jbpool.classification.class_scores import MORE_SCORES, averaged, digits, sc
 from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.model import Inputs, make_model, numbers_of_clusters
 from jbpool.classification.network import Ensemble
-from jbpool.classification.report import choose_pictured
+from jbpool.classification.report import Results, choose_pictured, page
 from jbpool.classification.search import budget, trials, with_settings
 from jbpool.console import Bar
 from jbpool.data import GraphData, Split, load_graphs
@@ -190,6 +190,7 @@ FINISHED = {
     "compared": dict[str, list[dict]],
     "predictions": [{**FOLD, "graph": Tensor, "label": Tensor, "scores": Tensor}],
     "best_valid": float | None,
+    "pictures": [{"graph": Tensor, "cluster": Tensor, "adj": Tensor, "scores": Tensor}],
     "tried": [{**FOLD, "trial": int, "settings": dict, "valid": float}],
     "leader": dict,
 }
@@ -211,8 +212,10 @@ class Job:
         self.leader: dict[str, Any] = {}                    # the best trial so far of the current fold
         self.predictions: list[dict[str, Any]] = []         # for the test graphs, one entry per finished fold
         self.best_valid: float | None = None
+        self.pictures: list[dict[str, Tensor]] = []         # of test graphs, by the model with this score
         self.unfinished: dict[str, Any] = {}
         self.curve: list[dict[str, Any]] = []               # of the current training
+        out.draw = lambda: page(Results(out.result, out.history, data, self.tested(), self.pictures))
 
     def load(self) -> None:
         """Restore finished and interrupted work, read by the first process, since its machine has the folder."""
@@ -220,6 +223,7 @@ class Job:
             state = self.out.finished(FINISHED)
             if state:
                 self.predictions, self.best_valid = state["predictions"], state["best_valid"]
+                self.pictures = state["pictures"]
                 self.tried, self.leader = state["tried"], state["leader"]
             self.unfinished = self.out.unfinished(UNFINISHED)
         decisive = self.tried, self.leader, self.unfinished, self.out.runs, self.out.compared
@@ -330,12 +334,12 @@ class Job:
         settings = self.trials[where["method"]][leader["trial"]]
         if self.config.search.grid:
             found |= {"trial": leader["trial"], "settings": settings}
+        self.predictions.append({**where, "graph": test, "label": label, "scores": scores})
         if where["method"] == self.out.method:
             self.out.runs.append(found)
         else:
             self.out.compared.setdefault(where["method"], []).append(found)
         self.out.history += [{**where, **row} for row in leader["history"]]
-        self.predictions.append({**where, "graph": test, "label": label, "scores": scores})
         self.leader = {}
         if rank() > 0:
             return
@@ -356,7 +360,10 @@ class Job:
         """Save everything that is finished."""
         if self.config.search.grid:
             self.out.details["search"] = self.tried
-        self.out.keep(predictions=self.predictions, best_valid=self.best_valid, tried=self.tried, leader=self.leader)
+        self.out.keep(
+            predictions=self.predictions, best_valid=self.best_valid, pictures=self.pictures, tried=self.tried,
+            leader=self.leader,
+        )  # fmt: skip
 
     def _keep_best(self, problem: ClassifyProblem, where: dict[str, Any], valid: float, scores: Tensor) -> None:
         """Save the model with the best validation score, and its clusters of some test graphs."""
@@ -374,22 +381,23 @@ class Job:
             "inputs": vars(Inputs.of(self.data)),
         }  # fmt: skip
         save_state(self.out.path / "model.pt", content)
-        pictured = choose_pictured(self.data, test, scores)
-        save_state(self.out.path / "pictures.pt", {"pictures": problem.clusters(pictured.tolist())})
+        self.pictures = problem.clusters(choose_pictured(self.data, test, scores).tolist())
+
+    def tested(self) -> dict[str, Tensor]:
+        """Return the test graphs of every fold with their labels and scores, and seed and fold of each."""
+        ours = [entry for entry in self.predictions if entry["method"] == self.out.method]
+        columns = {key: torch.cat([entry[key] for entry in ours]) for key in ("graph", "label", "scores")}
+        for key in ("seed", "fold"):
+            columns[key] = torch.cat([torch.full((len(entry["graph"]),), entry[key]) for entry in ours])
+        return columns
 
     def save_predictions(self) -> None:
         """Write ``predictions.npz``: labels and scores of the test graphs of every fold."""
-        ours = [entry for entry in self.predictions if entry["method"] == self.out.method]
-        if not ours:
-            return
-        columns: dict[str, Any] = {}
-        for key in ("graph", "label", "scores"):
-            columns[key] = torch.cat([entry[key] for entry in ours])
-        for key in ("seed", "fold"):
-            columns[key] = np.concatenate([np.full(len(entry["graph"]), entry[key]) for entry in ours])
-        columns["id"] = self.data.own_ids[columns["graph"].numpy()].astype(str)
-        with atomic_file(self.out.path / "predictions.npz") as file:
-            np.savez_compressed(file, **columns)
+        if self.out.runs:
+            columns: dict[str, Any] = {key: column.numpy() for key, column in self.tested().items()}
+            columns["id"] = self.data.own_ids[columns["graph"]].astype(str)
+            with atomic_file(self.out.path / "predictions.npz") as file:
+                np.savez_compressed(file, **columns)
 
 
 def _shown(settings: dict[str, Any]) -> str:
@@ -458,8 +466,7 @@ def run(
         job.run(folds)
     except KeyboardInterrupt:
         if rank() == 0:
-            out.history += job.curve
-            out.save()                                      # results so far; --resume does not need them
+            out.leave(job.curve)
         raise
     return out
 

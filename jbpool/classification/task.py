@@ -1,7 +1,6 @@
 """Graph classification as a task of the command line."""
 
 from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
-from jbpool.classification.report import write_report
 from jbpool.classification.run import load_data, run
 from jbpool.classification.search import problems, unused
 from jbpool.data import graph_options
@@ -14,7 +13,6 @@ GRAPH_CLASSIFY = Task(
     problems=problems,
     load_data=load_data,
     run=run,
-    write_report=write_report,
     exclusive=EXCLUSIVE,
     dataset_options=lambda config: graph_options(config.dataset.name, config.dataset.root),
     unused=unused,

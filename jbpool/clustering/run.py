@@ -27,8 +27,7 @@ from jbpool.data.arrays import read_arrays
 from jbpool.engine.fit import TRAINING, Forecast, Log, Progress, count, fit, open_log
 from jbpool.engine.run_folder import RunFolder, read_results, reporting_mismatch, write_assign_csv
 from jbpool.engine.state import reporting_damage, save_state
-from jbpool.errors import ConfigError, RunFolderError, TrainingError
-from jbpool.files import write_text
+from jbpool.errors import ConfigError, TrainingError
 from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, gather, rank, world_size
 from jbpool.schema import as_dict
@@ -199,8 +198,7 @@ class Job:
             return
         if self.out.runs:
             self.save_clusters()
-        self.out.history += self.curve
-        self.out.save()
+        self.out.leave(self.curve)
 
 
 def collapse_warning(used: int, num_clusters: int, advice: str, balance: float | None = None) -> str | None:
@@ -448,6 +446,7 @@ def run(
     """
     num_clusters = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
+    out.draw = partial(_page, folder, data)
     merged = None
     if isinstance(num_clusters, range):
         num_clusters, merged = _choose(num_clusters, data, config.train.seeds[0], out, device)
@@ -512,11 +511,9 @@ def _choose(
     return choice.num_clusters, choice.merged
 
 
-def write_report(folder: Path, data: NodeData) -> Path:
-    """Write ``report.html`` into a run folder, and return its path."""
+def _page(folder: Path, data: NodeData) -> str:
+    """Return the page about what is finished in a run folder."""
     result, history = read_results(folder)
-    if not result["runs"]:
-        raise RunFolderError(f"{folder} has no finished seed yet.")
     with reporting_mismatch(folder):
         stored = read_arrays(folder / "assign.npz")
         clusters, seeds, shares = stored["cluster"], stored["seeds"].tolist(), stored.get("confidence")
@@ -526,7 +523,4 @@ def write_report(folder: Path, data: NodeData) -> Path:
         confidence = None if shares is None else torch.from_numpy(shares[place])
         by_seed = dict(zip(seeds, clusters, strict=True))
         explained = from_json(result)
-    path = folder / "report.html"
-    shown = Shown(result, history, data, best, cluster, names.tolist(), confidence, explained, by_seed)
-    write_text(path, page(shown))
-    return path
+    return page(Shown(result, history, data, best, cluster, names.tolist(), confidence, explained, by_seed))

@@ -1,7 +1,7 @@
 """Node clustering as a task of the command line."""
 
 from jbpool.clustering.config import ClusterConfig, one_process_only, problems, unused
-from jbpool.clustering.run import load_data, run, write_report
+from jbpool.clustering.run import load_data, run
 from jbpool.data import node_options
 from jbpool.engine.task import Task
 
@@ -12,7 +12,6 @@ NODE_CLUSTER = Task(
     problems=problems,
     load_data=load_data,
     run=run,
-    write_report=write_report,
     dataset_options=lambda config: node_options(config.dataset.name),
     one_process_only=one_process_only,
     unused=unused,

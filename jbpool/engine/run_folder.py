@@ -14,8 +14,8 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -37,7 +37,7 @@ from jbpool.files import atomic_file, write_text
 # What a run of either task may write.
 WRITTEN = (
     "config.yaml", "result.json", "history.csv", "model.pt", "finished.pt", "checkpoint.pt", "report.html",
-    "assign.csv", "assign.npz", "predictions.npz", "pictures.pt",
+    "assign.csv", "assign.npz", "predictions.npz",
 )  # fmt: skip
 
 
@@ -154,6 +154,7 @@ class RunFolder:
     notes: list[str] = field(default_factory=list)
     compared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)     # other method -> its runs
     details: dict[str, Any] = field(default_factory=dict)       # further entries of result.json, for all runs
+    draw: Callable[[], str] = str       # the report of what is finished, drawn from what the run has in memory
 
     @property
     def result(self) -> dict[str, Any]:
@@ -241,6 +242,19 @@ class RunFolder:
         writer.writeheader()
         writer.writerows(self.history)
         write_text(self.path / "history.csv", table.getvalue())
+
+    def write_report(self) -> Path:
+        """Write ``report.html``, and return its path."""
+        write_text(self.path / "report.html", self.draw())
+        return self.path / "report.html"
+
+    def leave(self, curve: list[dict[str, Any]]) -> None:
+        """Write results so far after an interruption; ``curve``: the history of the interrupted training."""
+        self.history += curve                       # --resume does not need it
+        self.save()
+        if self.runs:
+            with suppress(JBPoolError):             # a second error must not hide the first
+                self.write_report()
 
     def save_assign(self, ids: np.ndarray, seeds: list[int], clusters: list[Tensor], confidence: list[Tensor]) -> None:
         """Write assign.npz: hard clusters and their confidence for every seed, ``(seeds, N)``, and the node ids."""

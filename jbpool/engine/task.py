@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ class Task:
     problems: Callable[[Any], Iterator[tuple[str, str]]]    # key and problem of invalid settings
     load_data: Callable[[Any], Any]                 # configuration -> data
     run: Callable[..., RunFolder]                   # (configuration, data, folder, device, resume=False, ...)
-    write_report: Callable[[Path, Any], Path]       # (folder, data) -> path of the page
     dataset_options: Callable[[Any], dict[str, Any]]    # configuration -> options of its dataset, with their defaults
     unused: Callable[[Any], list[str]]              # settings that were changed although nothing reads them
     one_process_only: Callable[[Any], str | None] = lambda config: None     # why several processes cannot share a run

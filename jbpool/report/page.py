@@ -76,8 +76,10 @@ def _figure(chart: Chart) -> str:
 
 def number(value: Any) -> str:
     """Return a value as text: three digits after the point, or three of a very small or large number; or a dash."""
+    if value is None or value != value:
+        return "-"
     if not isinstance(value, float):
-        return "-" if value is None else str(value)
+        return str(value)
     return f"{value:.3f}" if value == 0 or 0.001 <= abs(value) < 1e5 else f"{value:.3g}"
 
 

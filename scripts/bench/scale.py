@@ -121,7 +121,7 @@ def run_jbpool(folder: Path, with_features: bool = True) -> dict:
         sys.exit()                                          # the first one reports
     phases = {name: sum(progress.seconds.get(part, 0) for part in parts) for name, parts in PHASES.items()}
     phases["cluster"] = out.runs[0]["seconds"] - phases["smooth"] - phases["reduce"]
-    NODE_CLUSTER.write_report(folder / "run", data)         # it smooths and reduces what it draws, which is in no phase
+    out.write_report()                                      # it smooths and reduces what it draws, which is in no phase
     shutil.rmtree(folder / "run")
     return {
         "seconds": time.perf_counter() - began, "processor": time.process_time() - used, "phases": phases,

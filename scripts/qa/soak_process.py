@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jbpool import files
-from jbpool.classification import report as classification_report
+from jbpool.classification import run as classification_runner
 from jbpool.clustering import run as clustering_runner
 from jbpool.engine import fit
 
@@ -53,7 +53,7 @@ class Phases:
 
         fit.CHECKPOINT_SECONDS, fit.mean_gradients = -1, first_step
         files._File, os.replace = File, replaced       # type: ignore[misc, assignment]
-        for module in (clustering_runner, classification_report):       # that write the page
+        for module in (clustering_runner, classification_runner):       # that write the page
             setattr(module, "page", self.reporting(getattr(module, "page")))  # noqa: B009, B010 - of either module
 
     def enter(self, phase: str) -> None:

@@ -101,8 +101,7 @@ def test_folds_of_a_dataset_with_an_official_split(tmp_path, capsys):
         run(config, tmp_path / "folds", data, resume=True)
     label = data.label.clone()
     label[:50], label[50:] = torch.arange(50) % 3, 0                        # no test graph of the last classes
-    run(config, tmp_path / "rare", replace(data, label=label))
-    page = GRAPH_CLASSIFY.write_report(tmp_path / "rare", replace(data, label=label)).read_text()
+    page = run(config, tmp_path / "rare", replace(data, label=label)).write_report().read_text()
     assert not any(words in page for words in ("minus none", "Differences to none"))       # it was not trained
     label[:5] = -1
     inside = replace(data, label=label, official_split=Split(*torch.arange(5, 60).split([35, 10, 10])))

@@ -8,7 +8,7 @@ import torch
 
 from jbpool.clustering.run import load_data, run
 from jbpool.clustering.scores import label_scores
-from jbpool.clustering.task import NODE_CLUSTER, write_report
+from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
 from jbpool.engine.config import load_config
 from jbpool.errors import ConfigError
@@ -33,7 +33,7 @@ def test_nodes_without_a_label_are_clustered_but_not_scored(tmp_path, method):
     expected = label_scores(cluster[label >= 0], label[label >= 0])
     assert {key: result["runs"][0][key] for key in expected} == pytest.approx(expected)
 
-    page = write_report(tmp_path, replace(data, label=label)).read_text()
+    page = out.write_report().read_text()
     assert "Labels are known for 200 nodes" in page
     for number, size in enumerate(label[label >= 0].bincount().tolist()):
         assert f"<title>{data.class_names[number] if data.class_names else f'class {number}'}: {size}</title>" in page
@@ -44,7 +44,7 @@ def test_a_fully_labelled_run_does_not_count_labels(tmp_path):
     data = load_data(config)
     out = run(config, data, tmp_path, CPU)
     assert "labelled" not in out.runs[0]
-    assert "Labels are known" not in write_report(tmp_path, data).read_text()
+    assert "Labels are known" not in out.write_report().read_text()
 
 
 def test_labels_that_are_all_unknown_count_as_none(tmp_path, monkeypatch):
@@ -59,4 +59,4 @@ def test_labels_that_are_all_unknown_count_as_none(tmp_path, monkeypatch):
         run(config, data, tmp_path, CPU)
     out = run(load_config(NODE_CLUSTER, None, [*SMALL, "method.num_clusters=4"]), data, tmp_path, CPU)
     assert not {"acc", "nmi", "ari", "labelled"} & set(out.runs[0])
-    assert "classes in clusters" not in write_report(tmp_path, data).read_text()
+    assert "classes in clusters" not in out.write_report().read_text()

@@ -71,11 +71,9 @@ def test_the_report_is_one_file(finished):
     assert ("Alexis Jacomy" in licences) == ("sigma" in shown)          # of the libraries in the page
 
 
-def test_reports_do_not_read_resume_state(case, copy):
+def test_a_finished_run_resumed_draws_the_same_page(case, copy):
     page = (copy / "report.html").read_text()
-    for name in ("finished.pt", "checkpoint.pt", "report.html"):
-        (copy / name).unlink(missing_ok=True)
-    assert case.task.write_report(copy, case.task.load_data(case.config())) == copy / "report.html"
+    call(case.command, *case.arguments("train.seeds=[0, 1]"), "--resume", "--out", copy, cwd=copy.parent)
     assert (copy / "report.html").read_text() == page
 
 

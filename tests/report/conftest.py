@@ -39,7 +39,7 @@ def folders(tmp_path_factory, full_layout):
             config = case.config()
             data = case.task.load_data(config)
         data = replace(data, name=HOSTILE, class_names=[f"{HOSTILE} {i}" for i in range(data.num_classes)])
-        run_task(case, config, folder, data, **({"folds": [0]} if case is CLASSIFY else {"baselines": True}))
+        out = run_task(case, config, folder, data, **({"folds": [0]} if case is CLASSIFY else {"baselines": True}))
         with mock.patch.multiple(layout, **full_layout):
-            made[name] = case.task.write_report(folder, data)
+            made[name] = out.write_report()
     return made

@@ -202,8 +202,7 @@ def test_one_cluster(tmp_path):
     changes = ["dataset.name=sbm", "dataset.num_nodes=200", "method.num_clusters=1", "train.seeds=[0]"]
     config = load_config(NODE_CLUSTER, "auto", changes)
     data = NODE_CLUSTER.load_data(config)
-    NODE_CLUSTER.run(config, data, tmp_path / "r", torch.device("cpu"))
-    assert NODE_CLUSTER.write_report(tmp_path / "r", data).exists()
+    assert NODE_CLUSTER.run(config, data, tmp_path / "r", torch.device("cpu")).write_report().exists()
 
 
 def test_a_graph_of_small_components_does_not_collapse():
