@@ -138,27 +138,27 @@ def _command(argv: Sequence[str]) -> int:
     return _reporting_errors(args)
 
 
-def _settings(name: str, args: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
-    """Return what the arguments set, as for ``--set``, and key -> the argument that sets it, for messages."""
+def _changes(name: str, args: argparse.Namespace) -> list[Any]:
+    """Return what the arguments change, ``--set`` first: the others have precedence."""
     from jbpool.data.catalogue import graph_file, node_file
+    from jbpool.engine.config import Change
 
-    found: dict[str, tuple[str, str]] = {}                                  # key -> value in YAML, argument
+    changes = list(args.changes)                                # texts, whose problems are reported with all others
     if args.file is not None:
         own = _own_file(name, args.file)
         options = node_file(own) if name == "node_cluster" else graph_file(own)
-        found |= {f"dataset.{key}": (json.dumps(value), args.file) for key, value in options.items()}
+        changes += [Change(f"dataset.{key}", value, args.file) for key, value in options.items()]
     for option in ("features", "labels"):
         if (path := getattr(args, option, None)) is not None:
             if args.file is None and args.cfg is None and args.predict is None:
                 raise ConfigError(f"--{option} {path}: give the graph, too: jbpool cluster FILE --{option} {path}")
-            found[f"dataset.{option}"] = json.dumps(path), f"--{option} {path}"
+            changes.append(Change(f"dataset.{option}", path, f"--{option} {path}"))
     if getattr(args, "k", None) is not None:
-        number = args.k if args.k.removeprefix("-").isdecimal() else json.dumps(args.k)
-        found["method.num_clusters"] = number, f"-k {args.k}"
+        number = int(args.k) if args.k.removeprefix("-").isdecimal() else args.k
+        changes.append(Change("method.num_clusters", number, f"-k {args.k}"))
     if args.seeds is not None:
-        found["train.seeds"] = f"[{args.seeds}]", f"--seeds {args.seeds}"
-    changes = [f"{key}={value}" for key, (value, _) in found.items()]       # last: they have precedence over --set
-    return [*args.changes, *changes], {key: shown for key, (_, shown) in found.items()}
+        changes.append(Change("train.seeds", _whole_numbers("--seeds", args.seeds), f"--seeds {args.seeds}"))
+    return changes
 
 
 def _own_file(name: str, given: str) -> Path:
@@ -255,7 +255,7 @@ def _start(name: str, args: argparse.Namespace) -> int:
     if args.list:
         return _show_list(name)
     with _quitting_on_interrupt():
-        changes, origins = _settings(name, args)
+        changes = _changes(name, args)
         from jbpool.engine.config import load_config, settings
         from jbpool.engine.run_folder import kept_config
         from jbpool.processes import choose_device
@@ -265,8 +265,8 @@ def _start(name: str, args: argparse.Namespace) -> int:
         return _predict(task, args, changes)
     cfg = args.cfg or ("file" if args.file else kept_config(name, args.out) if args.resume else None)
     if args.show_config:
-        return _show_config(settings(task, cfg, changes, origins))
-    config = load_config(task, cfg, changes, origins)
+        return _show_config(settings(task, cfg, changes))
+    config = load_config(task, cfg, changes)
     more: dict[str, Any] = {"log": args.log}
     if getattr(args, "folds", None) is not None:
         more["folds"] = _whole_numbers("--folds", args.folds)
@@ -342,8 +342,8 @@ NOT_TO_PREDICT = {
 }
 
 
-def _predict(task: Any, args: argparse.Namespace, changes: list[str]) -> int:
-    from jbpool.engine.config import load_config
+def _predict(task: Any, args: argparse.Namespace, changes: list[Any]) -> int:
+    from jbpool.engine.config import load_config, parse_change
     from jbpool.processes import choose_device
 
     for option, why in NOT_TO_PREDICT.items():
@@ -356,6 +356,7 @@ def _predict(task: Any, args: argparse.Namespace, changes: list[str]) -> int:
         from jbpool.clustering.predict import predict
     else:
         from jbpool.classification.predict import predict
+    changes = [parse_change(change) if isinstance(change, str) else change for change in changes]
     print(predict(run_dir, changes, Path(args.out or run_dir / "predicted"), choose_device(args.device)))
     return 0
 

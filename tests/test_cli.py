@@ -116,7 +116,7 @@ MISTAKES = [
     (["cluster", "-k", "2-5"], "-k 2-5: method.num_clusters=2-5: only method.name=auto chooses the number"),
     (["cluster", "--labels", "l.csv"], "give the graph, too: jbpool cluster FILE --labels l.csv"),
     (["cluster", "e.csv", "--features", "none.csv"], "none.csv"),
-    (["cluster", "e.csv", "--seeds", "x"], "--seeds x: train.seeds=['x'] should be a list of whole numbers"),
+    (["cluster", "e.csv", "--seeds", "x"], "--seeds x: give whole numbers separated by commas"),
     (["cluster", "e.csv", "--out", "l.csv"], "--out l.csv: a file of that name exists"),
     (["cluster", "e.csv", "--out", "/proc/x/y"], "cannot be written"),
     (["cluster", "e.csv", "--predict", "run", "-k", "2"], "-k has no effect with --predict"),

@@ -21,6 +21,7 @@ from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.assemble import is_degree, is_node_label
 from jbpool.data.datasets import UNLABELLED, as_numbers, sum_per_node
+from jbpool.engine.config import Change
 from jbpool.engine.predict import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.state import reporting_damage
 from jbpool.errors import ConfigError, DataError, JBPoolError
@@ -310,16 +311,15 @@ def load_trained(run_dir: Path) -> TrainedClassifier:
     return TrainedClassifier(net, inputs, stored)
 
 
-def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
+def predict(run_dir: Path, changes: Sequence[Change], out: Path, device: torch.device) -> Path:
     """Classify the graphs that ``changes`` specify, and write ``predictions.csv``: id, class, probabilities.
 
-    No file of the training set is read. Labels are not needed; if there are any, the score is printed. ``changes`` are
-    ``dataset.key=value``, as given to ``--set``.
+    No file of the training set is read. Labels are not needed; if there are any, the score is printed.
     """
     model = load_trained(run_dir).to(device)
     path = out / "predictions.csv"
     check_request(run_dir, changes, path)
-    if not {change.partition("=")[0] for change in changes} - {"dataset.root"}:
+    if not {change.key for change in changes} - {"dataset.root"}:
         raise ConfigError(
             "--predict: specify the new graphs, such as --set dataset.folder=new; the predictions for the test graphs "
             f"of the training set are in {run_dir / 'predictions.npz'}."

@@ -16,7 +16,7 @@ from jbpool.clustering.run import load_data
 from jbpool.clustering.scores import label_scores
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import NodeData, node_files
-from jbpool.engine.config import load_config
+from jbpool.engine.config import Change, load_config
 from jbpool.engine.predict import check_finite, check_fits_weights, check_request, config_for, load_model
 from jbpool.engine.run_folder import write_assign_csv
 from jbpool.engine.state import reporting_damage
@@ -29,16 +29,15 @@ MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int,
 DESCRIBING = {"dataset.separator", "dataset.header", "dataset.missing", "dataset.root"}  # select no other graph
 
 
-def predict(run_dir: Path, changes: Sequence[str], out: Path, device: torch.device) -> Path:
+def predict(run_dir: Path, changes: Sequence[Change], out: Path, device: torch.device) -> Path:
     """Cluster the graph that ``changes`` specify, and write ``assign.csv`` with id, cluster, confidence.
 
-    No file of the training graph is read. Labels are not needed; if there are any, scores are printed. ``changes`` are
-    ``dataset.key=value``, as given to ``--set``.
+    No file of the training graph is read. Labels are not needed; if there are any, scores are printed.
     """
     stored = _load(run_dir)
     path = out / "assign.csv"
     check_request(run_dir, changes, path)
-    if not {change.partition("=")[0] for change in changes} - DESCRIBING:
+    if not {change.key for change in changes} - DESCRIBING:
         raise ConfigError(
             f"--predict: specify the new graph, such as jbpool cluster new.csv --features f.csv --predict {run_dir}; "
             f"the clusters of the training graph are in {run_dir / 'assign.csv'}."

@@ -1,18 +1,17 @@
 """Configurations: strict YAML, the schema of the task, and ``--set``; all errors are reported together.
 
-PyYAML by itself reads ``1e-4`` as text, ``off`` as False, ``010`` as 8 and ``2024-13-45`` as an impossible date; it
-silently keeps the last of two equal keys, and deep nesting or aliases can exhaust stack or memory. Here it only parses;
-values are converted from its nodes by the rules below.
+PyYAML by itself reads ``1e-4`` as text, ``off`` as False and ``010`` as 8, and silently keeps the last of two equal
+keys. Here it reads the scalars of YAML 1.2, and equal keys are refused.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import yaml
 
@@ -21,49 +20,28 @@ from jbpool.errors import ConfigError, one_line
 from jbpool.names import hint
 from jbpool.schema import as_dict, build, out_of_range
 
-MAX_DEPTH = 20          # of nested lists and mappings; a configuration needs three
-_CORE = "tag:yaml.org,2002:"
-_NULL = re.compile(r"^(?:~|null|)$", re.IGNORECASE)
-_BOOL = re.compile(r"^(?:true|false)$", re.IGNORECASE)
-_FLOAT = re.compile(r"^[-+]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?$|^[-+]?\.inf$|^\.nan$", re.IGNORECASE)
-_INT = re.compile(r"^[-+]?\d[\d_]*$")
-_NUMBER = re.compile(f"{_FLOAT.pattern}|{_INT.pattern}", re.IGNORECASE)
-_TEXT = re.compile(".*", re.DOTALL)
-
-# tag -> (pattern of valid texts, conversion, name in messages); any text is a valid str
-_SCALARS: dict[str, tuple[re.Pattern[str], Callable[[str], Any], str]] = {
-    f"{_CORE}null": (_NULL, lambda text: None, "null"),
-    f"{_CORE}bool": (_BOOL, lambda text: text.lower() == "true", "true or false"),
-    f"{_CORE}int": (_INT, lambda text: int(text.replace("_", "")), "a whole number"),
-    f"{_CORE}float": (_NUMBER, lambda text: float(re.sub(r"\.(?=inf|nan)|_", "", text.lower())), "a number"),
-    f"{_CORE}str": (_TEXT, str, "text"),
+# YAML 1.2: tag -> pattern and first characters of what is read without quotes; anything else is text.
+SCALARS = {
+    "null": ("~|null|", ["~", "n", "N", ""]),
+    "bool": ("true|false", list("tTfF")),
+    "float": (r"[-+]?(\d+\.\d*|\.\d+|\d+(?=e))(e[-+]?\d+)?|[-+]?\.inf|\.nan", list("-+.0123456789")),
+    "int": (r"[-+]?\d+(_\d+)*", list("-+0123456789")),
 }
 
 
 class _Loader(yaml.SafeLoader):
-    """Parses and resolves; rejects aliases and deep nesting, which can build huge structures."""
-
-    depth = 0
+    """Reads the scalars of YAML 1.2, without aliases, which could build huge structures."""
 
     def compose_node(self, parent, index):
         if self.check_event(yaml.AliasEvent):
             raise _error(self.peek_event(), "aliases (*name) are not supported: write the value out")
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise _error(self.peek_event(), f"more than {MAX_DEPTH} levels of brackets or indentation")
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+        return super().compose_node(parent, index)
 
 
-_Loader.yaml_implicit_resolvers = {}        # remove those of YAML 1.1, add those of YAML 1.2
-for _tag, _pattern, _first in (
-    ("null", _NULL, ["~", "n", "N", ""]),
-    ("bool", _BOOL, list("tTfF")),
-    ("float", _FLOAT, list("-+.0123456789")),
-    ("int", _INT, list("-+0123456789")),
-):
-    _Loader.add_implicit_resolver(f"{_CORE}{_tag}", _pattern, _first)
+_Loader.yaml_implicit_resolvers = {}        # without those of YAML 1.1
+for _name, (_pattern, _first) in SCALARS.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(f"^(?:{_pattern})$", re.I), _first)
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))          # 010 is ten
 
 
 def read_yaml(text: str, where: str) -> Any:
@@ -73,72 +51,45 @@ def read_yaml(text: str, where: str) -> Any:
 
 def read_yaml_lines(text: str, where: str) -> tuple[Any, dict[str, int]]:
     """Return the plain Python value of a YAML text, and the line of every key, such as ``{"train.epochs": 7}``."""
-    lines: dict[str, int] = {}
     try:
-        node = _Loader(text).get_single_node()
-        return (None if node is None else _value(node, "", lines)), lines
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        lines = dict(_key_lines(node))
+        return (None if node is None else loader.construct_document(node)), lines
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         message = f"the character {chr(error.character)!r} is not allowed in YAML"
     except yaml.MarkedYAMLError as error:
         line = 1 if error.problem_mark is None else error.problem_mark.line + 1
         message = str(error.problem)
+    except (ValueError, RecursionError) as error:               # !!int x; thousands of digits or of brackets
+        line, message = 1, str(error)
     raise ConfigError(one_line(f"{where}, line {line}: {message}"))
+
+
+def _key_lines(node: yaml.Node | None, path: str = "") -> Iterator[tuple[str, int]]:
+    """Yield path and line of every key in a node, which belongs to the key ``path``; equal keys are refused."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _key_lines(item, path)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen: dict[str, int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            raise _error(key, f"the key on line {line} should be a name")
+        if key.value in seen:
+            raise _error(key, f"key {key.value!r} on line {line} is already given on line {seen[key.value]}")
+        seen[key.value] = line
+        inner = f"{path}.{key.value}" if path else key.value
+        yield inner, line
+        yield from _key_lines(value, inner)
 
 
 def _error(at: Any, problem: str) -> yaml.MarkedYAMLError:
     """Return the error; ``at``: the node or event with the problem."""
     return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)
-
-
-def _value(node: yaml.Node, key: str, lines: dict[str, int]) -> Any:
-    """Return the value of a node, which belongs to ``key``; the lines of the keys inside are added to ``lines``."""
-    if isinstance(node, yaml.ScalarNode):
-        return _scalar(node, key)
-    if isinstance(node, yaml.SequenceNode) and node.tag == f"{_CORE}seq":
-        return [_value(item, key, lines) for item in node.value]
-    if isinstance(node, yaml.MappingNode) and node.tag == f"{_CORE}map":
-        return _mapping(node, key, lines)
-    raise _unknown_tag(node, key)
-
-
-def _mapping(node: yaml.MappingNode, key: str, lines: dict[str, int]) -> dict[Any, Any]:
-    seen: dict[Any, int] = {}
-    values = {}
-    for key_node, value_node in node.value:
-        line = key_node.start_mark.line + 1
-        if not isinstance(key_node, yaml.ScalarNode):
-            raise _error(key_node, f"the key on line {line} should be a name")
-        name = _scalar(key_node, key)
-        if name in seen:
-            raise _error(key_node, f"key {name!r} on line {line} is already given on line {seen[name]}")
-        seen[name] = line
-        path = f"{key}.{name}" if key else str(name)
-        lines[path] = line
-        values[name] = _value(value_node, path, lines)
-    return values
-
-
-def _scalar(node: yaml.ScalarNode, key: str) -> Any:
-    if node.tag not in _SCALARS:
-        raise _unknown_tag(node, key)
-    pattern, convert, kind = _SCALARS[node.tag]
-    try:
-        if pattern.fullmatch(node.value):
-            return convert(node.value)
-    except ValueError:                      # too many digits for int()
-        pass
-    shown = node.value if len(node.value) <= 40 else f"{node.value[:20]}... ({len(node.value)} characters)"
-    raise _error(node, f"{_of(key)}{shown!r} is not {kind}")
-
-
-def _unknown_tag(node: yaml.Node, key: str) -> yaml.MarkedYAMLError:
-    tag = node.tag.replace(_CORE, "!!")
-    return _error(node, f"{_of(key)}the tag {tag!r} is not supported here: write a plain value")
-
-
-def _of(key: str) -> str:
-    return f"{key}: " if key else ""
 
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -148,8 +99,8 @@ CONFIGS = next(path for path in (PACKAGE / "configs", PACKAGE.parent / "configs"
 
 def config_names(task: str) -> list[str]:
     """Return the files under ``configs/<task>/``, those in its folders last."""
-    found = (path.relative_to(CONFIGS / task) for path in (CONFIGS / task).rglob("*.yaml"))
-    return [path.as_posix() for path in sorted(found, key=lambda path: (len(path.parts), path))]
+    paths = (path.relative_to(CONFIGS / task) for path in (CONFIGS / task).rglob("*.yaml"))
+    return [path.as_posix() for path in sorted(paths, key=lambda path: (len(path.parts), path))]
 
 
 def find_config(name: str, task: str) -> Path:
@@ -157,28 +108,44 @@ def find_config(name: str, task: str) -> Path:
     for path in (Path(name).expanduser(), CONFIGS / task / name, CONFIGS / task / f"{name}.yaml"):
         if os.path.isfile(path):                                # unlike Path.is_file, False for impossible names
             return path
-    known = config_names(task)
-    near = hint(Path(name).stem, [Path(other).stem for other in known], suffix=".yaml")
-    raise ConfigError(f"--cfg {name}: no such file.{near} Under configs/{task}: {', '.join(known)}.")
+    names = config_names(task)
+    similar = hint(Path(name).stem, [Path(name).stem for name in names], suffix=".yaml")
+    raise ConfigError(f"--cfg {name}: no such file.{similar} Under configs/{task}: {', '.join(names)}.")
 
 
-def load_config(
-    task: Task, name: str | None = None, changes: Sequence[str] = (), origins: Mapping[str, str] | None = None
-) -> Any:
-    """Load a configuration file and apply ``--set`` overrides. All errors are reported together.
+class Change(NamedTuple):
+    """A setting that an argument changes."""
+
+    key: str                                # section.key
+    value: Any
+    argument: str                           # for messages, such as "-k 7"
+
+
+def parse_change(text: str) -> Change:
+    """Return what ``--set section.key=value`` changes."""
+    key, equals, written = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {text}: write it as section.key=value")
+    is_separator = len(written) == 1 and not written.isalnum() and written != "~"       # ~ is null in YAML
+    value = written if is_separator else read_yaml(written, f"--set {text}: not YAML")
+    if isinstance(value, str) and " #" in written and not written.lstrip().startswith(("'", '"')):
+        value = written                                         # a value of --set has no comment
+    return Change(key, value, f"--set {text}")
+
+
+def load_config(task: Task, name: str | None = None, changes: Sequence[str | Change] = ()) -> Any:
+    """Load a configuration file and apply changes. All errors are reported together.
 
     The result is an instance of the schema of the task. ``name`` is a path, or the name of a file under
-    ``configs/<task>/``, by default the default of the task. ``changes`` are overrides, each ``section.key=value``;
-    ``origins``: key -> the argument that changes it, for messages, by default ``--set section.key=value``.
+    ``configs/<task>/``, by default the default of the task. ``changes`` are applied in their order; a text is what
+    ``--set`` is given, ``section.key=value``.
     """
-    return _load(task, name, changes, origins or {})[0]
+    return _load(task, name, changes)[0]
 
 
-def settings(
-    task: Task, name: str | None, changes: Sequence[str], origins: Mapping[str, str]
-) -> Iterator[tuple[str, Any, Any, str]]:
+def settings(task: Task, name: str | None, changes: Sequence[str | Change]) -> Iterator[tuple[str, Any, Any, str]]:
     """Yield key, value, default and origin of every setting; the parameters are those of ``load_config``."""
-    config, origin = _load(task, name, changes, origins)
+    config, origin = _load(task, name, changes)
     values, defaults = as_dict(config), as_dict(task.schema())
     defaults["dataset"] |= task.dataset_options(config)
     for section, part in values.items():
@@ -191,7 +158,7 @@ def settings(
 
 
 def _load(
-    task: Task, name: str | None, changes: Sequence[str], origins: Mapping[str, str]
+    task: Task, name: str | None, changes: Sequence[str | Change]
 ) -> tuple[Any, Callable[[str], str | None]]:
     """Return the configuration, and a function: key -> where it was given, ``None`` if nowhere."""
     path = find_config(name or task.default, task.name)
@@ -199,14 +166,16 @@ def _load(
     problems: list[str] = []
     if "task" not in values:
         problems.append(f"{path}: 'task: {task.name}' is missing")
-    given: dict[str, str] = {}                                  # key -> the argument that sets it
-    for change in sorted(changes, key=lambda change: not change.startswith("dataset.name=")):
-        key = change.partition("=")[0]
-        given[key] = origins.get(key, f"--set {change}")
+    parsed: list[Change] = []
+    for change in changes:
         try:
-            _apply(change, values, task, given)
+            parsed.append(parse_change(change) if isinstance(change, str) else change)
         except ConfigError as error:
-            problems.append(f"{given[key]}: {error}")
+            problems.append(str(error))
+    given: dict[str, str] = {}                                  # key -> the argument that sets it
+    for change in sorted(parsed, key=lambda change: change.key != "dataset.name"):
+        given[change.key] = change.argument
+        problems += _apply(change, values, task, given)
 
     def origin(key: str) -> str | None:
         parts = key.split(".")
@@ -216,7 +185,7 @@ def _load(
         return f"{path}, line {lines[key]}" if key in lines else None
 
     def where(key: str) -> str:
-        inside = (change for name, change in given.items() if name.startswith(f"{key}."))
+        inside = (argument for name, argument in given.items() if name.startswith(f"{key}."))
         return origin(key) or next(inside, str(path))           # a section that only --set has
 
     if values.get("task", task.name) != task.name:              # its other keys are not those of this task
@@ -234,45 +203,35 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     """Return the sections of a YAML file, and the lines of its keys."""
     try:
         content = path.read_bytes()
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    try:
-        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        byte = content[error.start]
+        line, byte = content.count(b"\n", 0, error.start) + 1, content[error.start]
         raise ConfigError(f"{path}, line {line}: the byte 0x{byte:02x} is not UTF-8; save the file as UTF-8") from None
     values, lines = read_yaml_lines(text, str(path))
-    if values is None:
-        return {}, {}
-    if not isinstance(values, dict):
+    if not isinstance(values, dict | None):
         raise ConfigError(f"{path}: a mapping of sections is expected, not {type(values).__name__}")
-    return values, lines
+    return values or {}, lines
 
 
-def _apply(change: str, values: dict[str, Any], task: Task, given: Container[str]) -> None:
-    """Apply ``section.key=value`` to ``values``; ``given`` are the keys that ``--set`` has set so far."""
-    key, equals, text = change.partition("=")
-    if not equals or not key:
-        raise ConfigError("write it as section.key=value")
-    *sections, last = key.split(".")
+def _apply(change: Change, values: dict[str, Any], task: Task, given: dict[str, str]) -> Iterator[str]:
+    """Apply a change to ``values``, and yield why it cannot be; ``given``: the keys that changes have set so far."""
+    *sections, last = change.key.split(".")
     inner: Any = values
     for section in sections:
         inner = inner.setdefault(section, {})
         if not isinstance(inner, dict):
-            raise ConfigError(f"{section!r} is a value, not a section")
-    is_separator = len(text) == 1 and not text.isalnum() and text != "~"    # ~ is null in YAML
-    value = text if is_separator else read_yaml(text, "not YAML")
-    if isinstance(value, str) and " #" in text and not text.lstrip().startswith(("'", '"')):
-        value = text                                            # a value of --set has no comment
-    if key == "dataset.name" and value != inner.get("name"):
+            yield f"{change.argument}: {section!r} is a value, not a section"
+            return
+    if change.key == "dataset.name" and change.value != inner.get("name"):
         declared = {item.name for item in fields(get_type_hints(task.schema)["dataset"])}
         for option in inner.keys() - declared:
             del inner[option]                                   # options of the previous dataset
-    inner[last] = value
-    other = task.exclusive.get(key)
-    if other is not None and other not in given and value is not None:      # two --set options stay a contradiction
-        inner.pop(other.rpartition(".")[2], None)
+    inner[last] = change.value
+    rival = task.exclusive.get(change.key)
+    if rival is not None and rival not in given and change.value is not None:   # two changes stay a contradiction
+        inner.pop(rival.rpartition(".")[2], None)
 
 
 def _general_problems(config: Any) -> Iterator[tuple[str, str]]:

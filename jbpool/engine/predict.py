@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from jbpool.engine.config import load_config, read_yaml
+from jbpool.engine.config import Change, load_config, parse_change
 from jbpool.engine.state import load_state
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError
@@ -40,33 +40,32 @@ def check_finite(feat: Tensor, name: str = "feat") -> None:
         raise DataError(f"{name} holds NaN or infinity: fill the gaps first, e.g. with torch.nan_to_num({name}).")
 
 
-def check_request(run_dir: Path, changes: Sequence[str], path: Path) -> None:
+def check_request(run_dir: Path, changes: Sequence[Change], path: Path) -> None:
     """Check that only the dataset is set, the file to write does not exist, and its folder is writable."""
-    other = [change for change in changes if not change.startswith("dataset.")]
-    if other:
-        raise ConfigError(f"--set {other[0]}: the model of {run_dir} is fixed; only dataset... can be set.")
+    for change in changes:
+        if not change.key.startswith("dataset."):
+            raise ConfigError(f"{change.argument}: the model of {run_dir} is fixed; only dataset... can be set.")
     if path.exists():
         raise ConfigError(f"{path} already exists: choose another --out.")
     check_writable(path)
 
 
-def config_for(task: Task, run_dir: Path, changes: Sequence[str], files: Callable[[str], Iterable[str]]) -> Any:
+def config_for(task: Task, run_dir: Path, changes: Sequence[Change], files: Callable[[str], Iterable[str]]) -> Any:
     """Return the configuration of a run with the dataset of ``changes``, without the files of the training set.
 
-    After training on a published dataset, an option such as ``dataset.folder`` means the user's own files. ``changes``
-    are ``dataset.key=value``, as given to ``--set``; ``files``: name of a dataset -> its options that describe files.
+    After training on a published dataset, an option such as ``dataset.folder`` means the user's own files. ``files``:
+    name of a dataset -> its options that describe files.
     """
     path = str(run_dir / "config.yaml")
     trained = load_config(task, path).dataset
-    given = dict(change.split("=", 1) for change in changes if "=" in change)
+    given = {change.key: change.value for change in changes}
     if "dataset.name" not in given:
         of_files = {f"dataset.{option}" for option in {*files("file")} - {*files(trained.name)}}
         if of_files & given.keys():
             given["dataset.name"] = "file"
-            changes = ["dataset.name=file", *changes]
+            changes = [parse_change("dataset.name=file"), *changes]
     forgotten = []
-    name = read_yaml(given.get("dataset.name", trained.name), "--set dataset.name")     # FILE sets it in quotes
-    if name == trained.name:                                            # another name already removes all options
+    if given.get("dataset.name", trained.name) == trained.name:         # another name already removes all options
         options = [option for option in files(trained.name) if option in trained.options]
         forgotten = [f"dataset.{option}=null" for option in options if f"dataset.{option}" not in given]
     return load_config(task, path, [*forgotten, *changes])

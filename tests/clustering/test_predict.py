@@ -10,6 +10,7 @@ from jbpool import load_run
 from jbpool.clustering.predict import predict
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes, node_files
+from jbpool.engine.config import parse_change
 from jbpool.engine.predict import config_for
 from jbpool.errors import DataError, JBPoolError
 
@@ -127,7 +128,7 @@ def test_what_predict_refuses(trained, args, words):
 def test_own_files_after_training_on_a_published_set(tmp_path):
     write_graph(tmp_path, "new")
     (tmp_path / "config.yaml").write_text("task: node_cluster\ndataset: {name: cora}\nmethod: {num_clusters: 7}\n")
-    config = config_for(NODE_CLUSTER, tmp_path, ["dataset.edges=new-edges.csv"], node_files)
+    config = config_for(NODE_CLUSTER, tmp_path, [parse_change("dataset.edges=new-edges.csv")], node_files)
     assert (config.dataset.name, config.dataset.options) == ("file", {"edges": "new-edges.csv"})
 
 
@@ -166,7 +167,7 @@ def test_another_number_of_features(trained, tmp_path, monkeypatch):
     (tmp_path / "narrow.csv").write_text("id,a,b\n" + "".join(f"{g}{i},1,{i}\n" for g in "uv" for i in range(20)))
     changes = [TWO[0], f"dataset.features={tmp_path / 'narrow.csv'}"]
     with pytest.raises(DataError, match="has 2 features, the model was trained on 3"):
-        predict(Path("r"), changes, tmp_path / "out", CPU)
+        predict(Path("r"), [parse_change(change) for change in changes], tmp_path / "out", CPU)
 
 
 def test_a_run_without_a_model(tmp_path):
