@@ -12,8 +12,7 @@ import torch
 from networks import NETWORKS, WIDTH, example, moved, step_results, training_step
 
 from jbpool import JBPool
-from jbpool.clustering.auto.number import choose_num_clusters
-from jbpool.clustering.auto.recipe import find_clusters
+from jbpool.clustering.auto.recipe import choose, find_clusters
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
 
@@ -106,7 +105,7 @@ def test_a_training_step_can_be_captured_as_a_cuda_graph(name, gpu):
 def test_clusters_without_labels_are_found_on_the_gpu(with_features, gpu):
     data = load_nodes("sbm", num_nodes=400, num_clusters=4, seed=0)
     graph, feat, _ = data.on(gpu)
-    choice = choose_num_clusters(graph, feat if with_features else None, 2, 8)
-    found = find_clusters(graph, feat if with_features else None, choice.num_clusters, merged=choice.merged)
+    choice = choose(graph, feat if with_features else None, 2, 8)
+    found = find_clusters(graph, feat if with_features else None, choice)
     assert choice.num_clusters == 4
     assert label_scores(found.cluster.cpu(), data.label)["nmi"] > 0.8

@@ -24,9 +24,7 @@ import scipy.sparse
 import torch
 
 from jbpool.checks import check_count
-from jbpool.clustering.auto.features import scale_warning
-from jbpool.clustering.auto.number import choose_num_clusters
-from jbpool.clustering.auto.recipe import find_clusters, skipped
+from jbpool.clustering.auto.recipe import choose, find_clusters, remarks
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.explain import Explained, Merges, explain_nodes
 from jbpool.clustering.scores import graph_scores
@@ -197,35 +195,32 @@ class JBClustering:
             raise DataError("the graph has one node: there is nothing to cluster (n_samples=1).")
         if high > num_nodes:
             raise JBPoolError(f"n_clusters={self.n_clusters}: the graph has only {num_nodes} nodes.")
-        if warning := scale_warning(data.feat):
-            warnings.warn(warning, stacklevel=3)
-        if note := skipped(num_nodes, data.feat):
-            log.info(note)
+        for remark in remarks(num_nodes, data.feat):
+            warnings.warn(remark, stacklevel=3)
         seed = self._seed()
-        savings, num_clusters, merged = None, low, None
-        if low < high:
-            with watched("number of clusters", disable=not self.verbose) as watch:
-                choice = choose_num_clusters(data.graph, data.feat, low, high, data.edge_weight, seed, watch)
-            num_clusters, savings, merged = choice
-            if warning := choice.warning(low, high):
-                warnings.warn(warning, stacklevel=3)
+        with watched("number of clusters", disable=not self.verbose or low == high) as watch:
+            choice = choose(data.graph, data.feat, low, high, data.edge_weight, seed, watch)
+        if choice.warning is not None:
+            warnings.warn(choice.warning, stacklevel=3)
         with watched("clustering", disable=not self.verbose) as watch:
-            found = find_clusters(data.graph, data.feat, num_clusters, data.edge_weight, seed, starts, merged, watch)
-        empty = num_clusters - len(found.cluster.unique())
+            result = find_clusters(data.graph, data.feat, choice, data.edge_weight, seed, starts, watch)
+        empty = choice.num_clusters - len(result.cluster.unique())
         if empty:
-            warnings.warn(f"{empty} of {num_clusters} clusters are empty: fewer may suit this graph.", stacklevel=3)
-        self.savings_, self.n_clusters_ = savings, num_clusters
-        self.labels_ = found.cluster.numpy()
-        self.confidence_ = found.confidence.numpy()
-        self.loss_, self.saved_, self.model_ = found.loss, found.saved, found.model
-        self.view_, self.trials_ = found.view, found.trials
+            warnings.warn(
+                f"{empty} of {choice.num_clusters} clusters are empty: fewer may suit this graph.", stacklevel=3
+            )
+        self.savings_, self.n_clusters_ = choice.savings, choice.num_clusters
+        self.labels_ = result.cluster.numpy()
+        self.confidence_ = result.confidence.numpy()
+        self.loss_, self.saved_, self.model_ = result.loss, result.saved, result.model
+        self.view_, self.trials_ = result.view, result.trials
         self.node_ids_ = data.own_ids
         self.n_features_in_ = 0 if data.feat is None else data.feat.shape[1]
         if hasattr(self, "feature_names_in_"):                          # of an earlier fit
             del self.feature_names_in_
         if (names := _column_names(features)) is not None:
             self.feature_names_in_, data = names, replace(data, feat_names=names.tolist())
-        self._data, self._explained, self._run = data, None, {"seed": seed, "moved": found.moved}
+        self._data, self._explained, self._run = data, None, {"seed": seed, "moved": result.moved}
         return self
 
     def fit_predict(self, X: Any, y: Any = None, *, features: Any = None) -> np.ndarray:

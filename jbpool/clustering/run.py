@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jbpool.clustering.auto.features import scale_warning
+from jbpool.clustering.auto.number import Choice, ranked
+from jbpool.clustering.auto.recipe import STARTS, choose, find_clusters, remarks
 from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
@@ -73,24 +74,22 @@ UNFINISHED = {
 class Job:
     """The seeds of a run, one after another.
 
-    ``merged``: clusters that the choice of K found, as for `find_clusters`. ``log`` is called with the name of a
-    training run and a row of its history.
+    ``log`` is called with the name of a training run and a row of its history.
     """
 
     def __init__(
         self,
         config: ClusterConfig,
         data: NodeData,
-        num_clusters: int,
+        choice: Choice,
         out: RunFolder,
         device: torch.device,
-        merged: tuple[str, Tensor] | None,
         log: Log,
     ):
-        self.config, self.num_clusters, self.out, self.device, self.merged = config, num_clusters, out, device, merged
-        self.log = log
+        self.config, self.choice, self.out, self.device, self.log = config, choice, out, device, log
+        self.num_clusters = choice.num_clusters
         self.given = data
-        self.data = data if config.method.name == "auto" else with_features(data, num_clusters)
+        self.data = data if config.method.name == "auto" else with_features(data, self.num_clusters)
         self.clusters: dict[int, Tensor] = {}
         self.confidence: dict[int, Tensor] = {}
         self.explained: int | None = None               # the seed whose clusters result.json describes
@@ -224,19 +223,17 @@ def collapse_warning(used: int, num_clusters: int, advice: str, balance: float |
 
 def search(job: Job, seed: int) -> SeedResult:
     """Cluster by ``auto``: views, partitions, and the one that describes the graph best, chosen without labels."""
-    from jbpool.clustering.auto.recipe import STARTS, find_clusters
-
     began = time.perf_counter()
     graph, feat, weight = job.data.on(job.device)
     starts, shares = job.config.train.restarts or STARTS, _shares(job.data)
     with watched(f"seed {seed}", disable=rank() > 0) as watch:
-        found = find_clusters(graph, feat, job.num_clusters, weight, seed, starts, job.merged, watch, shares)
+        result = find_clusters(graph, feat, job.choice, weight, seed, starts, watch, shares)
     record = {
-        "loss": found.loss, "score": found.saved, "seconds": time.perf_counter() - began, "seconds_per_step": None,
-        "view": found.view, "trials": found.trials, "moved": found.moved,
+        "loss": result.loss, "score": result.saved, "seconds": time.perf_counter() - began, "seconds_per_step": None,
+        "view": result.view, "trials": result.trials, "moved": result.moved,
     }  # fmt: skip
-    model = None if found.model is None else {"state": found.model.cpu().state_dict()}
-    return SeedResult(found.cluster.cpu(), found.confidence.cpu(), record, model)
+    model = None if result.model is None else {"state": result.model.cpu().state_dict()}
+    return SeedResult(result.cluster.cpu(), result.confidence.cpu(), record, model)
 
 
 def _shares(data: NodeData) -> RowShares:
@@ -398,28 +395,27 @@ def compare_baselines(job: Job) -> None:
 MOST_CLUSTERS = 30          # of the range that is searched where neither a number nor classes are known
 
 
-def number_of_clusters(config: ClusterConfig, data: NodeData) -> int | range:
-    """Return K, or the candidates: as configured, or the number of classes; ``auto`` may choose freely."""
-    given, found, nodes = config.method.num_clusters, data.num_classes, data.graph.num_nodes
+def number_of_clusters(config: ClusterConfig, data: NodeData) -> tuple[int, int]:
+    """Return the smallest and the largest K: as configured, or the number of classes; ``auto`` may choose freely."""
+    given, num_nodes, auto = config.method.num_clusters, data.graph.num_nodes, config.method.name == "auto"
     if isinstance(given, str):
         low, high = cluster_range(given)
-        if high > nodes:
-            raise ConfigError(f"{low} to {high} clusters of {nodes} nodes: lower -k (method.num_clusters).")
-        return range(low, high + 1)
-    if given is not None:
-        found = given
+    elif given is not None:
+        low = high = given
     elif config.method.cluster_sizes is not None:
-        found = len(config.method.cluster_sizes)
-    auto = config.method.name == "auto"
-    if found is None and auto and nodes > 3:
-        return range(2, min(MOST_CLUSTERS, nodes // 2) + 1)
-    if found is None:
-        why = f"has {nodes} of the 4 nodes that a choice needs" if auto else "has no labels"
-        number = f"the number of clusters, such as -k {min(nodes, 2)} (method.num_clusters)"
+        low = high = len(config.method.cluster_sizes)
+    elif data.num_classes is not None:
+        low = high = data.num_classes
+    elif auto and num_nodes > 3:
+        low, high = 2, min(MOST_CLUSTERS, num_nodes // 2)
+    else:
+        why = f"has {num_nodes} of the 4 nodes that a choice needs" if auto else "has no labels"
+        number = f"the number of clusters, such as -k {min(num_nodes, 2)} (method.num_clusters)"
         raise ConfigError(f"{data.name} {why}: give {number}.")
-    if found > nodes:
-        raise ConfigError(f"{found} clusters of {nodes} nodes: lower -k (method.num_clusters).")
-    return found
+    if high > num_nodes:
+        asked = given if isinstance(given, str) else high
+        raise ConfigError(f"{asked} clusters of {num_nodes} nodes: lower -k (method.num_clusters).")
+    return low, high
 
 
 def load_data(config: ClusterConfig) -> NodeData:
@@ -444,17 +440,16 @@ def run(
     ``resume`` continues the run in the folder; what is finished is not repeated. ``baselines`` compares the result with
     other methods. ``log``: ``"tensorboard"`` or ``"mlflow"``, to pass every evaluation on to.
     """
-    num_clusters = number_of_clusters(config, data)
+    low, high = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
     out.draw = partial(_page, folder, data)
-    merged = None
-    if isinstance(num_clusters, range):
-        num_clusters, merged = _choose(num_clusters, data, config.train.seeds[0], out, device)
-    job = Job(config, data, num_clusters, out, device, merged, open_log(log, folder))
+    auto = config.method.name == "auto"
+    choice = _choose(low, high, data, config.train.seeds[0], out, device) if auto else Choice(low)
+    job = Job(config, data, choice, out, device, open_log(log, folder))
     if resume:
         job.load()
     if rank() == 0:
-        _begin(config, data, num_clusters, out, job)
+        _begin(config, data, out, job)
     try:
         job.run()
         if baselines and rank() == 0:
@@ -465,7 +460,7 @@ def run(
     return out
 
 
-def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFolder, job: Job) -> None:
+def _begin(config: ClusterConfig, data: NodeData, out: RunFolder, job: Job) -> None:
     """Write what is known before the first seed, and say what will be done."""
     out.start()
     if job.clusters:
@@ -473,16 +468,13 @@ def _begin(config: ClusterConfig, data: NodeData, num_clusters: int, out: RunFol
             job.save_clusters()
         out.save()
     processes = f", {world_size()} processes" if world_size() > 1 else ""
-    how = f"{config.method.name}, {count(num_clusters, 'cluster')}, seeds {config.train.seeds}{processes}"
+    how = f"{config.method.name}, {count(job.num_clusters, 'cluster')}, seeds {config.train.seeds}{processes}"
     print(f"{data.summary}\n{how}, into {out.path}")
     if config.method.name in EMBEDDINGS and job.device.type != "cpu":
         print(f"{config.method.name} runs on the CPU")
     if config.method.name == "auto":
-        from jbpool.clustering.auto.recipe import skipped
-
-        for note in (scale_warning(data.feat), skipped(data.graph.num_nodes, data.feat)):
-            if note is not None:
-                _note(out, note)
+        for remark in remarks(data.graph.num_nodes, data.feat):
+            _note(out, remark)
 
 
 def _note(out: RunFolder, note: str) -> None:
@@ -492,23 +484,18 @@ def _note(out: RunFolder, note: str) -> None:
         out.notes.append(note)
 
 
-def _choose(
-    candidates: range, data: NodeData, seed: int, out: RunFolder, device: torch.device
-) -> tuple[int, tuple[str, Tensor] | None]:
-    """Choose the number of clusters from a range; the curve is kept for the report. Returns also its partition."""
-    from jbpool.clustering.auto.number import choose_num_clusters, ranked
-
+def _choose(low: int, high: int, data: NodeData, seed: int, out: RunFolder, device: torch.device) -> Choice:
+    """Choose the number of clusters; the curve is kept for the report."""
     graph, feat, weight = data.on(device)
-    with watched("number of clusters", total=len(candidates), disable=rank() > 0) as watch:
-        choice = choose_num_clusters(graph, feat, candidates[0], candidates[-1], weight, seed, watch, _shares(data))
-    if rank() > 0:
-        return choice.num_clusters, choice.merged
-    out.details["num_clusters"] = {"chosen": choice.num_clusters, "savings": choice.savings}
-    others = [number for number in ranked(choice.savings) if number != choice.num_clusters][:3]
-    print(f"number of clusters: {choice.num_clusters}, then {', '.join(map(str, others)) or 'none'}")
-    if warning := choice.warning(candidates[0], candidates[-1]):
-        _note(out, warning)
-    return choice.num_clusters, choice.merged
+    with watched("number of clusters", total=high - low + 1, disable=rank() > 0) as watch:
+        choice = choose(graph, feat, low, high, weight, seed, watch, _shares(data))
+    if rank() == 0 and choice.savings is not None:
+        out.details["num_clusters"] = {"chosen": choice.num_clusters, "savings": choice.savings}
+        others = [number for number in ranked(choice.savings) if number != choice.num_clusters][:3]
+        print(f"number of clusters: {choice.num_clusters}, then {', '.join(map(str, others)) or 'none'}")
+        if choice.warning is not None:
+            _note(out, choice.warning)
+    return choice
 
 
 def _page(folder: Path, data: NodeData) -> str:

@@ -35,8 +35,8 @@ from sklearn import datasets, metrics, neighbors, preprocessing
 from sklearn.cluster import KMeans, SpectralClustering
 from tqdm import tqdm
 
-from jbpool.clustering.auto.number import choose_num_clusters
-from jbpool.clustering.auto.recipe import find_clusters
+from jbpool.clustering.auto.number import Choice
+from jbpool.clustering.auto.recipe import choose, find_clusters
 from jbpool.clustering.embed.spectral import adjacency_matrix, kmeans
 from jbpool.clustering.run import BASELINES
 from jbpool.clustering.scores import confusion
@@ -174,13 +174,13 @@ GROUPS = {"sets": sets, "neighbours": neighbours, "blocks": blocks, "lfr": lfr, 
 
 def auto(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
     """Cluster by the recipe without labels."""
-    return find_clusters(data.graph, data.feat, num_clusters, seed=seed).cluster.numpy()
+    return find_clusters(data.graph, data.feat, Choice(num_clusters), seed=seed).cluster.numpy()
 
 
 def auto_range(data: NodeData, num_clusters: int, seed: int) -> np.ndarray:
     """Cluster by the recipe without labels, with 2 to ``num_clusters`` clusters."""
-    number, _, merged = choose_num_clusters(data.graph, data.feat, 2, num_clusters, seed=seed)
-    return find_clusters(data.graph, data.feat, number, seed=seed, merged=merged).cluster.numpy()
+    choice = choose(data.graph, data.feat, 2, num_clusters, seed=seed)
+    return find_clusters(data.graph, data.feat, choice, seed=seed).cluster.numpy()
 
 
 def k_means(data: NodeData, num_clusters: int, seed: int) -> np.ndarray | None:
@@ -233,7 +233,7 @@ def measure(draws: Sequence[NodeData], ranges: bool) -> pd.DataFrame:
 def rightness(data: NodeData, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Cluster a graph: the confidence of each node, and whether its cluster is the one matched to its class."""
     assert data.label is not None
-    found = find_clusters(data.graph, data.feat, int(data.label.max()) + 1, seed=seed)
+    found = find_clusters(data.graph, data.feat, Choice(int(data.label.max()) + 1), seed=seed)
     classes, clusters = linear_sum_assignment(confusion(found.cluster, data.label).numpy(), maximize=True)
     matched = np.full(int(found.cluster.max()) + 1, -1)                                 # class of each cluster
     matched[clusters] = classes

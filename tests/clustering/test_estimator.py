@@ -22,6 +22,7 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 
 import jbpool
 from jbpool import JBClustering
+from jbpool.clustering.auto.number import Choice
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.explain import explain
 from jbpool.clustering.scores import label_scores
@@ -51,7 +52,7 @@ def fitted(matrices):
 
 
 def test_it_clusters_as_the_task_does(data, fitted):
-    model, found = fitted, find_clusters(data.graph, data.feat, 3, seed=5, starts=2)
+    model, found = fitted, find_clusters(data.graph, data.feat, Choice(3), seed=5, starts=2)
     assert np.array_equal(model.labels_, found.cluster.numpy())
     assert np.array_equal(model.confidence_, found.confidence.numpy())
     assert label_scores(torch.from_numpy(model.labels_), data.label)["nmi"] > 0.9

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.special import xlogy
 
-from jbpool.clustering.auto.refinement import ClusterModel, Known
+from jbpool.clustering.auto.refinement import ClusterModel, Evidence
 
 
 class Blocks:
@@ -36,20 +36,17 @@ class Blocks:
 class Partition(Blocks):
     """Clusters ``(N,)`` whose nodes move once after a union; empty clusters are left out."""
 
-    def __init__(self, known: Known, cluster: Tensor):
-        self.known, self.cluster = known, cluster.unique(return_inverse=True)[1]
-        self.onehot, self.near = known.placed(self.cluster, int(self.cluster.max()) + 1)
-        onehot = self.onehot.double()
-        super().__init__(onehot.T @ self.near.double(), known.connected.double() @ onehot)
+    def __init__(self, evidence: Evidence, cluster: Tensor):
+        self.evidence, self.cluster = evidence, cluster.unique(return_inverse=True)[1]
+        self.one_hot, self.neighbours = evidence.with_neighbours(self.cluster, int(self.cluster.max()) + 1)
+        one_hot = self.one_hot.double()
+        super().__init__(one_hot.T @ self.neighbours.double(), evidence.connected.double() @ one_hot)
 
     def united(self, first: int, second: int) -> Partition:
-        return Partition(self.known, self._moved(*(united(z, first, second) for z in (self.onehot, self.near))))
-
-    def _moved(self, onehot: Tensor, near: Tensor) -> Tensor:
-        """Return the clusters ``(N,)`` after one round of moves."""
-        model = ClusterModel(onehot.shape[1], 0 if self.known.rows is None else self.known.rows.shape[1])
-        model.to(onehot.device).measure(self.known, onehot, near)
-        return model.scores(self.known, near).argmax(1)
+        one_hot, neighbours = (united(sums, first, second) for sums in (self.one_hot, self.neighbours))
+        model = ClusterModel(one_hot.shape[1], 0 if self.evidence.rows is None else self.evidence.rows.shape[1])
+        model.to(one_hot.device).measure(self.evidence, one_hot, neighbours)
+        return Partition(self.evidence, model.scores(self.evidence, neighbours).argmax(1))
 
 
 B = TypeVar("B", bound=Blocks)

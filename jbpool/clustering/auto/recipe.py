@@ -1,5 +1,7 @@
 """Clusters of any graph, without labels and without settings to tune.
 
+``choose`` and ``find_clusters`` are all that the task and the estimator call; ``remarks`` says what users should know.
+
 1. **Views** of the graph (``views``): features smoothed over the edges, edges alone,
    features alone; of a graph without features, the edges.
 2. **Partitions** of each view: bounded heads, trained by the balance loss from several starts.
@@ -9,7 +11,7 @@
    probability of the cluster.
 
 Several processes share the columns that are smoothed, the starts, and the partitions that are refined. Above ``LARGE``
-nodes fewer views and partitions are tried; ``skipped`` says which.
+nodes fewer views and partitions are tried.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from jbpool.clustering.auto.bounded_heads import Heads, hard_clusters, trained_heads
-from jbpool.clustering.auto.refinement import ClusterModel, Known, Refined, refine
+from jbpool.clustering.auto.features import scale_warning
+from jbpool.clustering.auto.number import Choice, choose_number
+from jbpool.clustering.auto.refinement import ClusterModel, Evidence, Refined, refine
 from jbpool.clustering.auto.views import STEPS, FixedFeatures, edge_view
 from jbpool.errors import DataError
 from jbpool.graph import Graph
@@ -33,6 +37,7 @@ from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, gather
 
 STARTS = 8                          # of every view
+RANGE_STARTS = 4                    # of every view of the largest number of a range
 LARGE = 2**18                       # nodes above which less is tried
 REFINED = 2                         # partitions of such a graph that are refined: those with the lowest loss
 CLOSE = 0.05                        # relative difference to the lowest loss of the starts that count
@@ -44,7 +49,7 @@ HANDICAP = {SMOOTHED: 1.0, EDGES: 1.01, FEATURES: 0.95}
 
 
 @dataclass
-class Trial:
+class Attempt:
     """A partition that was tried."""
 
     view: str
@@ -62,7 +67,7 @@ class Trial:
         return self.saved * handicap if self.saved > 0 else self.saved / handicap
 
 
-class Found(NamedTuple):
+class Clustering(NamedTuple):
     """The clusters of a graph and how they were found."""
 
     cluster: Tensor                 # (N,)
@@ -70,90 +75,117 @@ class Found(NamedTuple):
     loss: float                     # of the head that the clusters come from
     saved: float                    # bits per node that the clusters save in describing edges and features
     view: str | None                # where the clusters were found; None for a single cluster
-    trials: list[dict[str, Any]]
+    trials: list[dict[str, Any]]    # attempts as plain values
     moved: int                      # nodes that the refinement moved to another cluster
     model: ClusterModel | None      # None without features: then it applies to no other graph
 
 
-def skipped(num_nodes: int, feat: Tensor | None) -> str | None:
-    """Return what is not tried on a graph of this size; ``None`` if everything is."""
-    if num_nodes <= LARGE:
-        return None
-    views = "" if feat is None else f" and the views {EDGES} and {FEATURES}"
-    return f"more than {LARGE:,} nodes: all starts but the {REFINED} with the lowest loss{views} are skipped."
+def remarks(num_nodes: int, feat: Tensor | None) -> list[str]:
+    """Return what users should know before a graph is clustered: scales of features, and what is not tried."""
+    said = [scale_warning(feat)]
+    if num_nodes > LARGE:
+        views = "" if feat is None else f" and the views {EDGES} and {FEATURES}"
+        starts = f"all starts but the {REFINED} with the lowest loss"
+        said.append(f"more than {LARGE:,} nodes: {starts}{views} are skipped.")
+    return [remark for remark in said if remark is not None]
+
+
+@torch.no_grad()
+def choose(
+    graph: Graph,
+    feat: Tensor | None,
+    low: int,
+    high: int,
+    edge_weight: Tensor | None = None,
+    seed: int = 0,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+    shares: RowShares | None = None,
+) -> Choice:
+    """Choose the number of clusters from ``low`` to ``high``; where they are equal, it is given.
+
+    Features help to find the partitions; the description of the edges decides between them. ``watch`` is called with
+    the number of steps done so far and their total; the other parameters are as for ``find_clusters``.
+    """
+    if low == high:
+        return Choice(low)
+    evidence = Evidence(graph, feat, edge_weight)
+    attempts = try_partitions(evidence, feat, high, edge_weight, seed, RANGE_STARTS, shares=shares)
+    by_edges = [entry for entry in attempts if entry[0].view == EDGES]          # features may hide what edges show
+    best = [best_of(some) for some in (attempts, by_edges) if some]
+    partitions = [(attempt.view, refined.cluster) for attempt, refined in best]
+    return choose_number(evidence, partitions, low, high, watch)
 
 
 def find_clusters(
     graph: Graph,
     feat: Tensor | None,
-    num_clusters: int,
+    choice: Choice,
     edge_weight: Tensor | None = None,
     seed: int = 0,
     starts: int = STARTS,
-    merged: tuple[str, Tensor] | None = None,
     watch: Callable[[int, int, float], None] = lambda done, total, saved: None,
     shares: RowShares | None = None,
-) -> Found:
+) -> Clustering:
     """Cluster the nodes of a graph.
 
-    ``feat``: ``(N, D)``, dense or CSR, or ``None``. ``starts``: of every view. ``merged``: one more partition to
-    refine, a view and clusters ``(N,)``, as ``choose_num_clusters`` returns them. ``watch`` is called with the number
-    of views clustered so far, their total, and the most bits saved per node so far. ``shares``: rows of each process of
-    the run; all of them get the same result. By default this process is alone.
+    ``feat``: ``(N, D)``, dense or CSR, or ``None``. ``choice``: what ``choose`` returned. ``starts``: of every view.
+    ``watch`` is called with the number of views clustered so far, their total, and the most bits saved per node so far.
+    ``shares``: rows of each process of the run; all of them get the same result. By default this process is alone.
     """
+    num_clusters = choice.num_clusters
     if num_clusters == 1:
-        one = torch.zeros(graph.num_nodes, dtype=torch.long, device=graph.device)
-        return Found(one, torch.ones(len(one), device=graph.device), -1.0, 0.0, None, [], 0, None)
-    known = Known(graph, feat, edge_weight)
-    tried = try_partitions(known, feat, num_clusters, edge_weight, seed, starts, merged, watch, shares)
-    trial, (cluster, _, model) = best_of(tried)
-    trial.kept = True
+        zeros = torch.zeros(graph.num_nodes, dtype=torch.long, device=graph.device)
+        return Clustering(zeros, torch.ones(len(zeros), device=graph.device), -1.0, 0.0, None, [], 0, None)
+    evidence = Evidence(graph, feat, edge_weight)
+    attempts = try_partitions(evidence, feat, num_clusters, edge_weight, seed, starts, choice.candidates, watch, shares)
+    best, (cluster, _, model) = best_of(attempts)
+    best.kept = True
     trust = torch.zeros(len(cluster), device=graph.device)                              # (N,)
-    same_view = sum(other.view == trial.view for other, _ in tried)
-    for other, refined in tried:
-        together = contingency(cluster, refined.cluster, known.informed, (num_clusters, num_clusters)).double()
+    same_view = sum(attempt.view == best.view for attempt, _ in attempts)
+    for attempt, refined in attempts:
+        together = contingency(cluster, refined.cluster, evidence.informed, (num_clusters, num_clusters)).double()
         matched = linear_sum_assignment(together.cpu().numpy(), maximize=True)
-        other.agreement = float(together[matched].sum() / together.sum().clamp_min(1))
-        if other.view == trial.view:
+        attempt.agreement = float(together[matched].sum() / together.sum().clamp_min(1))
+        if attempt.view == best.view:
             share = together / together.sum(1, keepdim=True).clamp_min(1)               # (K, K) of a cluster
-            trust += torch.where(known.informed, share[cluster, refined.cluster], 1) / same_view
-    probability = model.probability(known, known.placed(cluster, num_clusters)[1])      # (N, K)
+            trust += torch.where(evidence.informed, share[cluster, refined.cluster], 1) / same_view
+    probability = model.probability(evidence, evidence.with_neighbours(cluster, num_clusters)[1])      # (N, K)
     trust *= probability.gather(1, cluster[:, None]).squeeze(1)
-    return Found(
-        cluster, trust, trial.loss, trial.saved, trial.view, [asdict(other) for other, _ in tried], trial.moved,
+    return Clustering(
+        cluster, trust, best.loss, best.saved, best.view, [asdict(attempt) for attempt, _ in attempts], best.moved,
         None if feat is None else model,
     )  # fmt: skip
 
 
 def try_partitions(
-    known: Known,
+    evidence: Evidence,
     feat: Tensor | None,
     num_clusters: int,
     edge_weight: Tensor | None,
     seed: int,
     starts: int,
-    merged: tuple[str, Tensor] | None = None,
+    candidates: Iterable[tuple[str, Tensor]] = (),
     watch: Callable[[int, int, float], None] = lambda done, total, saved: None,
     shares: RowShares | None = None,
-) -> list[tuple[Trial, Refined]]:
+) -> list[tuple[Attempt, Refined]]:
     """Cluster every view from several starts, and refine the partitions; parameters as for ``find_clusters``."""
-    graph, generator = known.graph, torch.Generator().manual_seed(seed)
+    graph, generator = evidence.graph, torch.Generator().manual_seed(seed)
     large, shares = graph.num_nodes > LARGE, shares or RowShares.alone(graph.num_nodes)
-    tried: list[tuple[Trial, Refined]] = []
+    attempts: list[tuple[Attempt, Refined]] = []
 
     def keep(view: str, losses: dict[int | None, float], clusters: Iterable[Tensor]) -> None:
         """Refine partitions, each in one of the processes."""
         mine = []
         for number, ((start, loss), cluster) in enumerate(zip(losses.items(), clusters, strict=True)):
             if number % shares.processes == shares.place:
-                refined = refine(known, cluster, num_clusters)
+                refined = refine(evidence, cluster, num_clusters)
                 moved = int((refined.cluster != cluster).sum())
-                mine.append((Trial(view, start, loss, refined.saved / math.log(2) / len(cluster), moved), refined))
+                mine.append((Attempt(view, start, loss, refined.saved / math.log(2) / len(cluster), moved), refined))
         if shares.processes > 1:                                    # those of each process, in the order of the starts
-            parts = gather([(trial, refined.to(torch.device("cpu"))) for trial, refined in mine])
-            turns = zip_longest(*parts)
-            mine = [(one[0], one[1].to(graph.device)) for turn in turns for one in turn if one is not None]
-        tried.extend(mine)
+            parts = gather([(attempt, refined.to(torch.device("cpu"))) for attempt, refined in mine])
+            turns = (entry for turn in zip_longest(*parts) for entry in turn if entry is not None)
+            mine = [(attempt, refined.to(graph.device)) for attempt, refined in turns]
+        attempts.extend(mine)
 
     views = [EDGES] if feat is None else [SMOOTHED] if large else [SMOOTHED, EDGES, FEATURES]
     for done, view in enumerate(views, 1):
@@ -169,18 +201,21 @@ def try_partitions(
             clusters = hard_clusters(Heads(heads.prototypes[best]), rows)
             del rows
             keep(view, dict(zip(best.tolist(), losses[best].tolist(), strict=True)), clusters)
-        watch(done, len(views), max((trial.saved for trial, _ in tried), default=0.0))
-    if merged is not None:
-        sizes = merged[1].bincount(minlength=num_clusters).double()
-        keep(merged[0], {None: -float(sizes.sqrt().sum() / (num_clusters * sizes.sum()) ** 0.5)}, [merged[1]])
-    if not tried:
+        watch(done, len(views), max((attempt.saved for attempt, _ in attempts), default=0.0))
+    for view, cluster in candidates:
+        sizes = cluster.bincount(minlength=num_clusters).double()
+        keep(view, {None: -float(sizes.sqrt().sum() / (num_clusters * sizes.sum()) ** 0.5)}, [cluster])
+    if not attempts:
         raise DataError("the features and edges of the graph do not distinguish its nodes.")
-    return tried
+    return attempts
 
 
-def best_of(tried: list[tuple[Trial, Refined]]) -> tuple[Trial, Refined]:
+def best_of(attempts: list[tuple[Attempt, Refined]]) -> tuple[Attempt, Refined]:
     """Return the partition that saves most, of the starts whose loss is close to the lowest one of their view."""
-    starts = [trial for trial, _ in tried if trial.start is not None]
-    lowest = {trial.view: min(other.loss for other in starts if other.view == trial.view) for trial in starts}
-    close = [one for one in tried if one[0].start is None or one[0].loss <= (1 - CLOSE) * lowest[one[0].view]]
-    return max(close, key=lambda one: one[0].merit)
+    starts = [attempt for attempt, _ in attempts if attempt.start is not None]
+    lowest = {start.view: min(other.loss for other in starts if other.view == start.view) for start in starts}
+    close = [
+        (attempt, refined) for attempt, refined in attempts
+        if attempt.start is None or attempt.loss <= (1 - CLOSE) * lowest[attempt.view]
+    ]  # fmt: skip
+    return max(close, key=lambda entry: entry[0].merit)

@@ -47,7 +47,7 @@ def are_measurements(feat: Tensor) -> bool:
     return bool((values < 0).any()) or int((values != 0).sum()) > (1 - FEW_ZEROS) * feat.shape[0] * feat.shape[1]
 
 
-class Known:
+class Evidence:
     """Edges and features of one graph, as products with them; computed once for all partitions.
 
     ``feat``: ``(N, D)``, dense or CSR. Only ratios of edge weights matter. ``measurements``: whether features are
@@ -82,14 +82,14 @@ class Known:
             ones = torch.ones(feat.shape[1], 1, device=feat.device)
             self.length = present if self.measurements else self.rows.times(ones)           # (N, 1)
 
-    def neighbours(self, onehot: Tensor) -> Tensor:
+    def neighbours(self, one_hot: Tensor) -> Tensor:
         """Return ``A Z``: ``(N, K)`` to ``(N, K)``."""
-        return propagate(self.graph, onehot, self.weight)
+        return propagate(self.graph, one_hot, self.weight)
 
-    def placed(self, cluster: Tensor, num_clusters: int) -> tuple[Tensor, Tensor]:
+    def with_neighbours(self, cluster: Tensor, num_clusters: int) -> tuple[Tensor, Tensor]:
         """Return clusters ``(N,)`` as Z, ``(N, K)`` zeros and ones, and ``A Z``, on which models are measured."""
-        onehot = torch.zeros(len(cluster), num_clusters, device=cluster.device).scatter_(1, cluster[:, None], 1)
-        return onehot, self.neighbours(onehot)
+        one_hot = torch.zeros(len(cluster), num_clusters, device=cluster.device).scatter_(1, cluster[:, None], 1)
+        return one_hot, self.neighbours(one_hot)
 
     @cached_property
     def squares(self) -> Tensor:
@@ -97,10 +97,10 @@ class Known:
         assert self.rows is not None
         return self.rows.squares()
 
-    def sums(self, onehot: Tensor) -> Tensor:
+    def sums(self, one_hot: Tensor) -> Tensor:
         """Return ``X^T Z``, the features of every cluster: ``(N, K)`` to ``(D, K)`` float64."""
         assert self.rows is not None
-        return self.rows.transposed_times(self.length * onehot).double()
+        return self.rows.transposed_times(self.length * one_hot).double()
 
     def explained(self, words: Tensor, offset: Tensor) -> Tensor | float:
         """Return ``X V`` plus an offset ``(K,)``: ``(D, K)`` to ``(N, K)``; 0 without features."""
@@ -136,17 +136,17 @@ class ClusterModel(nn.Module):
         self.register_buffer("prior", torch.zeros(num_clusters))
         self.register_buffer("measurements", torch.tensor(False))
 
-    def measure(self, known: Known, onehot: Tensor, near: Tensor) -> float:
+    def measure(self, evidence: Evidence, one_hot: Tensor, neighbours: Tensor) -> float:
         """Measure clusters, given by Z and ``A Z``, ``(N, K)`` both. Returns: the nats that they save."""
-        onehot = known.informed[:, None] * onehot
-        size = onehot.sum(0)                                                        # (K,)
+        one_hot = evidence.informed[:, None] * one_hot
+        size = one_hot.sum(0)                                                        # (K,)
         total = float(size.sum())
         self.prior = torch.where(size > 0, ((size + 1) / (total + len(size))).log(), NEVER)
         named = torch.special.xlogy(size, size / max(total, 1)).sum()               # minus the entropy of the sizes
-        saved = float(named) + self._measure_edges(near.T @ onehot)
-        if known.rows is not None:
-            self.measurements.fill_(known.measurements)
-            saved += (self._measure_means if known.measurements else self._measure_words)(known, onehot)
+        saved = float(named) + self._measure_edges(neighbours.T @ one_hot)
+        if evidence.rows is not None:
+            self.measurements.fill_(evidence.measurements)
+            saved += (self._measure_means if evidence.measurements else self._measure_words)(evidence, one_hot)
         return saved
 
     def _measure_edges(self, weight: Tensor) -> float:
@@ -161,20 +161,20 @@ class ClusterModel(nn.Module):
         self.blocks = ratio.float()
         return float((weight * ratio).sum()) / 2                                    # every edge counts once
 
-    def _measure_words(self, known: Known, onehot: Tensor) -> float:
-        count = known.sums(onehot)                                                  # (D, K)
+    def _measure_words(self, evidence: Evidence, one_hot: Tensor) -> float:
+        count = evidence.sums(one_hot)                                                  # (D, K)
         total = count.sum().clamp_min(1e-300)
         common = count.sum(1, keepdim=True) / total                                 # (D, 1)
-        extra = PRIOR_WORDS * total / onehot.shape[1]
+        extra = PRIOR_WORDS * total / one_hot.shape[1]
         ratio = (count / common.clamp_min(1e-300) + extra) / (count.sum(0) + extra)
         ratio = torch.where(common > 0, ratio, 1).log()                             # words without occurrences
         self.words = ratio.float()
         return float((count * ratio).sum())
 
-    def _measure_means(self, known: Known, onehot: Tensor) -> float:
-        size = (known.length * onehot).sum(0).double()                              # (K,) rows that are not zero
+    def _measure_means(self, evidence: Evidence, one_hot: Tensor) -> float:
+        size = (evidence.length * one_hot).sum(0).double()                              # (K,) rows that are not zero
         total = size.sum().clamp_min(1)
-        sums, squares = known.sums(onehot), known.squares                  # (D, K), (D,)
+        sums, squares = evidence.sums(one_hot), evidence.squares                  # (D, K), (D,)
         common = sums.sum(1, keepdim=True) / total                                  # (D, 1)
         extra = PRIOR_WORDS * total / len(size)
         means = (sums + extra * common) / (size + extra)                            # (D, K)
@@ -187,16 +187,17 @@ class ClusterModel(nn.Module):
         self.offset = ((common.square() - means.square()) * scale / 2).sum(0).float()
         return float(total / 2 * torch.where(varies, spread / inside, 1).log().sum())
 
-    def scores(self, known: Known, near: Tensor) -> Tensor:
+    def scores(self, evidence: Evidence, neighbours: Tensor) -> Tensor:
         """Return log probabilities of nodes and clusters up to a constant per node, given ``A Z``: ``(N, K)`` both."""
-        return (near @ self.blocks).add_(self.prior).add_(known.explained(self.words, self.offset))
+        return (neighbours @ self.blocks).add_(self.prior).add_(evidence.explained(self.words, self.offset))
 
-    def probability(self, known: Known, near: Tensor) -> Tensor:
+    def probability(self, evidence: Evidence, neighbours: Tensor) -> Tensor:
         """Return the probability of every node and cluster, given ``A Z``: ``(N, K)`` to ``(N, K)``.
 
         All clusters are equally probable for a node of which nothing is known.
         """
-        return torch.where(known.informed[:, None], self.scores(known, near).softmax(1), 1 / len(self.prior))
+        informed = evidence.informed[:, None]
+        return torch.where(informed, self.scores(evidence, neighbours).softmax(1), 1 / len(self.prior))
 
     @torch.no_grad()
     def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -204,27 +205,27 @@ class ClusterModel(nn.Module):
 
         The features alone decide first, then features and neighbours.
         """
-        known = Known(graph, feat, edge_weight, bool(self.measurements))
-        soft = (known.explained(self.words, self.offset) + self.prior).softmax(1)           # (N, K)
+        evidence = Evidence(graph, feat, edge_weight, bool(self.measurements))
+        soft = (evidence.explained(self.words, self.offset) + self.prior).softmax(1)           # (N, K)
         for _ in range(NEW_ROUNDS):
-            soft = self.probability(known, known.neighbours(soft))
+            soft = self.probability(evidence, evidence.neighbours(soft))
         return soft.argmax(1), soft.amax(1)
 
 
 @torch.no_grad()
-def refine(known: Known, cluster: Tensor, num_clusters: int) -> Refined:
+def refine(evidence: Evidence, cluster: Tensor, num_clusters: int) -> Refined:
     """Alternate between measuring clusters ``(N,)`` and moving nodes, as long as the description shrinks notably."""
-    in_feats = 0 if known.rows is None else known.rows.shape[1]
+    in_feats = 0 if evidence.rows is None else evidence.rows.shape[1]
     before, best = -math.inf, None
     for _ in range(ROUNDS):
         model = ClusterModel(num_clusters, in_feats).to(cluster.device)
-        onehot, near = known.placed(cluster, num_clusters)
-        saved = model.measure(known, onehot, near)
+        one_hot, neighbours = evidence.with_neighbours(cluster, num_clusters)
+        saved = model.measure(evidence, one_hot, neighbours)
         if best is None or saved > best.saved:
             best = Refined(cluster, saved, model)
         if saved - before < GAIN * abs(saved):
             break
         before = saved
-        cluster = model.scores(known, near).argmax(1)
+        cluster = model.scores(evidence, neighbours).argmax(1)
     assert best is not None
     return best

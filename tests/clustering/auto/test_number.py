@@ -9,9 +9,9 @@ import torch
 from zoo import degrees, random_graph, simple, undirected
 
 from jbpool.clustering.auto.merging import Partition, cheapest_union, saved_nats
-from jbpool.clustering.auto.number import Choice, choose_num_clusters, ranked
-from jbpool.clustering.auto.recipe import find_clusters
-from jbpool.clustering.auto.refinement import Known
+from jbpool.clustering.auto.number import Choice, choose_number, ranked
+from jbpool.clustering.auto.recipe import EDGES, choose, find_clusters
+from jbpool.clustering.auto.refinement import Evidence
 from jbpool.clustering.report import search_sections
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
@@ -40,8 +40,8 @@ def naive_saving(graph, cluster):
 
 
 def described(graph, cluster):
-    known = Known(graph, None)
-    blocks = Partition(known, cluster)
+    evidence = Evidence(graph, None)
+    blocks = Partition(evidence, cluster)
     return blocks.weight, blocks.size
 
 
@@ -72,14 +72,14 @@ def test_the_union_that_is_chosen_is_the_cheapest():
 def test_the_number_of_clusters_is_found(planted, with_features):
     data, calls = load_nodes("sbm", num_nodes=900, num_clusters=planted, seed=planted), []
     feat = data.feat if with_features else None
-    choice = choose_num_clusters(data.graph, feat, 2, 12, watch=lambda *call: calls.append(call))
+    choice = choose(data.graph, feat, 2, 12, watch=lambda *call: calls.append(call))
     assert choice.num_clusters == ranked(choice.savings)[0] == planted
-    assert choice.warning(2, 12) is None
+    assert choice.warning is None
     assert set(choice.savings) <= set(range(2, 13))
     assert calls[-1] == (11, 11)
-    view, cluster = choice.merged
+    ((view, cluster),) = choice.candidates
     assert label_scores(cluster, data.label)["nmi"] > 0.9
-    found = find_clusters(data.graph, feat, planted, merged=choice.merged)
+    found = find_clusters(data.graph, feat, choice)
     assert found.trials[-1]["view"] == view
     assert found.trials[-1]["start"] is None
 
@@ -88,7 +88,7 @@ def test_the_number_of_clusters_is_found(planted, with_features):
 def test_the_number_of_unequal_blocks(sizes):
     rates = [[10 / size if i == j else 0.001 for j in range(len(sizes))] for i, size in enumerate(sizes)]
     graph = Graph.from_networkx(networkx.stochastic_block_model(sizes, rates, seed=1))
-    assert choose_num_clusters(graph, None, 2, 40).num_clusters == len(sizes)
+    assert choose(graph, None, 2, 40).num_clusters == len(sizes)
 
 
 @pytest.mark.parametrize("kind", ["blocks", "cliques"])
@@ -97,7 +97,7 @@ def test_features_that_say_nothing(kind):
         graph, planted = load_nodes("sbm", num_nodes=500, num_clusters=5, seed=0).graph, 5
     else:
         graph, planted = Graph.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(8)] * 6)), 6
-    assert choose_num_clusters(graph, torch.ones(graph.num_nodes, 4), 4, 10).num_clusters == planted
+    assert choose(graph, torch.ones(graph.num_nodes, 4), 4, 10).num_clusters == planted
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,10 @@ def test_features_that_say_nothing(kind):
 )  # fmt: skip
 def test_graphs_without_clusters(graph):
     drawn = Graph.from_networkx(networkx.convert_node_labels_to_integers(graph))
-    choice = choose_num_clusters(drawn, None, 2, 7)
-    assert choice.num_clusters == 1
-    assert choice.merged is None
-    assert "no number of clusters from 2 to 7" in choice.warning(2, 7)
-    assert choose_num_clusters(drawn, None, 1, 7).warning(1, 7) is None         # one cluster was asked for
+    choice = choose(drawn, None, 2, 7)
+    assert (choice.num_clusters, choice.candidates) == (1, ())
+    assert "no number of clusters from 2 to 7" in choice.warning
+    assert choose(drawn, None, 1, 7).warning is None               # one cluster was asked for
 
 
 def test_the_end_of_the_range_is_mentioned_and_isolated_nodes_cost_nothing():
@@ -119,15 +118,18 @@ def test_the_end_of_the_range_is_mentioned_and_isolated_nodes_cost_nothing():
     savings = []
     for isolated in (0, 200):
         cliques.add_nodes_from(range(48, 48 + isolated))
-        choice = choose_num_clusters(Graph.from_networkx(cliques), None, 2, 4)
-        assert "the end of the range" in choice.warning(2, 4)
+        choice = choose(Graph.from_networkx(cliques), None, 2, 4)
+        assert "the end of the range" in choice.warning
         savings.append(choice.savings[4] * len(cliques))                        # bits
     assert savings[0] == pytest.approx(savings[1])
 
 
+def test_a_number_that_is_given_is_not_searched():
+    assert choose(load_nodes("sbm", num_nodes=200).graph, None, 7, 7) == Choice(7)
+
+
 def test_equal_savings_choose_the_smaller_number():
     assert ranked({2: 0.1, 5: 0.7, 6: 0.7, 7: 0.5}) == [5, 6, 7, 2]
-    assert Choice(7, {7: 0.1}, None).warning(7, 7) is None
     savings = {"chosen": 5, "savings": {"6": 0.6, "2": 0.1, "5": 0.7}}          # as in result.json
     page = search_sections({"num_clusters": savings}, {})
     assert "5 clusters describe the edges most briefly; next: 6, 2" in page
@@ -142,17 +144,18 @@ def test_few_edges_or_none_beside_features():
     for ends in ([], [(0, 1)], [(2 * i, 2 * i + 1) for i in range(10)]):
         pairs = torch.tensor(ends, dtype=torch.long).reshape(-1, 2).T
         graph = undirected(*pairs, 120)
-        choice = choose_num_clusters(graph, feat, 2, 6)
+        choice = choose(graph, feat, 2, 6)
         assert all(math.isfinite(saving) for saving in choice.savings.values())
         if not ends:
             assert choice.num_clusters == 1
-        found = find_clusters(graph, feat, choice.num_clusters, merged=choice.merged, starts=1)
+        found = find_clusters(graph, feat, choice, starts=1)
         assert int(found.cluster.max()) < choice.num_clusters
 
 
 def test_a_range_above_the_number_of_clusters():
     cliques = Graph.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(30)] * 3))
-    choice = choose_num_clusters(cliques, None, 8, 10)
+    choice = choose(cliques, None, 8, 10)
     assert choice.num_clusters == 3
-    assert "only 3 clusters were found, fewer than 8" in choice.warning(8, 10)
-    assert "try smaller ones" in Choice(1, {8: -1.0}, None).warning(8, 10)
+    assert "only 3 clusters were found, fewer than 8" in choice.warning
+    nothing = choose_number(Evidence(cliques, None), [(EDGES, torch.zeros(90, dtype=torch.long))], 8, 10)
+    assert "try smaller ones" in nothing.warning

@@ -7,7 +7,8 @@ import torch
 from zoo import degrees, simple
 
 from jbpool.clustering.auto import bounded_heads, recipe
-from jbpool.clustering.auto.recipe import EDGES, FEATURES, SMOOTHED, Trial, best_of, find_clusters
+from jbpool.clustering.auto.number import Choice
+from jbpool.clustering.auto.recipe import EDGES, FEATURES, SMOOTHED, Attempt, best_of, find_clusters
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.report import search_sections
 from jbpool.clustering.scores import graph_scores, label_scores
@@ -26,7 +27,7 @@ def data():
 @pytest.fixture(scope="module")
 def found(data):
     calls = []
-    result = find_clusters(data.graph, data.feat, 4, seed=0, starts=3, watch=lambda *call: calls.append(call))
+    result = find_clusters(data.graph, data.feat, Choice(4), seed=0, starts=3, watch=lambda *call: calls.append(call))
     saved = [trial["saved"] for trial in result.trials]                     # three starts of three views
     assert calls == [(done, 3, max(saved[: 3 * done])) for done in (1, 2, 3)]
     return result
@@ -67,21 +68,21 @@ def test_the_model_repeats_itself_survives_its_state_and_applies_to_another_grap
 
 def test_views_are_compared_with_a_handicap():
     """Edges alone may save one percent less than smoothed features, features alone must save five percent more."""
-    saved = {view: Trial(view, 0, -1.0, 2.0, 0).merit for view in (SMOOTHED, EDGES, FEATURES)}
+    saved = {view: Attempt(view, 0, -1.0, 2.0, 0).merit for view in (SMOOTHED, EDGES, FEATURES)}
     assert saved[EDGES] > saved[SMOOTHED] > saved[FEATURES]
-    lost = {view: Trial(view, 0, -1.0, -2.0, 0).merit for view in (SMOOTHED, EDGES, FEATURES)}
+    lost = {view: Attempt(view, 0, -1.0, -2.0, 0).merit for view in (SMOOTHED, EDGES, FEATURES)}
     assert lost[EDGES] > lost[SMOOTHED] > lost[FEATURES]
 
 
 def test_starts_with_a_high_loss_do_not_count():
     saved = [(SMOOTHED, 0, -0.9, 2.0), (SMOOTHED, 1, -0.8, 9.0), (EDGES, 0, -0.5, 1.0), (SMOOTHED, None, -0.4, 1.9)]
-    tried = [(Trial(*values, moved=0), None) for values in saved]
-    assert best_of(tried) is tried[0]
-    assert best_of([*tried, (Trial(SMOOTHED, None, -0.4, 2.1, 0), None)])[0].start is None
+    tried = [(Attempt(*values, moved=0), None) for values in saved]
+    assert best_of(tried)[0] is tried[0][0]
+    assert best_of([*tried, (Attempt(SMOOTHED, None, -0.4, 2.1, 0), None)])[0].start is None
 
 
 def test_one_more_partition_to_refine(data):
-    found = find_clusters(data.graph, None, 4, starts=1, merged=(EDGES, data.label))
+    found = find_clusters(data.graph, None, Choice(4, candidates=((EDGES, data.label),)), starts=1)
     assert [trial["start"] for trial in found.trials] == [0, None]
     assert label_scores(found.cluster, data.label)["nmi"] > 0.9
 
@@ -89,25 +90,25 @@ def test_one_more_partition_to_refine(data):
 @pytest.mark.parametrize("noise", [{"feature_noise": 0.95}, {"mixing": 0.9}])
 def test_noisy_features_do_not_spoil_clear_edges_nor_the_reverse(noise):
     data = load_nodes("sbm", num_nodes=600, num_clusters=3, words=20.0, avg_degree=14.0, seed=2, **noise)
-    result = find_clusters(data.graph, data.feat, 3, seed=0, starts=3)
+    result = find_clusters(data.graph, data.feat, Choice(3), seed=0, starts=3)
     assert label_scores(result.cluster, data.label)["nmi"] > 0.6
 
 
 def test_dense_signed_features(data):
     feat = torch.randn(400, 16, generator=torch.Generator().manual_seed(0)) + 1.5 * torch.eye(4, 16)[data.label]
-    result = find_clusters(data.graph, feat, 4, seed=0, starts=2)
+    result = find_clusters(data.graph, feat, Choice(4), seed=0, starts=2)
     assert label_scores(result.cluster, data.label)["nmi"] > 0.9
 
 
 def test_a_graph_without_features(data):
-    result, again = (find_clusters(data.graph, None, 4, seed=0) for _ in range(2))
+    result, again = (find_clusters(data.graph, None, Choice(4), seed=0) for _ in range(2))
     assert label_scores(result.cluster, data.label)["nmi"] > 0.8
     assert result.model is None
     assert result.view == EDGES
     assert torch.equal(again.cluster, result.cluster)
     assert again.trials == result.trials
     with pytest.raises(DataError, match="do not distinguish its nodes"):
-        find_clusters(load_nodes("sbm", num_nodes=50, avg_degree=0.0).graph, None, 4)
+        find_clusters(load_nodes("sbm", num_nodes=50, avg_degree=0.0).graph, None, Choice(4))
 
 
 def block_graph(sizes, rates, seed=0):
@@ -124,7 +125,7 @@ def test_blocks_of_unequal_size(sizes, with_features):
     generator = torch.Generator().manual_seed(0)
     means = 0.6 / 2**0.5 * torch.nn.functional.normalize(torch.randn(len(sizes), 16, generator=generator))
     feat = means[label] + torch.randn(len(label), 16, generator=generator) if with_features else None
-    found = find_clusters(graph, feat, len(sizes))
+    found = find_clusters(graph, feat, Choice(len(sizes)))
     assert label_scores(found.cluster, label)["nmi"] > 0.95
     assert found.confidence.mean() > 0.95
 
@@ -141,7 +142,7 @@ def test_small_appendages_do_not_hide_the_blocks():
     pairs = pairs[:, pairs[0] != pairs[1]]
     graph = simple(*pairs, 1380)
     connected = degrees(graph)[:1200] > 0
-    cluster = find_clusters(graph, None, 2).cluster[:1200]
+    cluster = find_clusters(graph, None, Choice(2)).cluster[:1200]
     assert label_scores(cluster[connected], torch.from_numpy(block)[connected])["nmi"] > 0.85
 
 
@@ -150,7 +151,7 @@ def test_les_miserables():
     matrix = networkx.to_scipy_sparse_array(graph, dtype=np.float32)
     drawn, weight = Graph.from_scipy(matrix), torch.from_numpy(matrix.data)
     for seed in range(3):
-        found = find_clusters(drawn, None, 6, weight, seed)
+        found = find_clusters(drawn, None, Choice(6), weight, seed)
         assert graph_scores(drawn, found.cluster, 6, weight)["modularity"] >= 0.55
 
 
@@ -167,7 +168,7 @@ def points(label, seed=0):
 
 
 def nmi_of(graph, feat, label):
-    return label_scores(find_clusters(graph, feat, 3, seed=0, starts=4).cluster, label)["nmi"]
+    return label_scores(find_clusters(graph, feat, Choice(3), seed=0, starts=4).cluster, label)["nmi"]
 
 
 @pytest.mark.parametrize("graph", ["heterophilous", "few random edges", "no edges"])
@@ -198,7 +199,7 @@ def test_features_that_say_nothing_do_not_count(kind):
 def test_one_cluster(tmp_path):
     graph, label = blocks(0.3, 0.02)
     for feat in (None, points(label)):
-        assert not find_clusters(graph, feat, 1).cluster.any()
+        assert not find_clusters(graph, feat, Choice(1)).cluster.any()
     changes = ["dataset.name=sbm", "dataset.num_nodes=200", "method.num_clusters=1", "train.seeds=[0]"]
     config = load_config(NODE_CLUSTER, "auto", changes)
     data = NODE_CLUSTER.load_data(config)
@@ -207,17 +208,17 @@ def test_one_cluster(tmp_path):
 
 def test_a_graph_of_small_components_does_not_collapse():
     cliques = networkx.disjoint_union_all([networkx.complete_graph(10)] * 100)
-    found = find_clusters(Graph.from_networkx(cliques), None, 3)
+    found = find_clusters(Graph.from_networkx(cliques), None, Choice(3))
     assert found.cluster.bincount().min() > 100
 
 
 def test_fewer_nodes_than_directions_and_features():
     graph, label = blocks(0.4, 0.02, size=33)
     feat = torch.rand(99, 300, generator=torch.Generator().manual_seed(0)) + 2 * torch.eye(3).repeat(1, 100)[label]
-    found = find_clusters(graph, feat, 3, starts=2)
+    found = find_clusters(graph, feat, Choice(3), starts=2)
     assert label_scores(found.cluster, label)["nmi"] > 0.9
     assert (found.model(graph, feat)[0] == found.cluster).float().mean() > 0.98
-    many = find_clusters(graph, feat, 60, starts=1)             # more clusters than the view has directions
+    many = find_clusters(graph, feat, Choice(60), starts=1)             # more clusters than the view has directions
     assert len(many.cluster) == 99
 
 
@@ -226,7 +227,7 @@ def test_fewer_nodes_than_directions_and_features():
 def test_the_scale_of_features_has_no_effect(scale, layout):
     graph, label = blocks(0.3, 0.02)
     feat = points(label) if layout == "dense" else points(label).to_sparse_csr()
-    expected, found = (find_clusters(graph, feat * factor, 3, starts=1) for factor in (1, scale))
+    expected, found = (find_clusters(graph, feat * factor, Choice(3), starts=1) for factor in (1, scale))
     assert found.saved == pytest.approx(expected.saved, rel=1e-3)
 
 
@@ -234,7 +235,7 @@ def test_the_scale_of_features_has_no_effect(scale, layout):
 def test_the_scale_of_weights_has_no_effect(scale):
     graph, label = blocks(0.3, 0.02)
     weight = torch.full((graph.num_edges,), scale)
-    found = find_clusters(graph, None, 3, weight)
+    found = find_clusters(graph, None, Choice(3), weight)
     assert label_scores(found.cluster, label)["nmi"] > 0.9
     assert bool(((found.confidence > 0.3) & (found.confidence <= 1)).all())
     assert found.trials[0]["agreement"] > 0
@@ -242,20 +243,21 @@ def test_the_scale_of_weights_has_no_effect(scale):
 
 def test_nothing_moves_into_clusters_that_were_empty():
     cliques = Graph.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(30)] * 2))
-    found = find_clusters(cliques, torch.ones(60, 2), 4)
+    found = find_clusters(cliques, torch.ones(60, 2), Choice(4))
     assert len(found.cluster.unique()) == 2
     assert torch.isin(found.model(cliques, torch.ones(60, 2))[0], found.cluster.unique()).all()
 
 
 def test_merged_clusters_have_the_loss_of_their_sizes(data):
-    found = find_clusters(data.graph, None, 4, starts=1, merged=(EDGES, data.label))
+    found = find_clusters(data.graph, None, Choice(4, candidates=((EDGES, data.label),)), starts=1)
     sizes = data.label.bincount().double()
     assert found.trials[-1]["loss"] == pytest.approx(-float(sizes.sqrt().sum()) / (4 * 400) ** 0.5)
 
 
 def test_agreement_needs_a_matching(data):
     """A start that puts all nodes into one cluster does not agree with every other one."""
-    found = find_clusters(data.graph, None, 4, starts=1, merged=(EDGES, torch.zeros(400, dtype=torch.long)))
+    collapsed = EDGES, torch.zeros(400, dtype=torch.long)
+    found = find_clusters(data.graph, None, Choice(4, candidates=(collapsed,)), starts=1)
     assert found.trials[-1]["agreement"] < 0.5
 
 
@@ -263,12 +265,12 @@ def test_agreement_needs_a_matching(data):
 def test_large_graphs_try_less_and_say_so(monkeypatch, with_features):
     data = load_nodes("sbm", num_nodes=400, num_clusters=4)
     feat = data.feat if with_features else None
-    assert recipe.skipped(400, feat) is None
+    assert recipe.remarks(400, feat) == []
     monkeypatch.setattr(recipe, "LARGE", 399)
     monkeypatch.setattr(bounded_heads, "TRAIN_NODES", 100)
-    found = find_clusters(data.graph, feat, 4, seed=0, starts=5)
+    found = find_clusters(data.graph, feat, Choice(4), seed=0, starts=5)
     assert [trial["view"] for trial in found.trials] == [SMOOTHED if with_features else EDGES] * recipe.REFINED
     assert label_scores(found.cluster, data.label)["nmi"] > 0.9
-    said = recipe.skipped(400, feat)
+    (said,) = recipe.remarks(400, feat)
     assert f"the {recipe.REFINED} with the lowest loss" in said
     assert (FEATURES in said) == with_features

@@ -7,12 +7,13 @@ import pytest
 import torch
 from zoo import random_graph, undirected
 
+from jbpool.clustering.auto.number import Choice
 from jbpool.clustering.auto.recipe import find_clusters
 from jbpool.clustering.auto.refinement import (
     PRIOR_EDGES,
     PRIOR_WORDS,
     ClusterModel,
-    Known,
+    Evidence,
     are_measurements,
     refine,
 )  # fmt: skip
@@ -76,16 +77,16 @@ def naive_shares(source, target, weight, label, num_clusters):
 def naive_means(feat, label, num_clusters):
     """``[node][cluster][column]``: log density around the mean of the cluster, against that around the common mean."""
     rows = [[x / math.hypot(*row) for x in row] if any(row) else None for row in feat.tolist()]
-    known = [i for i, row in enumerate(rows) if row is not None]
-    extra = PRIOR_WORDS * len(known) / num_clusters
+    evidence = [i for i, row in enumerate(rows) if row is not None]
+    extra = PRIOR_WORDS * len(evidence) / num_clusters
     parts = [[[0.0] * feat.shape[1] for _ in range(num_clusters)] for _ in rows]
     for w in range(feat.shape[1]):
-        common = sum(rows[i][w] for i in known) / len(known)
-        groups = [[rows[i][w] for i in known if label[i] == k] for k in range(num_clusters)]
-        inside = sum((x - sum(group) / len(group)) ** 2 for group in groups for x in group) / len(known)
+        common = sum(rows[i][w] for i in evidence) / len(evidence)
+        groups = [[rows[i][w] for i in evidence if label[i] == k] for k in range(num_clusters)]
+        inside = sum((x - sum(group) / len(group)) ** 2 for group in groups for x in group) / len(evidence)
         for k, group in enumerate(groups):
             mean = (sum(group) + extra * common) / (len(group) + extra)
-            for i in known:
+            for i in evidence:
                 if inside > 0:
                     parts[i][k][w] = ((rows[i][w] - common) ** 2 - (rows[i][w] - mean) ** 2) / (2 * inside)
     return parts
@@ -111,11 +112,11 @@ def example(weighted, signed):
 def test_a_move_equals_naive_loops(layout, weighted, signed):
     graph, feat, weight, cluster = example(weighted, signed)
     expected, margin = naive_move(graph, feat, cluster, weight, 4)
-    known = Known(graph, feat if layout == "dense" else feat.to_sparse_csr(), weight)
-    assert known.measurements is signed
+    evidence = Evidence(graph, feat if layout == "dense" else feat.to_sparse_csr(), weight)
+    assert evidence.measurements is signed
     model = ClusterModel(4, 12)
-    model.measure(known, *known.placed(cluster, 4))
-    found = model.scores(known, known.placed(cluster, 4)[1]).argmax(1)
+    model.measure(evidence, *evidence.with_neighbours(cluster, 4))
+    found = model.scores(evidence, evidence.with_neighbours(cluster, 4)[1]).argmax(1)
     assert not torch.equal(found, cluster)
     assert torch.equal(found[margin > 1e-3], expected[margin > 1e-3])
 
@@ -124,11 +125,11 @@ def test_a_move_equals_naive_loops(layout, weighted, signed):
 def test_what_words_and_edges_save_is_the_sum_over_nodes_of_their_scores(weighted):
     """Each edge is in the scores of both its nodes and counts once; the prior has no pseudo-counts here."""
     graph, feat, weight, cluster = example(weighted, signed=False)
-    known, model = Known(graph, feat, weight), ClusterModel(4, 12)
-    saved = model.measure(known, *known.placed(cluster, 4))
-    onehot, near = known.placed(cluster, 4)
-    edges = ((near @ model.blocks) * onehot).sum() / 2
-    words = (known.explained(model.words, model.offset) * onehot).sum()
+    evidence, model = Evidence(graph, feat, weight), ClusterModel(4, 12)
+    saved = model.measure(evidence, *evidence.with_neighbours(cluster, 4))
+    one_hot, neighbours = evidence.with_neighbours(cluster, 4)
+    edges = ((neighbours @ model.blocks) * one_hot).sum() / 2
+    words = (evidence.explained(model.words, model.offset) * one_hot).sum()
     size = cluster.bincount().double()
     entropy = -(size * (size / 40).log()).sum()
     assert saved == pytest.approx(float(edges + words - entropy), rel=1e-5)
@@ -139,8 +140,8 @@ def test_what_measurements_save_is_the_gain_in_likelihood():
     _, feat, _, cluster = example(weighted=False, signed=True)
     feat[7] = feat[8]
     empty = undirected([], [], 40)
-    known = Known(empty, feat)
-    saved = ClusterModel(4, 12).measure(known, *known.placed(cluster, 4))
+    evidence = Evidence(empty, feat)
+    saved = ClusterModel(4, 12).measure(evidence, *evidence.with_neighbours(cluster, 4))
     rows = (feat / feat.norm(dim=1, keepdim=True)).double()
     means = torch.stack([rows[cluster == k].mean(0) for k in range(4)])[cluster]
     gain = sum(
@@ -161,14 +162,14 @@ def test_measurements_are_recognised():
 
 def test_refinement_never_saves_less_and_stops():
     data = load_nodes("sbm", num_nodes=300, num_clusters=3, seed=0)
-    known = Known(data.graph, data.feat)
+    evidence = Evidence(data.graph, data.feat)
     cluster = torch.randint(0, 3, (300,), generator=torch.Generator().manual_seed(0))
-    before = ClusterModel(3, data.feat.shape[1]).measure(known, *known.placed(cluster, 3))
-    refined = refine(known, cluster, 3)
+    before = ClusterModel(3, data.feat.shape[1]).measure(evidence, *evidence.with_neighbours(cluster, 3))
+    refined = refine(evidence, cluster, 3)
     assert refined.saved > before
-    again = ClusterModel(3, data.feat.shape[1]).measure(known, *known.placed(refined.cluster, 3))
+    again = ClusterModel(3, data.feat.shape[1]).measure(evidence, *evidence.with_neighbours(refined.cluster, 3))
     assert refined.saved == pytest.approx(again)
-    right = refine(known, data.label, 3)                        # the planted clusters stay
+    right = refine(evidence, data.label, 3)                        # the planted clusters stay
     assert label_scores(right.cluster, data.label)["acc"] > 0.99
 
 
@@ -181,7 +182,7 @@ def test_the_best_round_is_kept_not_the_last(monkeypatch):
         return next(saved)
 
     monkeypatch.setattr(ClusterModel, "measure", scripted)
-    refined = refine(Known(graph, feat), cluster, 4)
+    refined = refine(Evidence(graph, feat), cluster, 4)
     assert refined.saved == 10
     assert torch.equal(refined.cluster, cluster)
 
@@ -191,7 +192,7 @@ def test_unequal_clusters_are_found_that_balance_misses():
         "sbm", num_nodes=1000, num_clusters=4, cluster_sizes=[0.55, 0.2, 0.15, 0.1], mixing=0.4, avg_degree=5.0,
         feature_noise=0.75, seed=1,
     )  # fmt: skip
-    result = find_clusters(data.graph, data.feat, 4, starts=2)
+    result = find_clusters(data.graph, data.feat, Choice(4), starts=2)
     assert label_scores(result.cluster, data.label)["acc"] > 0.85       # 0.75 before the refinement
     assert result.moved > 50
     right = result.cluster == (matching(result.cluster, data.label)[data.label])
@@ -206,14 +207,14 @@ def matching(cluster, label):
 def test_nothing_is_known_of_a_node_without_edges_and_features():
     cluster = torch.arange(20) % 4
     empty = undirected([], [], 20)
-    known, model = Known(empty, torch.zeros(20, 3)), ClusterModel(4, 3)
-    assert model.measure(known, *known.placed(cluster, 4)) == 0
+    evidence, model = Evidence(empty, torch.zeros(20, 3)), ClusterModel(4, 3)
+    assert model.measure(evidence, *evidence.with_neighbours(cluster, 4)) == 0
     assert all(bool(value.isfinite().all()) for value in model.state_dict().values())
-    assert (model.probability(known, known.placed(cluster, 4)[1]) == 0.25).all()
+    assert (model.probability(evidence, evidence.with_neighbours(cluster, 4)[1]) == 0.25).all()
     # Isolated nodes do not make the cluster that they are in more likely.
     cliques = networkx.disjoint_union(networkx.complete_graph(10), networkx.complete_graph(10))
     cliques.add_nodes_from(range(20, 50))
-    found = find_clusters(Graph.from_networkx(cliques), None, 2)
+    found = find_clusters(Graph.from_networkx(cliques), None, Choice(2))
     assert (found.confidence[20:] == 0.5).all()
     assert found.confidence[:20].min() > 0.9
 
@@ -230,7 +231,7 @@ def test_unequal_clusters_of_measurements_and_another_graph():
         seed=1,
     )  # fmt: skip
     feat = measurements(data.label, 0.7, torch.Generator().manual_seed(3))
-    result = find_clusters(data.graph, feat, 4, starts=2)
+    result = find_clusters(data.graph, feat, Choice(4), starts=2)
     assert bool(result.model.measurements)
     assert label_scores(result.cluster, data.label)["nmi"] > 0.95
     again, confidence = result.model(data.graph, feat)
@@ -244,7 +245,7 @@ def test_noise_in_large_units_does_not_hide_the_edges():
     generator = torch.Generator().manual_seed(0)
     feat = measurements(data.label, 0.7, generator)
     feat[:, :4] = 20 * torch.randn(1000, 4, generator=generator)
-    result = find_clusters(data.graph, feat, 6, starts=2)
+    result = find_clusters(data.graph, feat, Choice(6), starts=2)
     assert label_scores(result.cluster, data.label)["nmi"] > 0.9
 
 
@@ -256,7 +257,7 @@ def test_a_single_column_counts_by_its_value_not_by_its_sign(layout):
     def nmi(inside, feat):
         graph = Graph.from_networkx(networkx.planted_partition_graph(4, 100, inside, 0.01, seed=0))
         feat = feat if layout == "dense" else feat.to_sparse_csr()
-        return label_scores(find_clusters(graph, feat, 4).cluster, label)["nmi"]
+        return label_scores(find_clusters(graph, feat, Choice(4)).cluster, label)["nmi"]
 
     assert nmi(0.1, noise) > 0.95                                               # clear edges, no information
     age = 30 + 10 * label[:, None] + 2 * noise
