@@ -27,12 +27,12 @@ def test_runs_of_node_clustering_are_loaded_too(tmp_path):
         ((data.graph, data.feat, -weight), "not be negative"),
         ((data.graph, data.feat.to_dense() * float("nan")), "NaN or infinity"),
         ((None, data.feat), "pass a DGLGraph"),
-        ((data.graph, data.feat.to_dense().numpy()), "feat is ndarray, expected a tensor"),
-        ((data.graph, None), "feat is NoneType"),
+        ((data.graph, data.feat.to_dense().numpy()), "feat: ndarray"),
+        ((data.graph, None), "feat: NoneType"),
     ]:
         with pytest.raises(JBPoolError, match=words):
             model(*inputs)
-    with pytest.raises(JBPoolError, match=r"feat has shape \(300, 3\), expected a tensor \(300, 128\)"):
+    with pytest.raises(JBPoolError, match="feat: 3 columns"):
         model(data.graph, torch.rand(300, 3))
     with pytest.raises(JBPoolError, match=r"is not a run folder"):
         load_run(tmp_path)

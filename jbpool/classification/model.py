@@ -31,6 +31,11 @@ class Inputs:
     edge_names: list[str] | None            # of the columns of the edge features
     edge_categories: list[int] | None       # of each edge feature; None: they are numbers
 
+    @property
+    def edge_columns(self) -> tuple[int, list[int] | None]:
+        """How many edge features there are, and their categories."""
+        return self.edge_feats if self.edge_categories is None else len(self.edge_categories), self.edge_categories
+
     @classmethod
     def of(cls, data: GraphData) -> Inputs:
         """Return the inputs of a dataset with edge sums."""

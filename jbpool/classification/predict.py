@@ -1,4 +1,4 @@
-"""Applying a trained network to other graphs: columns, categories and classes as in training, or a clear error."""
+"""Apply a trained network to other graphs: columns, categories and classes as in training, or a clear error."""
 
 from __future__ import annotations
 
@@ -7,30 +7,37 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from jbpool.checks import check_count
 from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, averaged, digits, score
 from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.model import Inputs, build_model
-from jbpool.classification.network import NORMS, Ensemble
+from jbpool.classification.network import Ensemble
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import GraphData, load_graphs, own_graph_options
 from jbpool.data.assemble import is_degree, is_node_label
 from jbpool.data.datasets import UNLABELLED, as_numbers, sum_per_node
 from jbpool.engine.config import Change
-from jbpool.engine.predict import check_finite, check_fits_weights, check_request, config_for, load_model
+from jbpool.engine.predict import (
+    called_with,
+    check_given,
+    check_request,
+    check_values,
+    config_for,
+    in_order,
+    load_model,
+    match_columns,
+    shown,
+)
 from jbpool.engine.state import reporting_damage
 from jbpool.errors import ConfigError, DataError, JBPoolError
 from jbpool.files import write_text
-from jbpool.graph import as_graph
-from jbpool.inputs import check_edge_weight, check_symmetric
-from jbpool.names import lookup
-from jbpool.ops.segment import READOUTS
-from jbpool.schema import build, out_of_range
+from jbpool.schema import build
 
 
 def fitted(data: GraphData, inputs: Inputs, edge_messages: bool = False) -> GraphData:
@@ -40,90 +47,32 @@ def fitted(data: GraphData, inputs: Inputs, edge_messages: bool = False) -> Grap
     training count as the largest. Edge features that the network does not use are left out; for edge messages they are
     kept beside their sums.
     """
-    feat = _features(data, inputs)
-    check_categories(feat, inputs.categories, data.name, "node feature")
-    data = replace(data, feat=feat, feat_names=inputs.feat_names, label=_labels(data, inputs))
-    data = replace(data, num_classes=inputs.num_classes, class_names=inputs.class_names)
-    if inputs.weighted and data.edge_weight is None:
-        raise DataError(f"{data.name} has no edge weights, but the model was trained with them: give one per edge.")
-    if data.edge_weight is not None and not inputs.weighted:
-        raise DataError(f"{data.name} has edge weights, but the model was trained without: leave them out.")
+    data = replace(
+        data, feat=_features(data, inputs), feat_names=inputs.feat_names, label=_labels(data, inputs),
+        num_classes=inputs.num_classes, class_names=inputs.class_names,
+    )  # fmt: skip
+    check_given(data.edge_weight is not None, inputs.weighted, f"edge weights ({data.name})")
     if not inputs.edge_feats:
         return replace(data, edge_feat=None)
-    if data.edge_feat is None:
-        raise DataError(f"{data.name} has no edge features, but the model was trained with them.")
-    data = replace(data, edge_feat=_edge_features(data, data.edge_feat, inputs), edge_names=inputs.edge_names)
+    check_given(data.edge_feat is not None, True, f"edge features ({data.name})")
+    assert data.edge_feat is not None
+    places = match_columns(inputs.edge_names, data.edge_names, f"{data.name}: edge feature")
+    edge_feat = in_order(data.edge_feat, places)
+    check_values(edge_feat, len(data.source), *inputs.edge_columns, f"{data.name}, edge features")
+    data = replace(data, edge_feat=edge_feat, edge_names=inputs.edge_names)
     return data.with_edge_sums(inputs.edge_categories, edge_messages)
-
-
-def _edge_features(data: GraphData, edge_feat: Tensor, inputs: Inputs) -> Tensor:
-    """Match columns by name where both sets have names, else by position."""
-    trained, given = inputs.edge_names, data.edge_names
-    if trained is not None and given is not None:
-        for name in (*given, *trained):
-            if name not in trained:
-                known = f"which was trained on {_shown(trained)}"
-                raise DataError(f"{data.name}: edge feature {name!r} is unknown to the model, {known}.")
-            if name not in given:
-                raise DataError(f"{data.name} lacks the edge feature {name!r}: the model needs {_shown(trained)}.")
-        edge_feat = edge_feat[:, [list(given).index(name) for name in trained]]
-    check_edge_feat(edge_feat, inputs, data.name)
-    return edge_feat
-
-
-def check_edge_feat(edge_feat: Tensor, inputs: Inputs, name: str) -> None:
-    """Refuse edge features of another number or kind than in training."""
-    width = inputs.edge_feats if inputs.edge_categories is None else len(inputs.edge_categories)
-    check_columns(edge_feat, width, inputs.edge_categories, name, "edge feature")
-    check_categories(edge_feat, inputs.edge_categories, name, "edge feature")
-
-
-def check_columns(values: Tensor, width: int, categories: Sequence[int] | None, name: str, what: str) -> None:
-    """Refuse features of another number or kind than in training."""
-    if not isinstance(values, Tensor):
-        raise DataError(f"{name} is {type(values).__name__}: give the {what}s as a tensor.")
-    if values.dim() != 2 or values.shape[1] != width:
-        found = f"{values.shape[1]} {what}s" if values.dim() == 2 else f"{what}s of shape {tuple(values.shape)}"
-        raise DataError(f"{name} has {found}, the model was trained on {width}: give the same {what}s.")
-    if values.is_floating_point() != (categories is None):
-        found, trained = ("numbers", "categories") if categories is not None else ("categories", "numbers")
-        raise DataError(f"the {what}s of {name} are {found}, but the model was trained on {trained}.")
-
-
-def check_categories(values: Tensor, categories: Sequence[int] | None, name: str, what: str) -> None:
-    """Refuse categories that the network has no weights for."""
-    if categories is None or not len(values):
-        return
-    unseen = (values >= torch.tensor(categories, device=values.device)) | (values < 0)
-    if bool(unseen.any()):
-        row, column = unseen.nonzero()[0].tolist()
-        known = f"0 to {categories[column] - 1} in training"
-        raise DataError(f"{name}: category {int(values[row, column])} of {what} {column} is unknown; it had {known}.")
 
 
 def _features(data: GraphData, inputs: Inputs) -> Tensor:
     """Match columns by name where both sets have names, else by position."""
-    trained, given = inputs.feat_names, data.feat_names
-    if _are_degrees(trained) and not _are_degrees(given):
-        raise DataError(f"{data.name} has node features, but the model was trained without: leave them out.")
-    if _are_degrees(given) and not _are_degrees(trained):
-        on = f"{inputs.in_feats} features" if trained is None else _shown(trained)
-        raise DataError(f"{data.name} has no node features, but the model was trained on {on}.")
-    if trained is None or given is None or inputs.categories is not None:
-        check_columns(data.feat, inputs.in_feats, inputs.categories, data.name, "node feature")
-        return data.feat
-    target = []
-    for name in given:
-        if name in trained:
-            target.append(trained.index(name))
-        elif is_degree(name):
-            target.append(len(trained) - 1)
-        else:
-            raise DataError(f"{data.name}: {name!r} is unknown to the model, which was trained on {_shown(trained)}.")
-    missing = [name for name in trained if not (name in given or is_degree(name) or is_node_label(name))]
-    if missing:
-        raise DataError(f"{data.name} lacks {missing[0]!r}: the model was trained on {_shown(trained)}.")
-    return torch.zeros(len(data.feat), len(trained)).index_add_(1, torch.tensor(target), data.feat)
+    trained, given, feat = inputs.feat_names, data.feat_names, data.feat
+    check_given(not _are_degrees(given), not _are_degrees(trained), f"node features ({data.name})")
+    if _are_degrees(trained):
+        feat = functional.one_hot(feat.argmax(1).clamp_max(inputs.in_feats - 1), inputs.in_feats).float()
+    else:
+        feat = in_order(feat, match_columns(trained, given, f"{data.name}: node feature", is_node_label))
+    check_values(feat, len(feat), inputs.in_feats, inputs.categories, f"{data.name}, node features")
+    return feat
 
 
 def _are_degrees(names: Sequence[str] | None) -> bool:
@@ -131,61 +80,50 @@ def _are_degrees(names: Sequence[str] | None) -> bool:
     return names is not None and is_degree(names[0])
 
 
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names[:12]) + (", ..." if len(names) > 12 else "")
-
-
 def _labels(data: GraphData, inputs: Inputs) -> Tensor:
-    """Match classes by name where both sets have names."""
+    """Match classes by name where both sets have names; targets and tasks, too, where there are several."""
     if inputs.metric != "acc":
-        no_label = data.label.dim() == 1 or not bool(data.label.isfinite().any())
-        if no_label or data.is_regression != (inputs.metric in LOWER_IS_BETTER):
+        regression = inputs.metric in LOWER_IS_BETTER
+        if data.label.dim() == 1 or data.is_regression != regression or not bool(data.label.isfinite().any()):
             return torch.full((len(data), inputs.num_classes), float("nan"))
-        return _targets(data, inputs)
+        given = data.class_names if data.label.shape[1] > 1 else None
+        label = in_order(data.label, match_columns(inputs.class_names, given, f"{data.name}: target"))
+        if label.shape[1] != inputs.num_classes:
+            fix = "give the same, or leave them out"
+            raise DataError(f"{data.name}: {label.shape[1]} targets, the model has {inputs.num_classes}: {fix}.")
+        return label
     if data.label.dim() == 2:
         return torch.full((len(data),), UNLABELLED)
     if inputs.class_names and data.class_names:
         place = [_class_named(str(name), inputs.class_names) for name in data.class_names]
         if None in place:
-            unknown, known = data.class_names[place.index(None)], _shown(inputs.class_names)
+            unknown, known = data.class_names[place.index(None)], shown(inputs.class_names)
             fix = "name the classes as in training (dataset.class_names), or leave out the labels"
             raise DataError(f"{data.name}: class {unknown!r} is not among the model's classes {known}: {fix}.")
         return torch.tensor([*place, UNLABELLED])[data.label]               # -1 is the last entry
     if (largest := int(data.label.max())) >= inputs.num_classes:
-        raise DataError(f"{data.name} has class {largest}, but the model has only {inputs.num_classes} classes.")
-    return data.label
-
-
-def _targets(data: GraphData, inputs: Inputs) -> Tensor:
-    """Match targets or tasks by name where both sets have the same names, else by position."""
-    trained, given = list(inputs.class_names or ()), list(data.class_names or ())
-    if data.label.shape[1] != inputs.num_classes or (len(given) > 1 and trained and set(given) != set(trained)):
-        has = _shown(given) if given else f"{data.label.shape[1]} targets"
-        on = _shown(trained) if trained else f"{inputs.num_classes} targets"
-        raise DataError(f"{data.name} has {has} to predict, the model {on}: name the same, or leave them out.")
-    if len(given) > 1 and trained:
-        return data.label[:, [given.index(name) for name in trained]]
+        fix = "leave out the labels"
+        raise DataError(f"{data.name} has class {largest}, but the model has {inputs.num_classes} classes: {fix}.")
     return data.label
 
 
 def _class_named(name: str, classes: Sequence[str]) -> int | None:
     """Return the class of this name, or else the only one of the same value: 1 in one file may be 1.0 in another."""
-    if name in classes:
-        return list(classes).index(name)
-    same = [code for code, known in enumerate(classes) if _value(known) is not None and _value(known) == _value(name)]
+    exact = [code for code, known in enumerate(classes) if known == name]
+    same = exact or [code for code, known in enumerate(classes) if _value(known) == _value(name)]
     return same[0] if len(same) == 1 else None
 
 
-def _value(text: str) -> float | None:
+def _value(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
-        return None
+        return text
 
 
 MODEL = {
     "state": dict[str, Tensor], "seed": int, "fold": int, "valid": float, "config": dict, "clusters": [int],
-    "inputs": get_type_hints(Inputs),
+    "inputs": dict,
 }  # fmt: skip
 
 
@@ -237,26 +175,11 @@ class TrainedClassifier(nn.Module):
             target, in float64.
         """
         inputs = self.inputs
-        graph = as_graph(graph)
-        check_edge_weight(edge_weight, graph.num_edges, graph.device)
-        check_symmetric(graph, edge_weight)
-        check_columns(feat, inputs.in_feats, inputs.categories, "feat", "node feature")
-        check_categories(feat, inputs.categories, "feat", "node feature")
-        if len(feat) != graph.num_nodes:
-            raise JBPoolError(f"feat has {len(feat)} rows for {graph.num_nodes} nodes.")
-        check_finite(feat)
-        if feat.is_floating_point():
-            feat = feat.float()
-        if (edge_weight is not None) != inputs.weighted:
-            fix = "give edge_weight" if inputs.weighted else "leave edge_weight out"
-            raise JBPoolError(f"the model was trained {'with' if inputs.weighted else 'without'} edge weights: {fix}.")
+        check_given(edge_weight is not None, inputs.weighted, "edge weights")
+        graph, feat, edge_weight = called_with(graph, feat, edge_weight, inputs.in_feats, inputs.categories)
         if inputs.edge_feats:
-            if edge_feat is None or len(edge_feat) != graph.num_edges:
-                rows = f"edge_feat with {graph.num_edges} rows"
-                raise JBPoolError(f"the model was trained with edge features: give {rows}.")
-            check_edge_feat(edge_feat, inputs, "edge_feat")
-            check_finite(edge_feat, "edge_feat")
-            edge_feat = as_numbers(edge_feat, inputs.edge_categories)
+            check_values(edge_feat, graph.num_edges, *inputs.edge_columns, "edge_feat")
+            edge_feat = as_numbers(cast(Tensor, edge_feat), inputs.edge_categories)
             if not self.net.edge_messages:
                 edge_feat = sum_per_node(edge_feat, graph.edge_index[1], len(feat))
         return self.probabilities(averaged(self.net(graph, feat, edge_weight, edge_feat)[0], inputs.metric))
@@ -295,18 +218,8 @@ def load_trained(run_dir: Path) -> TrainedClassifier:
         config = build(ClassifyConfig, stored["config"], "", lambda key: "model.pt", problems)
         if problems:
             raise ValueError(problems[0])
-        inputs, clusters = Inputs(**stored["inputs"]), stored["clusters"]
-        problems = [problem for _, problem in out_of_range(config)]
-        if problems:
-            raise ValueError(problems[0])
-        lookup(NORMS, config.model.norm, "model.norm")
-        for kind in config.model.readout.split("+"):
-            lookup(READOUTS, kind, "model.readout")
-        sizes = [inputs.num_classes, inputs.in_feats, *(inputs.categories or ()), inputs.edge_feats or 1]
-        pool = [] if config.model.pool == "none" else [*clusters, *config.model.mlp]
-        check_fits_weights([*sizes, config.model.hidden, *pool], stored["state"])
-    net = build_model(config, inputs, clusters)                 # outside: a bug in it is not damage to the file
-    with reporting_damage(run_dir / "model.pt"):
+        inputs = Inputs(**stored["inputs"])
+        net = build_model(config, inputs, stored["clusters"])
         net.load_state_dict(stored["state"])
     return TrainedClassifier(net, inputs, stored)
 

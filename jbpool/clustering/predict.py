@@ -1,4 +1,4 @@
-"""Applying a trained model to another graph."""
+"""Apply a trained model to another graph."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ from jbpool.clustering.scores import label_scores
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import NodeData, node_files
 from jbpool.engine.config import Change, load_config
-from jbpool.engine.predict import check_finite, check_fits_weights, check_request, config_for, load_model
+from jbpool.engine.predict import (
+    called_with,
+    check_given,
+    check_request,
+    config_for,
+    in_order,
+    load_model,
+    match_columns,
+)
 from jbpool.engine.run_folder import write_assign_csv
 from jbpool.engine.state import reporting_damage
-from jbpool.errors import ConfigError, DataError, JBPoolError
-from jbpool.graph import as_graph
-from jbpool.inputs import check_edge_weight, check_symmetric
+from jbpool.errors import ConfigError, JBPoolError
 from jbpool.nn.pools import POOLS
 
 MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int, "made_feat": bool}    # in model.pt
@@ -96,15 +102,7 @@ class TrainedClusters(nn.Module):
         (Tensor, Tensor)
             Clusters ``(N,)`` and their confidence ``(N,)``.
         """
-        graph = as_graph(graph)
-        check_edge_weight(edge_weight, graph.num_edges, graph.device)
-        check_symmetric(graph, edge_weight)
-        expected = (graph.num_nodes, self.in_feats)
-        if not isinstance(feat, Tensor) or feat.shape != expected:
-            got = f"has shape {tuple(feat.shape)}" if isinstance(feat, Tensor) else f"is {type(feat).__name__}"
-            raise JBPoolError(f"feat {got}, expected a tensor {expected}: the features of training.")
-        check_finite(feat)
-        feat, edge_weight = feat.float(), None if edge_weight is None else edge_weight.float()
+        graph, feat, edge_weight = called_with(graph, feat, edge_weight, self.in_feats)
         if isinstance(self.net, ClusterModel):
             return self.net(graph, feat, edge_weight)
         assign, _ = self.net(graph, self.net.prepare(graph, feat, edge_weight), edge_weight)
@@ -118,30 +116,13 @@ class TrainedClusters(nn.Module):
         if not isinstance(data, NodeData):
             got = type(data).__name__
             raise JBPoolError(f"data is {got}: give what load_nodes returns, or call model(graph, feat).")
+        check_given(data.feat is not None, True, f"features (dataset.features of {data.name})")
+        assert data.feat is not None
+        feat = in_order(data.feat, match_columns(self.feat_names, data.feat_names, f"{data.name}: feature"))
         device = next(iter(self.net.state_dict().values())).device
         weight = None if data.edge_weight is None else data.edge_weight.to(device)
-        cluster, confidence = self(data.graph.to(device), self._features(data).to(device), weight)
+        cluster, confidence = self(data.graph.to(device), feat.to(device), weight)
         return cluster.cpu(), confidence.cpu()
-
-    def _features(self, data: NodeData) -> Tensor:
-        """Return the features of a graph in the order of training."""
-        if data.feat is None:
-            raise DataError(
-                f"{data.name} has no features, but the model was trained with {self.in_feats} per node: give "
-                "dataset.features (in a DGL .bin file: ndata 'feat')."
-            )
-        if data.feat.shape[1] != self.in_feats:
-            raise DataError(
-                f"{data.name} has {data.feat.shape[1]} features, the model was trained on {self.in_feats}: "
-                "give the new graph the same features."
-            )
-        if self.feat_names is None or data.feat_names is None or list(data.feat_names) == self.feat_names:
-            return data.feat
-        given = {name: place for place, name in enumerate(data.feat_names)}
-        missing = next((name for name in self.feat_names if name not in given), None)
-        if missing is not None:
-            raise DataError(f"{data.name} lacks the feature {missing!r}, which the model was trained on.")
-        return data.feat[:, [given[name] for name in self.feat_names]]          # named columns are dense
 
 
 def load_trained(run_dir: Path) -> TrainedClusters:
@@ -164,11 +145,8 @@ def _load(run_dir: Path) -> dict[str, Any]:
 def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> TrainedClusters:
     in_feats, num_clusters = stored["in_feats"], stored["num_clusters"]
     net: ClusterNet | ClusterModel
-    model, auto = run_dir / "model.pt", config.method.name == "auto"
-    with reporting_damage(model):
-        check_fits_weights((in_feats, num_clusters, *([] if auto else config.model.mlp)), stored["state"])
-    # Not under reporting_damage: a bug in these is not damage to the file.
-    net = ClusterModel(num_clusters, in_feats) if auto else make_model(config, in_feats, num_clusters)
-    with reporting_damage(model):
+    with reporting_damage(run_dir / "model.pt"):
+        auto = config.method.name == "auto"
+        net = ClusterModel(num_clusters, in_feats) if auto else make_model(config, in_feats, num_clusters)
         net.load_state_dict(stored["state"])
     return TrainedClusters(net, in_feats, num_clusters, stored.get("feat_names"))

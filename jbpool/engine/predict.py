@@ -1,4 +1,4 @@
-"""What ``--predict`` of both tasks checks and loads before it applies a trained model to new data."""
+"""What both tasks check before they apply a trained model to new data: columns as in training, or a clear error."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from jbpool.engine.config import Change, load_config, parse_change
@@ -13,6 +14,8 @@ from jbpool.engine.state import load_state
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError
 from jbpool.files import check_writable
+from jbpool.graph import Graph, as_graph
+from jbpool.inputs import check_edge_weight, check_symmetric
 from jbpool.ops.sparse import stored_values
 
 
@@ -26,18 +29,84 @@ def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dic
     return load_state(run_dir / "model.pt", expected)
 
 
-def check_fits_weights(sizes: Iterable[int], state: Mapping[str, Tensor]) -> None:
-    """Refuse sizes of a network that its weights cannot have, before it is built."""
-    most = sum(weight.numel() for weight in state.values())
-    for size in sizes:
-        if not 1 <= size <= most:
-            raise ValueError(f"a size of {size} does not fit {most} weights")
+def match_columns(
+    trained: Sequence[str] | None,
+    given: Sequence[str] | None,
+    what: str,
+    may_lack: Callable[[str], bool] = lambda name: False,
+) -> list[int] | None:
+    """Return the place of every column of training among the given ones; None, by position, if one side has no names.
+
+    ``what`` a column is, in errors. Columns that new data ``may_lack`` have the place -1.
+    """
+    if trained is None or given is None:
+        return None
+    places = {name: place for place, name in enumerate(given)}
+    for name in (*given, *trained):
+        if name not in places and not may_lack(name):
+            raise DataError(f"{what} {name!r} is missing: the model was trained on {shown(trained)}.")
+        if name not in trained:
+            raise DataError(f"{what} {name!r} is unknown to the model: it was trained on {shown(trained)}.")
+    return [places.get(name, -1) for name in trained]
 
 
-def check_finite(feat: Tensor, name: str = "feat") -> None:
-    """Refuse NaN and infinity, which would give a class or cluster like any other."""
-    if not bool(stored_values(feat).isfinite().all()):
-        raise DataError(f"{name} holds NaN or infinity: fill the gaps first, e.g. with torch.nan_to_num({name}).")
+def in_order(values: Tensor, places: Sequence[int] | None) -> Tensor:
+    """Return the columns in the order of training, from what ``match_columns`` returned; zeros for those at -1."""
+    if places is None or places == [*range(values.shape[1])]:
+        return values
+    if -1 in places:
+        values = torch.cat([values, values.new_zeros(len(values), 1)], dim=1)
+    return values[:, list(places)]
+
+
+def shown(names: Sequence[str]) -> str:
+    """Return the first names of a list as text."""
+    return ", ".join(repr(name) for name in names[:12]) + (", ..." if len(names) > 12 else "")
+
+
+def check_given(given: bool, trained: bool, what: str) -> None:
+    """Refuse what the model was trained without, and the lack of what it was trained with."""
+    if given != trained:
+        how, fix = ("with", "give them, too") if trained else ("without", "leave them out")
+        raise DataError(f"the model was trained {how} {what}: {fix}.")
+
+
+def check_values(
+    values: Tensor | None, rows: int, columns: int, categories: Sequence[int] | None, what: str
+) -> None:
+    """Refuse features of another number or kind than in training, gaps, and categories that have no weights.
+
+    ``categories``: how many each column has; None: columns are numbers.
+    """
+    if not isinstance(values, Tensor) or values.dim() != 2 or len(values) != rows:
+        got = f"of shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+        raise DataError(f"{what}: {got}, but a tensor of {rows} rows is needed, one each, in their order.")
+    if values.shape[1] != columns:
+        raise DataError(f"{what}: {values.shape[1]} columns, but the model was trained on {columns}: give the same.")
+    if values.is_floating_point() != (categories is None):
+        kind = "numbers" if categories is None else "categories, whole numbers"
+        raise DataError(f"{what}: {values.dtype}, but the model was trained on {kind}: convert them.")
+    if categories is None:
+        if not bool(stored_values(values).isfinite().all()):
+            raise DataError(f"{what}: NaN or infinity; fill the gaps first, e.g. with torch.nan_to_num.")
+        return
+    unseen = (values >= torch.tensor(categories, device=values.device)) | (values < 0)
+    if bool(unseen.any()):
+        row, column = unseen.nonzero()[0].tolist()
+        known = f"it had 0 to {categories[column] - 1} in training"
+        raise DataError(f"{what}: category {int(values[row, column])} of column {column} is unknown: {known}.")
+
+
+def called_with(
+    graph: Any, feat: Tensor, edge_weight: Tensor | None, in_feats: int, categories: Sequence[int] | None = None
+) -> tuple[Graph, Tensor, Tensor | None]:
+    """Return what a trained model is called with as it was in training, after checking it: numbers as float32."""
+    graph = as_graph(graph)
+    check_edge_weight(edge_weight, graph.num_edges, graph.device)
+    check_symmetric(graph, edge_weight)
+    check_values(feat, graph.num_nodes, in_feats, categories, "feat")
+    feat = feat.float() if categories is None else feat
+    return graph, feat, None if edge_weight is None else edge_weight.float()
 
 
 def check_request(run_dir: Path, changes: Sequence[Change], path: Path) -> None:

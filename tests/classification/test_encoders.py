@@ -1,8 +1,10 @@
 """Node features as the network sees them: embedded categories, scaled numbers."""
 
+import numpy as np
+import pytest
 import torch
 
-from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder
+from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, centre_and_scale
 
 
 def test_categories_are_embedded_as_ogb_does():
@@ -43,3 +45,13 @@ def test_what_training_graphs_do_not_show_stays_small():
     assert scaled.abs().max() <= 10
     assert scaled[2] == 0
     assert encoder(train).isfinite().all()
+
+
+def test_the_scale_of_constant_and_missing_values():
+    constant = torch.full((1001, 1), 0.1)
+    centre, scale = centre_and_scale(torch.cat([constant, torch.arange(1001.0)[:, None], constant * 0 + 1], 1))
+    assert scale[0] == 0
+    assert scale[1].item() == pytest.approx(1 / np.arange(1001).std())
+    assert scale[2] == 10                           # a label that all have
+    assert centre.tolist() == pytest.approx([0.1, 500, 1])
+    assert [part.tolist() for part in centre_and_scale(torch.zeros(0, 2))] == [[0, 0], [1, 1]]
