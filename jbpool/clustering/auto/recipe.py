@@ -7,8 +7,8 @@
 2. **Partitions** of each view: bounded heads, trained by the balance loss from several starts.
 3. **Refinement** of each partition (``refinement``): nodes move to the cluster that explains
    their edges and features best. The partition that saves most in describing both is the result.
-4. **Confidence** of each node: the share of its cluster that the starts keep together with it, on average, times the
-   probability of the cluster.
+4. **Confidence** of each node: the share of its cluster that the starts of a view keep together with it, on average,
+   times the probability of the cluster.
 
 Several processes share the columns that are smoothed, the starts, and the partitions that are refined. Above ``LARGE``
 nodes fewer views and partitions are tried.
@@ -41,11 +41,12 @@ RANGE_STARTS = 4                    # of every view of the largest number of a r
 LARGE = 2**18                       # nodes above which less is tried
 REFINED = 2                         # partitions of such a graph that are refined: those with the lowest loss
 CLOSE = 0.05                        # relative difference to the lowest loss of the starts that count
+SAME = 0.99                         # agreement of two partitions that are taken for the same
 SMOOTHED, FEATURES, EDGES = "smoothed features", "features", "edges"
-# The view that has both sources is the rule. Edges alone may save a little less: where they come from the features, as
-# in a graph of nearest neighbours, they contain what the features say, and counting both counts it twice. Features
-# alone have to save clearly more: the description takes words for independent, and overrates them.
-HANDICAP = {SMOOTHED: 1.0, EDGES: 1.01, FEATURES: 0.95}
+# The view that has both sources is the rule; others have to save clearly more. Edges that come from the features, as in
+# a graph of nearest neighbours, count twice what the features say. Features alone are overrated, because the
+# description takes words for independent.
+HANDICAP = {SMOOTHED: 1.0, EDGES: 0.95, FEATURES: 0.88}
 
 
 @dataclass
@@ -140,21 +141,34 @@ def find_clusters(
     attempts = try_partitions(evidence, feat, num_clusters, edge_weight, seed, starts, choice.candidates, watch, shares)
     best, (cluster, _, model) = best_of(attempts)
     best.kept = True
-    trust = torch.zeros(len(cluster), device=graph.device)                              # (N,)
-    same_view = sum(attempt.view == best.view for attempt, _ in attempts)
-    for attempt, refined in attempts:
-        together = contingency(cluster, refined.cluster, evidence.informed, (num_clusters, num_clusters)).double()
-        matched = linear_sum_assignment(together.cpu().numpy(), maximize=True)
-        attempt.agreement = float(together[matched].sum() / together.sum().clamp_min(1))
-        if attempt.view == best.view:
-            share = together / together.sum(1, keepdim=True).clamp_min(1)               # (K, K) of a cluster
-            trust += torch.where(evidence.informed, share[cluster, refined.cluster], 1) / same_view
+    trust = _agreement(evidence, attempts, cluster, num_clusters)                       # (N,)
     probability = model.probability(evidence, evidence.with_neighbours(cluster, num_clusters)[1])      # (N, K)
     trust *= probability.gather(1, cluster[:, None]).squeeze(1)
     return Clustering(
         cluster, trust, best.loss, best.saved, best.view, [asdict(attempt) for attempt, _ in attempts], best.moved,
         None if feat is None else model,
     )  # fmt: skip
+
+
+def _agreement(
+    evidence: Evidence, attempts: list[tuple[Attempt, Refined]], cluster: Tensor, num_clusters: int
+) -> Tensor:
+    """Return the share of its cluster that an attempt keeps together with each node, mean of attempts, ``(N,)``.
+
+    Attempts of one view count: of those in which these clusters were found, the one whose attempts agree most. Notes
+    the agreement of every attempt.
+    """
+    shares: dict[str, list[Tensor]] = {}
+    for attempt, refined in attempts:
+        together = contingency(cluster, refined.cluster, evidence.informed, (num_clusters, num_clusters)).double()
+        matched = linear_sum_assignment(together.cpu().numpy(), maximize=True)
+        attempt.agreement = float(together[matched].sum() / together.sum().clamp_min(1))
+        share = together / together.sum(1, keepdim=True).clamp_min(1)                   # (K, K) of a cluster
+        kept = torch.where(evidence.informed, share[cluster, refined.cluster], 1)       # (N,)
+        shares.setdefault(attempt.view, []).append(kept)
+    same = {attempt.view for attempt, _ in attempts if attempt.agreement >= SAME}
+    mean = [torch.stack(shares[view]).mean(0) for view in sorted(same)]
+    return max(mean, key=lambda trust: float(trust.mean())).float()
 
 
 def try_partitions(
