@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import signal
 import sys
 import textwrap
@@ -16,11 +15,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from jbpool import __version__
 from jbpool.console import exit_on_broken_pipe
-from jbpool.errors import DGL_RUNS_HERE, INSTALL_DGL, ConfigError, InputError, JBPoolError, TrainingError, WriteError
+from jbpool.errors import ConfigError, InputError, JBPoolError, TrainingError, WriteError
 from jbpool.names import BACKBONES
 
 CLUSTER = """Cluster the nodes of a graph.
@@ -47,6 +46,7 @@ It shows scores side by side, settings that differ, the agreement of the results
 """
 
 PACKAGE = Path(__file__).parent
+TASKS = {"cluster": "node_cluster", "classify": "graph_classify"}           # command -> folder in configs/ and runs/
 MEMORY_FIX = {
     "cluster": "fewer clusters (method.num_clusters), a smaller model.hidden, or a smaller graph",
     "classify": "a smaller train.batch_size, model.hidden, or fewer clusters (model.num_clusters, model.ratio)",
@@ -71,6 +71,37 @@ def classify(argv: Sequence[str] | None = None) -> int:
 # ---------------------------------------------------------------- arguments
 
 
+class Option(NamedTuple):
+    """An option of ``cluster`` or ``classify``, or of both."""
+
+    help: str
+    value: str | None = None                # what it takes, for --help; None: nothing
+    sets: str = ""                          # the setting that it changes
+    only: str = ""                          # the command that has it
+    trains: bool = False                    # it has no effect with --predict, which applies a trained model
+    choices: tuple[str, ...] = ()
+
+
+OPTIONS = {
+    "-k": Option("their number, or a range to choose it from (default: that of the classes, without labels 2-30)",
+                 "7|2-12", "method.num_clusters", "cluster", trains=True),
+    "--features": Option("features of the nodes: CSV, Parquet, .npy, .npz", "FILE", "dataset.features", "cluster"),
+    "--labels": Option("classes of the nodes, to score the result", "FILE", "dataset.labels", "cluster"),
+    "--baselines": Option("compare with k-means, spectral clustering, Leiden", only="cluster", trains=True),
+    "--folds": Option("the folds to run (default: all)", "0,1", only="classify", trains=True),
+    "--cfg": Option("a YAML file: a path, or a name in configs/", "NAME|PATH", trains=True),
+    "--set": Option("set a.b to v", "a.b=v"),
+    "--seeds": Option("the seeds to run", "0,1,2", "train.seeds", trains=True),
+    "--device": Option("where to compute (default: auto)", choices=("auto", "cpu", "cuda")),
+    "--out": Option("the run folder (default: runs/TASK/NAME-TIME)", "DIR"),
+    "--resume": Option("continue the run in --out, or the latest of this name", trains=True),
+    "--predict": Option("apply the trained model of a run to the graphs that are given", "RUN_DIR"),
+    "--log": Option("pass every evaluation on to it", trains=True, choices=("tensorboard", "mlflow")),
+    "--list": Option("list configurations, methods and datasets"),
+    "--show-config": Option("print every setting, its default and its origin"),
+}  # fmt: skip
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong argument as one line."""
 
@@ -89,41 +120,31 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run, parser=command)
         return command
 
-    options = add("cluster", CLUSTER, lambda args: _start("node_cluster", args))
-    formats = "a CSV of edges, Parquet, .npy, .npz, GML, GraphML, GEXF, or a .bin of DGL"
-    options.add_argument("file", nargs="?", metavar="FILE", help=f"your own graph: {formats}")
-    options.add_argument(
-        "-k", metavar="7|2-12", help="the number of clusters, or a range to choose it from "
-        "(default: the number of classes where there are labels, else 2-30)",
-    )  # fmt: skip
-    options.add_argument("--features", metavar="FILE", help="features of the nodes: CSV, Parquet, .npy, .npz")
-    options.add_argument("--labels", metavar="FILE", help="classes of the nodes, to score the result")
-    options.add_argument("--baselines", action="store_true", help="compare with k-means, spectral clustering, Leiden")
-    _add_task_options(options, "node_cluster", "the graph FILE")
-    options = add("classify", CLASSIFY, lambda args: _start("graph_classify", args))
-    formats = "CSV files, the TU format, or a .bin of DGL"
-    options.add_argument("file", nargs="?", metavar="FOLDER", help=f"your own graphs: {formats}")
-    options.add_argument("--folds", metavar="0,1", help="the folds to run (default: all)")
-    _add_task_options(options, "graph_classify", "the graphs in FOLDER")
-    options = add("compare", COMPARE, lambda args: _compare(args))
-    options.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
-    options.add_argument("--out", default="compare.html", metavar="FILE", help="the page (default: compare.html)")
-    add("check", "Show what is installed, whether it loads, and how to fix it.", lambda _: _check())
+    for name, description, metavar, formats in (
+        ("cluster", CLUSTER, "FILE", "a CSV of edges, Parquet, .npy, .npz, GML, GraphML, GEXF"),
+        ("classify", CLASSIFY, "FOLDER", "CSV files, the TU format"),
+    ):
+        command = add(name, description, _start)
+        command.add_argument("file", nargs="?", metavar=metavar, help=f"your own: {formats}, or a .bin of DGL")
+        for flag, option in OPTIONS.items():
+            if option.only in ("", name):
+                _add_option(command, flag, option)
+    command = add("compare", COMPARE, _compare)
+    command.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
+    command.add_argument("--out", default="compare.html", metavar="FILE", help="the page (default: compare.html)")
+    add("check", "Show what is installed, whether it loads, and how to fix it.", _check)
     return parser
 
 
-def _add_task_options(options: argparse.ArgumentParser, task: str, new: str) -> None:
-    """Add the options that both tasks have."""
-    options.add_argument("--cfg", metavar="NAME|PATH", help=f"a YAML file: a path, or a name in configs/{task}/")
-    options.add_argument("--set", metavar="a.b=v", action="append", default=[], dest="changes", help="set a.b to v")
-    options.add_argument("--seeds", metavar="0,1,2", help="the seeds to run (train.seeds)")
-    options.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    options.add_argument("--out", metavar="DIR", help=f"the run folder (default: runs/{task}/<name>-<time>)")
-    options.add_argument("--resume", action="store_true", help="continue the run in --out, or the latest of this name")
-    options.add_argument("--predict", metavar="RUN_DIR", help=f"apply the trained model of a run to {new}")
-    options.add_argument("--log", choices=("tensorboard", "mlflow"), help="pass every evaluation on to it")
-    options.add_argument("--list", action="store_true", help="list configurations, methods and datasets")
-    options.add_argument("--show-config", action="store_true", help="print every setting, its default and its origin")
+def _add_option(command: argparse.ArgumentParser, flag: str, option: Option) -> None:
+    if flag == "--set":
+        command.add_argument(flag, help=option.help, metavar=option.value, action="append", default=[], dest="changes")
+    elif option.choices:
+        command.add_argument(flag, help=option.help, choices=option.choices)
+    elif option.value is None:
+        command.add_argument(flag, help=option.help, action="store_true")
+    else:
+        command.add_argument(flag, help=option.help, metavar=option.value)
 
 
 def _command(argv: Sequence[str]) -> int:
@@ -132,48 +153,57 @@ def _command(argv: Sequence[str]) -> int:
     if args.command is None:
         parser.error("give a command: cluster, classify, compare or check")
     if unknown:
-        one = "" if unknown[0].startswith("-") else " (give one file or folder)"
-        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{one}")
+        hint = "" if unknown[0].startswith("-") else " (give one file or folder)"
+        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     args.folder = None                                                      # until a run has one
     return _reporting_errors(args)
 
 
-def _changes(name: str, args: argparse.Namespace) -> list[Any]:
+def _given(args: argparse.Namespace, flag: str) -> Any:
+    """Return the value of an option; ``None`` if it was not given, or if the command does not have it."""
+    given = getattr(args, flag.lstrip("-").replace("-", "_"), None)
+    return None if given is False else given
+
+
+def _changes(args: argparse.Namespace) -> list[Any]:
     """Return what the arguments change, ``--set`` first: the others have precedence."""
     from jbpool.data.catalogue import graph_file, node_file
     from jbpool.engine.config import Change
 
     changes = list(args.changes)                                # texts, whose problems are reported with all others
     if args.file is not None:
-        own = _own_file(name, args.file)
-        options = node_file(own) if name == "node_cluster" else graph_file(own)
+        path = _own_file(args)
+        options = node_file(path) if args.command == "cluster" else graph_file(path)
         changes += [Change(f"dataset.{key}", value, args.file) for key, value in options.items()]
-    for option in ("features", "labels"):
-        if (path := getattr(args, option, None)) is not None:
-            if args.file is None and args.cfg is None and args.predict is None:
-                raise ConfigError(f"--{option} {path}: give the graph, too: jbpool cluster FILE --{option} {path}")
-            changes.append(Change(f"dataset.{option}", path, f"--{option} {path}"))
-    if getattr(args, "k", None) is not None:
-        number = int(args.k) if args.k.removeprefix("-").isdecimal() else args.k
-        changes.append(Change("method.num_clusters", number, f"-k {args.k}"))
-    if args.seeds is not None:
-        changes.append(Change("train.seeds", _whole_numbers("--seeds", args.seeds), f"--seeds {args.seeds}"))
+    for flag, option in OPTIONS.items():
+        given = _given(args, flag)
+        if given is None or not option.sets:
+            continue
+        if option.value == "FILE" and args.file is None and args.cfg is None and args.predict is None:
+            raise ConfigError(f"{flag} {given}: give the graph, too: jbpool cluster FILE {flag} {given}")
+        value = _whole_numbers(flag, given) if flag == "--seeds" else given
+        if flag == "-k":
+            value = int(given) if given.removeprefix("-").isdecimal() else given
+            if any(change.startswith(f"{option.sets}=") for change in args.changes):
+                raise ConfigError(f"-k {given} and --set {option.sets}=...: give only one of them.")
+        changes.append(Change(option.sets, value, f"{flag} {given}"))
     return changes
 
 
-def _own_file(name: str, given: str) -> Path:
+def _own_file(args: argparse.Namespace) -> Path:
     """Return the path of FILE or FOLDER, if it can be one."""
     from jbpool.engine.config import config_names
 
-    path, command = Path(given).expanduser(), "cluster" if name == "node_cluster" else "classify"
+    given = args.file
+    path = Path(given).expanduser()
     if path.suffix in (".yaml", ".yml"):
-        raise ConfigError(f"{given} is a configuration: jbpool {command} --cfg {given}")
+        raise ConfigError(f"{given} is a configuration: jbpool {args.command} --cfg {given}")
     if os.path.isfile(path / "config.yaml"):
         raise ConfigError(f"{given} is a run folder: apply its model with --predict {given}, or see its report.html.")
     if not os.path.exists(path):
-        known = f"{given}.yaml" in config_names(name)
-        raise ConfigError(f"{given}: no such file{f'; did you mean --cfg {given}.yaml?' if known else '.'}")
-    if name == "node_cluster" and path.is_dir():
+        is_config = f"{given}.yaml" in config_names(TASKS[args.command])
+        raise ConfigError(f"{given}: no such file{f'; did you mean --cfg {given}.yaml?' if is_config else '.'}")
+    if args.command == "cluster" and path.is_dir():
         raise ConfigError(f"{given} is a folder: give the file that has the edges; jbpool classify takes folders.")
     return path
 
@@ -251,31 +281,31 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
-def _start(name: str, args: argparse.Namespace) -> int:
+def _start(args: argparse.Namespace) -> int:
     if args.list:
-        return _show_list(name)
+        return _show_list(args.command)
     with _quitting_on_interrupt():
-        changes = _changes(name, args)
+        changes = _changes(args)
         from jbpool.engine.config import load_config, settings
         from jbpool.engine.run_folder import kept_config
         from jbpool.processes import choose_device
 
-        task = _load_task(name)
+        task = _load_task(args.command)
     if args.predict is not None:
         return _predict(task, args, changes)
-    cfg = args.cfg or ("file" if args.file else kept_config(name, args.out) if args.resume else None)
+    cfg = args.cfg or ("file" if args.file else kept_config(task.name, args.out) if args.resume else None)
     if args.show_config:
         return _show_config(settings(task, cfg, changes))
     config = load_config(task, cfg, changes)
     more: dict[str, Any] = {"log": args.log}
-    if getattr(args, "folds", None) is not None:
-        more["folds"] = _whole_numbers("--folds", args.folds)
-    if getattr(args, "baselines", False):
+    if (folds := _given(args, "--folds")) is not None:
+        more["folds"] = _whole_numbers("--folds", folds)
+    if _given(args, "--baselines"):
         more["baselines"] = True
     if "WORLD_SIZE" in os.environ:
         signal.signal(signal.SIGTERM, _stop_with_the_others)
     with ExitStack() as stack:
-        return _run(task, args, config, choose_device(args.device), more, stack)
+        return _run(task, args, config, choose_device(args.device or "auto"), more, stack)
 
 
 def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: dict[str, Any], stack: ExitStack) -> int:
@@ -311,8 +341,8 @@ def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: di
     return 0
 
 
-def _load_task(name: str) -> Any:
-    if name == "node_cluster":
+def _load_task(command: str) -> Any:
+    if command == "cluster":
         from jbpool.clustering.task import NODE_CLUSTER
 
         return NODE_CLUSTER
@@ -330,25 +360,13 @@ def _stop_with_the_others(*_: Any) -> None:
     sys.exit("another process of this run has died, so this one stops; --resume continues from the checkpoint.")
 
 
-# Options that have no effect with --predict, and why
-NOT_TO_PREDICT = {
-    "--cfg": "give the new graph as FILE or by --set dataset...=...",
-    "-k": "the clusters of the model are fixed",
-    "--folds": "the model of the best fold is applied",
-    "--seeds": "the model of the best seed is applied",
-    "--resume": "a prediction has no unfinished part",
-    "--baselines": "other methods have no model to apply",
-    "--log": "nothing is trained",
-}
-
-
 def _predict(task: Any, args: argparse.Namespace, changes: list[Any]) -> int:
     from jbpool.engine.config import load_config, parse_change
     from jbpool.processes import choose_device
 
-    for option, why in NOT_TO_PREDICT.items():
-        if getattr(args, option.lstrip("-"), None):
-            raise ConfigError(f"{option} has no effect with --predict: {why}.")
+    for flag, option in OPTIONS.items():
+        if option.trains and _given(args, flag) is not None:
+            raise ConfigError(f"{flag} has no effect with --predict, which applies a trained model: leave it out.")
     run_dir = Path(args.predict)
     if (run_dir / "config.yaml").is_file():
         load_config(task, str(run_dir / "config.yaml"))         # a run of the other task is refused as such
@@ -357,7 +375,7 @@ def _predict(task: Any, args: argparse.Namespace, changes: list[Any]) -> int:
     else:
         from jbpool.classification.predict import predict
     changes = [parse_change(change) if isinstance(change, str) else change for change in changes]
-    print(predict(run_dir, changes, Path(args.out or run_dir / "predicted"), choose_device(args.device)))
+    print(predict(run_dir, changes, Path(args.out or run_dir / "predicted"), choose_device(args.device or "auto")))
     return 0
 
 
@@ -369,13 +387,13 @@ def _whole_numbers(option: str, text: str) -> list[int]:
         raise ConfigError(f"{option} {text}: give whole numbers separated by commas, such as 0,1,2.") from None
 
 
-def _show_list(task: str) -> int:
+def _show_list(command: str) -> int:
     """Print what a task accepts; imports nothing slow."""
     from jbpool.data.catalogue import GRAPH_SETS, NODE_SETS
     from jbpool.engine.config import config_names
 
-    names: dict[str, Iterable[str]] = {"--cfg": config_names(task)}
-    if task == "node_cluster":
+    names: dict[str, Iterable[str]] = {"--cfg": config_names(TASKS[command])}
+    if command == "cluster":
         from jbpool.clustering import config as clustering
 
         names |= {"method.name": clustering.METHODS, "model.backbone": clustering.NETWORKS, "dataset.name": NODE_SETS}
@@ -384,8 +402,7 @@ def _show_list(task: str) -> int:
 
         names |= {"model.pool": classification.METHODS, "model.backbone": BACKBONES, "dataset.name": GRAPH_SETS}
     for key, accepted in names.items():
-        print(textwrap.fill(" ".join(accepted), 100, initial_indent=f"{key}: ", subsequent_indent="    ",
-                            break_on_hyphens=False))  # fmt: skip
+        print(textwrap.fill(f"{key}: {' '.join(accepted)}", 100, subsequent_indent="    ", break_on_hyphens=False))
     print("python -m jbpool.data shows the size of every dataset, and where it is or comes from.")
     return 0
 
@@ -434,60 +451,7 @@ def _compare(args: argparse.Namespace) -> int:
     return 0
 
 
-OLD_TORCH = "torch.__version__ >= (2, 4) or exit('jbpool needs torch 2.4 or later')"
-# Package -> code that uses it, what needs it if not everything does, how to install it, and how to fix it.
-PACKAGES = {
-    "torch": (
-        f"import torch; {OLD_TORCH}", "", "pip install torch, without a GPU with --index-url https://download.pytorch.org/whl/cpu",
-        "pip install --upgrade --force-reinstall torch",
-    ),
-    "dgl": (
-        "import dgl", "only graphs of DGL need it", INSTALL_DGL,
-        "pip install dgl==1.1.3 packaging" if DGL_RUNS_HERE else f"pip uninstall dgl: {INSTALL_DGL}",
-    ),
-    "torch-geometric": (
-        "import torch_geometric", "only graphs of PyG need it", "pip install 'jbpool[pyg]'",
-        "pip install --upgrade torch-geometric",
-    ),
-    "jbpool": (
-        "import jbpool.trained, jbpool.clustering.estimator", "", "pip install . in the checkout",
-        "install what is missing, or all of it: pip install . in the checkout",
-    ),
-}  # fmt: skip
+def _check(_: argparse.Namespace) -> int:
+    from jbpool.installation import show_installation
 
-
-def _check() -> int:
-    """Print what is installed and loads, and how to fix what does not; returns 0 if jbpool can be used, else 1."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    print(f"python {platform.python_version()}")
-    code = 0
-    for package, (use, needed_by, install, fix) in PACKAGES.items():
-        try:
-            shown = f"{package} {version(package)}"
-        except PackageNotFoundError:
-            shown = f"{package} {__version__} (not installed)" if package == "jbpool" else ""
-        if not shown:
-            print(f"{package} is not installed{f' ({needed_by})' if needed_by else ''}: {install}")
-            problem: str | None = "missing"
-        elif problem := _problem_of(use):
-            print(f"{shown} cannot be used ({problem}): {fix}")
-        else:
-            print(shown)
-        code = 1 if problem and not needed_by else code
-    if code == 0:
-        import torch
-
-        place = "a GPU" if torch.cuda.is_available() else "the CPU; torch sees no GPU"
-        print(f"jbpool is ready on {place}.")
-    return code
-
-
-def _problem_of(code: str) -> str | None:
-    """Return why Python code fails, run in a process of its own: a library that does not fit may crash."""
-    import subprocess
-
-    path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command, env = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": path}
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    return (result.stderr.splitlines() or ["it crashes"])[-1] if result.returncode else None
+    return show_installation()

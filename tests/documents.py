@@ -222,15 +222,16 @@ def _check_task(arguments: list[str]) -> None:
     skipped = {"_check": mock.Mock(return_value=0), "_compare": mock.Mock(return_value=0)}
     with mock.patch.object(cli, "_start", return_value=0) as start, mock.patch.multiple(cli, **skipped):
         assert cli.main(arguments) == 0
-    if not start.called or start.call_args.args[1].list:
+    if not start.called or start.call_args.args[0].list:
         return
-    name, args = start.call_args.args
-    with mock.patch.object(cli, "_own_file", lambda _, given: Path(given)):
-        changes, _ = cli._settings(name, args)
+    (args,) = start.call_args.args
+    with mock.patch.object(cli, "_own_file", lambda args: Path(args.file)):
+        changes = cli._changes(args)
     if args.predict is None:
         load_config(TASKS[args.command], args.cfg or ("file" if args.file else None), changes)
     else:
-        assert all(change.startswith("dataset.") for change in changes), changes
+        keys = [change if isinstance(change, str) else change.key for change in changes]
+        assert all(key.startswith("dataset.") for key in keys), keys
 
 
 def _check_synopsis(code: str) -> None:

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "jbpool"
 BASE = ("errors", "names", "schema", "checks", "files", "console", "processes")
 LAYERS = [
     BASE, ("interop",), ("graph",), ("inputs",), ("ops",), ("objectives",), ("nn",), ("data", "engine", "report"),
-    ("clustering", "classification"), ("compare", "trained"), ("cli",), ("__main__",),
+    ("clustering", "classification"), ("compare", "trained", "installation"), ("cli",), ("__main__",),
 ]  # fmt: skip
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 
@@ -69,7 +69,7 @@ def forbidden(edge: Import) -> bool:
     if not source:
         return False                            # jbpool/__init__.py hands out names of every layer
     if not target:
-        return source not in ("cli", "compare", "trained")     # nothing below needs the public names
+        return source not in ("cli", "compare", "trained", "installation")     # nothing below needs the public names
     if source == target or (source in BASE and target in BASE):
         return False
     return LAYER[target] >= LAYER[source]

@@ -93,41 +93,36 @@ def test_a_folder_is_all_that_classify_needs(tmp_path):
 
 MISTAKES = [
     ([], "give a command: cluster, classify, compare or check"),
-    (["clutser"], "invalid choice: 'clutser'"),
+    (["clutser"], "'clutser'"),
     (["cluster", "missing.csv"], "missing.csv: no such file."),
-    (["cluster", "cora"], "cora: no such file; did you mean --cfg cora.yaml?"),
-    (["cluster", "folder"], "folder is a folder: give the file that has the edges"),
-    (["cluster", "run"], "run is a run folder: apply its model with --predict run"),
+    (["cluster", "cora"], "did you mean --cfg cora.yaml?"),
+    (["cluster", "folder"], "folder is a folder"),
+    (["cluster", "run"], "--predict run"),
     (["classify", "run"], "run is a run folder"),
-    (["classify", "e.csv"], "e.csv: not a file of dgl.save_graphs"),
+    (["classify", "e.csv"], "e.csv"),
     (["classify", "folder"], "folder"),
-    (["cluster", "mine.yaml"], "mine.yaml is a configuration: jbpool cluster --cfg mine.yaml"),
+    (["cluster", "mine.yaml"], "jbpool cluster --cfg mine.yaml"),
     (["cluster", "e.csv", "f.csv"], "unrecognized arguments: f.csv (give one file or folder)"),
-    (["cluster", "e.csv", "-k"], "argument -k: expected one argument"),
-    (["cluster", "e.csv", "-k", "0"], "-k 0: method.num_clusters=0 should be at least 1"),
-    (["cluster", "e.csv", "-k", "-3"], "-k -3: method.num_clusters=-3 should be at least 1"),
-    (["cluster", "e.csv", "-k", "5-2"], "-k 5-2: method.num_clusters=5-2: the range should start with the smaller"),
-    (["cluster", "e.csv", "-k", "x"], "-k x: method.num_clusters='x' should be a whole number, or a range such as"),
-    (["cluster", "e.csv", "-k", "1.5"], "-k 1.5: method.num_clusters='1.5' should be a whole number, or a range"),
-    (["cluster", "e.csv", "-k", "[2"], "-k [2: method.num_clusters='[2' should be a whole number, or a range"),
-    (["cluster", "e.csv", "-k", "99"], "99 clusters of 20 nodes: lower -k"),
-    (["cluster", "e.csv", "-k", "2-99"], "2 to 99 clusters of 20 nodes: lower -k"),
-    (["cluster", "pair.csv"], "pair has 2 of the 4 nodes that a choice needs: give the number of clusters, such as -k"),
-    (["cluster", "-k", "2-5"], "-k 2-5: method.num_clusters=2-5: only method.name=auto chooses the number"),
-    (["cluster", "--labels", "l.csv"], "give the graph, too: jbpool cluster FILE --labels l.csv"),
+    (["cluster", "e.csv", "-k"], "argument -k"),
+    *((["cluster", "e.csv", "-k", k], f"-k {k}: ") for k in ("0", "-3", "5-2", "x", "1.5", "[2", "")),
+    (["cluster", "e.csv", "-k", "3", "--set", "method.num_clusters=2"], "-k 3 and --set method.num_clusters"),
+    (["cluster", "e.csv", "-k", "99"], "20 nodes"),
+    (["cluster", "e.csv", "-k", "2-99"], "20 nodes"),
+    (["cluster", "pair.csv"], "such as -k"),
+    (["cluster", "-k", "2-5"], "-k 2-5: "),
+    (["cluster", "--labels", "l.csv"], "jbpool cluster FILE --labels l.csv"),
     (["cluster", "e.csv", "--features", "none.csv"], "none.csv"),
-    (["cluster", "e.csv", "--seeds", "x"], "--seeds x: give whole numbers separated by commas"),
-    (["cluster", "e.csv", "--out", "l.csv"], "--out l.csv: a file of that name exists"),
+    (["cluster", "e.csv", "--seeds", "x"], "--seeds x: "),
+    (["cluster", "e.csv", "--seeds", ""], "--seeds "),
+    (["cluster", "e.csv", "--out", "l.csv"], "--out l.csv"),
     (["cluster", "e.csv", "--out", "/proc/x/y"], "cannot be written"),
-    (["cluster", "e.csv", "--predict", "run", "-k", "2"], "-k has no effect with --predict"),
-    (["cluster", "e.csv", "--predict", "run", "--seeds", "1"], "--seeds has no effect with --predict"),
-    (["cluster", "e.csv", "--predict", "run", "--baselines"], "--baselines has no effect with --predict"),
-    (["classify", "folder", "--predict", "run", "--log", "mlflow"], "--log has no effect with --predict"),
+    *((["cluster", "e.csv", "--predict", "run", *given], f"{given[0]} has no effect with --predict")
+      for given in (["-k", "2"], ["--seeds", "1"], ["--resume"], ["--cfg", "auto"], ["--log", "mlflow"])),
     (["compare", "run"], "give at least two run folders"),
-    (["compare", "missing", "run"], "missing: no such run folder"),
+    (["compare", "missing", "run"], "missing"),
     (["compare", "folder", "folder"], "folder"),
     (["check", "this"], "unrecognized arguments: this"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("arguments", "words"), MISTAKES, ids=[" ".join(arguments) for arguments, _ in MISTAKES])
@@ -207,46 +202,6 @@ print("loaded", *sys.modules)
     loaded = set(result.stdout.rpartition("loaded")[2].split())
     assert "jbpool.cli" in loaded
     assert loaded & {"torch", "dgl", "torch_geometric", "numpy", "scipy", "pandas", "sklearn", "networkx"} == set()
-
-
-def test_check(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "PACKAGES", {"jbpool": cli.PACKAGES["jbpool"]})        # docs/install.md runs all
-    out = call(cli.main, "check", cwd=tmp_path).out
-    assert f"jbpool {jbpool.__version__}" in out
-    assert "jbpool is ready on the CPU" in out or "on a GPU" in out
-
-
-def test_check_of_a_package_that_does_not_load(tmp_path, monkeypatch):
-    broken = tmp_path / "broken" / "dgl"
-    broken.mkdir(parents=True)
-    (broken / "__init__.py").write_text("raise ImportError('Cannot load Graphbolt C++ library')")
-    monkeypatch.setenv("PYTHONPATH", str(broken.parent))
-    monkeypatch.setattr("importlib.metadata.version", lambda package: "2.1.0")
-    monkeypatch.setattr(cli, "PACKAGES", {"dgl": cli.PACKAGES["dgl"]})
-    outcome = call(cli.main, "check", cwd=tmp_path)
-    (line,) = [line for line in outcome.out.splitlines() if line.startswith("dgl")]
-    assert line.startswith("dgl 2.1.0 cannot be used (ImportError: Cannot load Graphbolt C++ library): pip ")
-    assert outcome.code == 0                                                # jbpool works without DGL
-
-
-def test_check_without_torch(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "PACKAGES", {"torch": cli.PACKAGES["torch"]})
-    broken = tmp_path / "torch.py"
-    broken.write_text("raise ImportError('libcudart.so: cannot open shared object file')")
-    monkeypatch.setenv("PYTHONPATH", str(broken.parent))
-    outcome = call(cli.main, "check", cwd=tmp_path, check=False)
-    assert outcome.code == 1
-    assert "cannot open shared object file): pip install" in outcome.out
-    assert "ready" not in outcome.out
-
-
-def test_check_of_an_old_torch(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "PACKAGES", {"torch": cli.PACKAGES["torch"]})
-    (tmp_path / "torch.py").write_text("__version__ = (2, 3)")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    outcome = call(cli.main, "check", cwd=tmp_path, check=False)
-    assert outcome.code == 1
-    assert "cannot be used (jbpool needs torch 2.4 or later): pip install --upgrade" in outcome.out
 
 
 @pytest.mark.parametrize("script", ["node_cluster.py", "graph_classify.py"])
