@@ -200,8 +200,8 @@ class JBClustering:
         seed = self._seed()
         with watched("number of clusters", disable=not self.verbose or low == high) as watch:
             choice = choose(data.graph, data.feat, low, high, data.edge_weight, seed, watch)
-        if choice.warning is not None:
-            warnings.warn(choice.warning, stacklevel=3)
+        for note in choice.notes:
+            warnings.warn(note, stacklevel=3)
         with watched("clustering", disable=not self.verbose) as watch:
             result = find_clusters(data.graph, data.feat, choice, data.edge_weight, seed, starts, watch)
         empty = choice.num_clusters - len(result.cluster.unique())

@@ -493,8 +493,8 @@ def _choose(low: int, high: int, data: NodeData, seed: int, out: RunFolder, devi
         out.details["num_clusters"] = {"chosen": choice.num_clusters, "savings": choice.savings}
         others = [number for number in ranked(choice.savings) if number != choice.num_clusters][:3]
         print(f"number of clusters: {choice.num_clusters}, then {', '.join(map(str, others)) or 'none'}")
-        if choice.warning is not None:
-            _note(out, choice.warning)
+        for note in choice.notes:
+            _note(out, note)
     return choice
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -16,13 +16,29 @@ from jbpool.clustering.auto.merging import Partition, unions
 from jbpool.clustering.auto.refinement import Evidence
 
 
+class Level(NamedTuple):
+    """A number of clusters that was tried."""
+
+    n_clusters: int
+    reproducibility: float | None   # agreement of the clusters of two halves of the data; None if it was not measured
+    saved: float | None             # bits per node that so many clusters save in describing the edges
+    level: bool                     # whether it is a local maximum
+
+
 class Choice(NamedTuple):
     """The number of clusters, and what it was chosen by."""
 
     num_clusters: int               # 1 if no number in the range saves anything
-    savings: dict[int, float] | None = None         # K -> bits per node that K clusters save in describing the edges
+    by: Literal["reproducibility", "description", "given"] = "given"
+    reproducibility: float | None = None    # of this number: 0 by chance, 1 the same; None if it was not measured
+    levels: tuple[Level, ...] = ()          # every number that was tried; none if it is given
+    notes: tuple[str, ...] = ()             # what a user should know
     candidates: tuple[tuple[str, Tensor], ...] = ()     # further partitions for this number: view, clusters (N,)
-    warning: str | None = None      # what a user should know; None if the choice is clear
+
+    @property
+    def savings(self) -> dict[int, float] | None:
+        """K -> bits per node that K clusters save in describing the edges; ``None`` for a given number."""
+        return {row.n_clusters: row.saved for row in self.levels if row.saved is not None} if self.levels else None
 
 
 def ranked(savings: dict[int, float]) -> list[int]:
@@ -52,7 +68,9 @@ def choose_number(
     chosen = next(iter(ranked(savings)), 1)
     if savings.get(chosen, 0.0) <= 0:
         chosen, candidates = 1, ()
-    return Choice(chosen, savings, candidates, _warning(chosen, low, high))
+    levels = tuple(Level(k, None, saved, k == chosen) for k, saved in sorted(savings.items()))
+    warning = _warning(chosen, low, high)
+    return Choice(chosen, "description", None, levels, () if warning is None else (warning,), candidates)
 
 
 def _warning(chosen: int, low: int, high: int) -> str | None:

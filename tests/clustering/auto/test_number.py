@@ -74,7 +74,7 @@ def test_the_number_of_clusters_is_found(planted, with_features):
     feat = data.feat if with_features else None
     choice = choose(data.graph, feat, 2, 12, watch=lambda *call: calls.append(call))
     assert choice.num_clusters == ranked(choice.savings)[0] == planted
-    assert choice.warning is None
+    assert choice.notes == ()
     assert set(choice.savings) <= set(range(2, 13))
     assert calls[-1] == (11, 11)
     ((view, cluster),) = choice.candidates
@@ -109,8 +109,8 @@ def test_graphs_without_clusters(graph):
     drawn = Graph.from_networkx(networkx.convert_node_labels_to_integers(graph))
     choice = choose(drawn, None, 2, 7)
     assert (choice.num_clusters, choice.candidates) == (1, ())
-    assert "no number of clusters from 2 to 7" in choice.warning
-    assert choose(drawn, None, 1, 7).warning is None               # one cluster was asked for
+    assert "no number of clusters from 2 to 7" in choice.notes[0]
+    assert choose(drawn, None, 1, 7).notes == ()               # one cluster was asked for
 
 
 def test_the_end_of_the_range_is_mentioned_and_isolated_nodes_cost_nothing():
@@ -119,7 +119,7 @@ def test_the_end_of_the_range_is_mentioned_and_isolated_nodes_cost_nothing():
     for isolated in (0, 200):
         cliques.add_nodes_from(range(48, 48 + isolated))
         choice = choose(Graph.from_networkx(cliques), None, 2, 4)
-        assert "the end of the range" in choice.warning
+        assert "the end of the range" in choice.notes[0]
         savings.append(choice.savings[4] * len(cliques))                        # bits
     assert savings[0] == pytest.approx(savings[1])
 
@@ -156,6 +156,6 @@ def test_a_range_above_the_number_of_clusters():
     cliques = Graph.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(30)] * 3))
     choice = choose(cliques, None, 8, 10)
     assert choice.num_clusters == 3
-    assert "only 3 clusters were found, fewer than 8" in choice.warning
+    assert "only 3 clusters were found, fewer than 8" in choice.notes[0]
     nothing = choose_number(Evidence(cliques, None), [(EDGES, torch.zeros(90, dtype=torch.long))], 8, 10)
-    assert "try smaller ones" in nothing.warning
+    assert "try smaller ones" in nothing.notes[0]
