@@ -27,7 +27,7 @@ from jbpool.checks import check_count
 from jbpool.clustering.auto.recipe import choose, find_clusters, remarks
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.explain import Explained, Merges, explain_nodes
-from jbpool.clustering.scores import graph_scores
+from jbpool.clustering.scores import ClusterSums, graph_scores
 from jbpool.console import watched
 from jbpool.data.datasets import NodeData
 from jbpool.data.own.objects import as_node_data
@@ -310,25 +310,24 @@ class JBClustering:
         path : str or path
             The file, such as ``"clusters.html"``; replaced if it exists.
         """
-        from jbpool.clustering.report import Shown, page  # drawing is needed only here
+        from jbpool.clustering.report import Findings, page  # drawing is needed only here
 
-        explained, data = self._explain(), self._data
-        names, cluster = torch.from_numpy(self.labels_).unique(return_inverse=True)
-        scores = graph_scores(data.graph, cluster, self.n_clusters_, data.edge_weight)
-        run = {**scores, "score": self.saved_, "loss": self.loss_, "view": self.view_, "trials": self.trials_}
-        result = {
-            "dataset": data.name, "method": "JBClustering", "runs": [run | self._run], "mean": run, "std": {},
-            "notes": [], "config": {"estimator": repr(self)},
+        explained, data, seed = self._explain(), self._data, self._run["seed"]
+        cluster = torch.from_numpy(self.labels_)
+        scores = graph_scores(ClusterSums.of(data.graph, cluster, self.n_clusters_, data.edge_weight))
+        run = {**scores, "score": self.saved_, "loss": self.loss_}
+        record = run | {"view": self.view_, "trials": self.trials_} | self._run
+        settings = {
+            "config": {"estimator": repr(self)},
             "versions": {"torch": torch.__version__, "numpy": np.__version__},
-        }  # fmt: skip
-        if self.savings_ is not None:
-            result["num_clusters"] = {"chosen": self.n_clusters_, "savings": self.savings_}
-        confidence, seed = torch.from_numpy(self.confidence_), self._run["seed"]
-        shown = Shown(
-            result, [], data, run | self._run, cluster, names.tolist(), confidence, explained, {seed: self.labels_}
-        )
+        }
+        choice = None if self.savings_ is None else {"chosen": self.n_clusters_, "savings": self.savings_}
         path = Path(path)
-        write_text(path, page(shown))
+        findings = Findings(
+            data, "JBClustering", {"runs": [record], "mean": run, "std": {}}, {seed: cluster},
+            {seed: torch.from_numpy(self.confidence_)}, explained, [], settings, choice=choice,
+        )  # fmt: skip
+        write_text(path, page(findings))
         return path
 
     def _repr_html_(self) -> str:

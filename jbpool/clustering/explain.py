@@ -1,7 +1,7 @@
 """What the clusters of a graph are: sizes, features, nodes to look at, neighbours, and which of them merge first.
 
-Everything comes from one pass over the edges and two over the features: O(E + nnz K) time, and memory for a few numbers
-per node and for tables of clusters by features and by clusters.
+Everything comes from one pass over the edges, ``ClusterSums``, and two over the features: O(E + nnz K) time, and memory
+for a few numbers per node and for tables of clusters by features and by clusters.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from jbpool.clustering.auto.merging import Blocks, unions
 from jbpool.clustering.auto.refinement import are_measurements
+from jbpool.clustering.scores import ClusterSums
 from jbpool.data import NodeData
 from jbpool.graph import Graph
-from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import is_sparse
 
 NODES = 5               # nodes of a kind that are named per cluster
@@ -79,6 +79,7 @@ class Explained(NamedTuple):
 
     clusters: list[ClusterSummary]
     merges: Merges | None               # None beyond MERGED clusters
+    between: Tensor | None              # (K, K) weight of the edges between them; None for very many
 
 
 @torch.no_grad()
@@ -90,6 +91,7 @@ def explain(
     confidence: Tensor | None = None,
     node_names: Sequence[Any] | np.ndarray | None = None,
     feat_names: Sequence[str] | np.ndarray | None = None,
+    sums: ClusterSums | None = None,
 ) -> Explained:
     """Describe the clusters of a graph.
 
@@ -109,10 +111,13 @@ def explain(
         ``(N,)``; without them, nodes are numbers 0 .. N-1.
     feat_names : sequence of str, optional
         ``(D,)``; without them, features are numbers 0 .. D-1.
+    sums : ClusterSums, optional
+        Those of these clusters, where they are at hand.
     """
     numbers, place = cluster.cpu().long().unique(return_inverse=True)           # place: 0 .. K-1, none empty
-    sizes = place.bincount()
-    edges = _edges(graph, edge_weight, place, len(numbers))
+    sums = ClusterSums.of(graph, cluster, edge_weight=edge_weight) if sums is None else sums
+    sizes, inside = place.bincount(), sums.node_inside
+    between = None if sums.between is None else sums.between[numbers][:, numbers]
     trust = None if confidence is None else confidence.cpu().double()
     traits: list[tuple[Trait, ...]] = [()] * len(numbers)
     fit = None                                                                  # (N,) to the features of the cluster
@@ -122,28 +127,34 @@ def explain(
     members = place.argsort(stable=True).split(sizes.tolist())
     summaries = []
     for k, nodes in enumerate(members):
-        size, volume = len(nodes), float(edges.between[k].sum())
+        number, size = int(numbers[k]), len(nodes)
+        volume = float(sums.volume[number])
         summaries.append(
             ClusterSummary(
-                cluster=int(numbers[k]),
+                cluster=number,
                 size=size,
-                inside=float(edges.between[k, k]) / volume if volume > 0 else None,
-                density=float(edges.num_inside[k]) / (size * (size - 1)) if size > 1 else None,
+                inside=float(sums.inside[number]) / volume if volume > 0 else None,
+                density=float(sums.num_inside[number]) / (size * (size - 1)) if size > 1 else None,
                 confidence=None if means is None else float(means[k]),
                 features=traits[k],
-                central=_named(_first(nodes[edges.inside[nodes] > 0], edges.inside), node_names),
-                typical=_named(_typical(nodes, trust, fit, edges.inside), node_names),
+                central=_named(_first(nodes[inside[nodes] > 0], inside), node_names),
+                typical=_named(_typical(nodes, trust, fit, inside), node_names),
                 uncertain=() if trust is None else _named(_first(nodes, -trust), node_names),
-                closest=_closest(edges.between, k, numbers),
+                closest=() if between is None else _closest(between, k, numbers),
             )
         )
-    merges = _merges(edges, len(cluster)) if len(numbers) <= MERGED else None
-    return Explained(summaries, merges)
+    merges = None
+    if between is not None and len(numbers) <= MERGED:
+        weight = between * (sums.num_edges / between.sum().clamp_min(1e-300))           # mean 1 per edge
+        merges = _merges(Blocks(weight, sums.connected[numbers]), len(cluster))
+    return Explained(summaries, merges, between)
 
 
-def explain_nodes(data: NodeData, cluster: Tensor, confidence: Tensor | None) -> Explained:
+def explain_nodes(
+    data: NodeData, cluster: Tensor, confidence: Tensor | None, sums: ClusterSums | None = None
+) -> Explained:
     """Describe the clusters ``(N,)`` of a loaded graph; see ``explain``."""
-    return explain(data.graph, data.feat, data.edge_weight, cluster, confidence, data.ids, data.feat_names)
+    return explain(data.graph, data.feat, data.edge_weight, cluster, confidence, data.ids, data.feat_names, sums)
 
 
 def as_json(explained: Explained) -> dict[str, Any]:
@@ -160,19 +171,6 @@ def as_json(explained: Explained) -> dict[str, Any]:
     return {"clusters": clusters, "merges": tree}
 
 
-def from_json(result: dict[str, Any]) -> Explained:
-    """Return the summaries and hierarchy of ``result.json``."""
-    lists = {"features": Trait, "closest": Neighbour}
-    clusters = []
-    for entry in result["clusters"]:
-        entry = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-        entry |= {key: tuple(kind(**one) for one in entry[key]) for key, kind in lists.items()}
-        clusters.append(ClusterSummary(**entry))
-    tree = result["merges"]
-    merges = None if tree is None else Merges(np.array(tree["children"]).reshape(-1, 2), np.array(tree["cost"]))
-    return Explained(clusters, merges)
-
-
 def _plain(name: Any) -> str | int | float:
     """Return the name of a node as JSON has it: a number or text."""
     name = name.item() if isinstance(name, np.generic) else name
@@ -180,36 +178,6 @@ def _plain(name: Any) -> str | int | float:
 
 
 # ---------------------------------------------------------------- edges
-
-
-class _Edges(NamedTuple):
-    """Sums over the edges, both directions of each; float64."""
-
-    between: Tensor                     # (K, K) weight
-    inside: Tensor                      # (N,) weight to nodes of the same cluster
-    num_inside: Tensor                  # (K,) edges inside
-    connected: Tensor                   # (K,) nodes with edges
-    total: int                          # edges
-
-
-def _edges(graph: Graph, edge_weight: Tensor | None, place: Tensor, count: int) -> _Edges:
-    between = torch.zeros(count * count, dtype=torch.float64)
-    inside, degree = torch.zeros(2, len(place), dtype=torch.float64)
-    num_inside, total = torch.zeros(count, dtype=torch.float64), 0
-    for source, target, numbers in edge_blocks(graph):
-        source, target = source.cpu().long(), target.cpu().long()
-        weight = torch.ones(len(source), dtype=torch.float64)
-        if edge_weight is not None:
-            weight = edge_weight.detach()[numbers].cpu().double()
-        one, other = place[source], place[target]
-        stays = one == other
-        between += (one * count + other).bincount(weight, count * count)
-        degree.index_add_(0, target, weight)
-        inside.index_add_(0, target[stays], weight[stays])
-        num_inside += other[stays].bincount(minlength=count)
-        total += len(source)
-    connected = place[degree > 0].bincount(minlength=count).double()
-    return _Edges(between.view(count, count), inside, num_inside, connected, total)
 
 
 def _closest(between: Tensor, k: int, numbers: Tensor) -> tuple[Neighbour, ...]:
@@ -224,12 +192,11 @@ def _closest(between: Tensor, k: int, numbers: Tensor) -> tuple[Neighbour, ...]:
     return tuple(Neighbour(int(numbers[other]), float(ratio[other])) for other in chosen)
 
 
-def _merges(edges: _Edges, num_nodes: int) -> Merges:
+def _merges(clusters: Blocks, num_nodes: int) -> Merges:
     """Unite the two clusters whose union costs least, again and again, without moving a node."""
-    weight = edges.between * (edges.total / edges.between.sum().clamp_min(1e-300))      # mean 1 per edge
-    count = len(edges.connected)
+    count = len(clusters.size)
     names, children, saved = list(range(count)), [], []
-    for blocks, pair in unions(Blocks(weight, edges.connected)):
+    for blocks, pair in unions(clusters):
         saved.append(blocks.saved)
         if pair is not None:
             children.append(sorted(names[place] for place in pair))

@@ -1,4 +1,4 @@
-"""``report.html``: one self-contained page about the clusters of a graph, made from results and the data.
+"""``report.html``: one self-contained page about the clusters of a graph, drawn from memory.
 
 A new chart is a function in ``jbpool.report.charts`` and a line in ``SECTIONS``.
 """
@@ -6,22 +6,25 @@ A new chart is a function in ``jbpool.report.charts`` and a line in ``SECTIONS``
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from jbpool.clustering.auto.number import ranked
 from jbpool.clustering.explain import Explained, Trait
 from jbpool.clustering.picture import view_graph
 from jbpool.clustering.scores import (
     GRAPH_SCORES,
     LABEL_SCORES,
+    best_run,
     confusion,
-    edges_between,
-    merit,
     normalized_mutual_information,
+    quality,
 )
 from jbpool.data import NodeData
 from jbpool.ops.adjacency import normalized_off_diagonal
@@ -32,6 +35,47 @@ from jbpool.report.graph_view import SCRIPTS, graph_section
 from jbpool.report.page import class_names, number, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLUSTERING
 
+
+@dataclass(frozen=True)
+class Findings:
+    """What the sections of a page are made from. Pictures show one seed."""
+
+    data: NodeData
+    method: str
+    scores: dict[str, Any]              # "runs": a record per seed; their "mean" and "std"
+    clusters: dict[int, Tensor]         # seed -> its clusters (N,)
+    confidence: dict[int, Tensor]       # (N,)
+    explained: Explained                # the clusters of the best run
+    notes: Sequence[str]
+    settings: dict[str, Any]            # "config" and "versions"
+    history: Sequence[dict[str, Any]] = ()
+    choice: dict[str, Any] | None = None        # of the number of clusters, as in result.json
+    baselines: dict[str, dict[str, float]] | None = None    # other method -> its scores
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        return self.scores["runs"]
+
+    @cached_property
+    def run(self) -> dict[str, Any]:
+        """The best run without labels."""
+        return best_run(self.runs)
+
+    @cached_property
+    def place(self) -> Tensor:
+        """Its clusters ``(N,)``, numbered 0, 1, 2, ... without the empty ones."""
+        return self.clusters[self.run["seed"]].unique(return_inverse=True)[1]
+
+    @cached_property
+    def names(self) -> list[int]:
+        """Their numbers in ``assign.csv``."""
+        return [summary.cluster for summary in self.explained.clusters]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        return [summary.size for summary in self.explained.clusters]
+
+
 SAVED = "bits saved per node"
 SAVED_NOTE = (
     "Bits saved per node: how much shorter edges and features are described with the clusters than without; more is "
@@ -39,15 +83,11 @@ SAVED_NOTE = (
 )
 
 
-def search_sections(result: dict[str, Any], run: dict[str, Any]) -> str:
-    """Return the sections about the search of ``auto``; empty for other methods."""
-    choice = result.get("num_clusters", {})
-    return (_curve(choice) if choice.get("savings") else "") + (_views(run) if run.get("trials") else "")
-
-
-def _curve(choice: dict[str, Any]) -> str:
-    from jbpool.clustering.auto.number import ranked  # loaded only where it is used
-
+def _curve(findings: Findings) -> str:
+    """Return what every number of clusters saves; empty where the number was given."""
+    choice = findings.choice or {}
+    if not choice.get("savings"):
+        return ""
     savings = dict(sorted((int(k), value) for k, value in choice["savings"].items()))
     best = ranked(savings)
     drawing = charts.lines({SAVED: (list(savings), list(savings.values()))}, "clusters", "bits saved by clusters")
@@ -58,9 +98,12 @@ def _curve(choice: dict[str, Any]) -> str:
     return section("Number of clusters", drawing, f"{saved} {note}")
 
 
-def _views(run: dict[str, Any]) -> str:
-    """Return the best partition of every view, the view of the result first."""
+def _views(findings: Findings) -> str:
+    """Return the best partition of every view that ``auto`` tried, the view of the result first."""
+    run = findings.run
     views: dict[str, list[dict[str, Any]]] = {}
+    if not run.get("trials"):
+        return ""
     for trial in run["trials"]:
         views.setdefault(trial["view"], []).append(trial)
     rows = []
@@ -82,55 +125,42 @@ COMPARED_NODES = 50_000         # at most: agreement of more is estimated from a
 COMPARED_SEEDS = 40
 
 
-def seed_section(result: dict[str, Any], run: dict[str, Any], seeds: dict[int, np.ndarray]) -> str:
+def _seeds(findings: Findings) -> str:
     """Return the agreement of the seeds; empty if there is only one."""
-    runs = {entry["seed"]: entry for entry in result["runs"] if entry["seed"] in seeds}
-    if len(runs) < 2:
+    run, clusters = findings.run, findings.clusters
+    if len(clusters) < 2:
         return ""
+    order = sorted(findings.runs, key=lambda record: -quality(record))[:COMPARED_SEEDS]     # the best first
+    seeds = [record["seed"] for record in order]
+    agreement = seed_agreement([clusters[seed] for seed in seeds])
+    names = [f"seed {seed}" for seed in seeds]
+    drawing = value_map(agreement, names, [str(seed) for seed in seeds], "agreement of the seeds, NMI")
+    pairs = agreement[~np.eye(len(seeds), dtype=bool)]
     by_score = "score" in run
-    order = sorted(runs, key=lambda seed: -merit(runs[seed]))[:COMPARED_SEEDS]              # the best first
-    agreement = seed_agreement([seeds[seed] for seed in order])
-    names = [f"seed {seed}" for seed in order]
-    drawing = value_map(agreement, names, [str(seed) for seed in order], "agreement of the seeds, NMI")
-    others = agreement[~np.eye(len(order), dtype=bool)]
     why = "it saves most bits per node in describing edges and features" if by_score else "it has the lowest loss"
     note = (
-        f"NMI of the clusters of every two seeds, the best seed first; on average {others.mean():.2f}, at least "
-        f"{others.min():.2f}. Seed {run['seed']} was chosen because {why} "
+        f"NMI of the clusters of every two seeds, the best seed first; on average {pairs.mean():.2f}, at least "
+        f"{pairs.min():.2f}. Seed {run['seed']} was chosen because {why} "
         f"({run['score'] if by_score else run['loss']:.4f}); no label was used."
     )
-    if len(order) < len(runs):
-        note += f" The best {len(order)} of {len(runs)} seeds are shown."
+    if len(seeds) < len(clusters):
+        note += f" The best {len(seeds)} of {len(clusters)} seeds are shown."
     return section("Agreement of the seeds", drawing, note)
 
 
-def seed_agreement(clusters: list[np.ndarray]) -> np.ndarray:
+def seed_agreement(clusters: list[Tensor]) -> np.ndarray:
     """Return the NMI of every two clusterings ``(N,)`` of the same nodes, estimated from a sample of many nodes."""
     some = charts.evenly(len(clusters[0]), COMPARED_NODES)
-    chosen = [torch.from_numpy(cluster[some]).long() for cluster in clusters]
+    chosen = [cluster[torch.from_numpy(some)].long() for cluster in clusters]
     agreement = np.eye(len(chosen))
-    for i, one in enumerate(chosen):
-        for j in range(i):
-            agreement[i, j] = agreement[j, i] = normalized_mutual_information(contingency(one, chosen[j]))
+    for i, first in enumerate(chosen):
+        for j, second in enumerate(chosen[:i]):
+            agreement[i, j] = agreement[j, i] = normalized_mutual_information(contingency(first, second))
     return agreement
 
 
 HEADLINE = ("acc", "nmi", "ari", "modularity", "used_clusters")
 SCORES = (*LABEL_SCORES, *GRAPH_SCORES, "score", "loss", "seconds_per_step")      # "score" is that of auto
-
-
-class Shown(NamedTuple):
-    """What the sections of a page are made from. Pictures show one seed."""
-
-    result: dict[str, Any]              # result.json
-    history: list[dict[str, str]]       # the rows of history.csv
-    data: NodeData
-    run: dict[str, Any]                 # the best run without labels
-    cluster: Tensor                     # (N,)  its clusters, numbered 0, 1, 2, ... without the empty ones
-    names: list[int]                    # their numbers in assign.csv
-    confidence: Tensor | None           # (N,)
-    explained: Explained
-    seeds: dict[int, np.ndarray]        # seed -> its clusters (N,)
 
 
 def score_name(key: str) -> str:
@@ -140,24 +170,23 @@ def score_name(key: str) -> str:
     return key.upper() if key in ("acc", "nmi", "ari") else key.replace("_", " ")
 
 
-def page(shown: Shown) -> str:
+def page(findings: Findings) -> str:
     """Return the page as text."""
-    result, run = shown.result, shown.run
-    size = shown.data.summary.partition(": ")[2]
-    lead = f"{size}; runs: {len(result['runs'])}; pictures show seed {run['seed']}, chosen without labels."
+    run, mean = findings.run, findings.scores["mean"]
+    size = findings.data.summary.partition(": ")[2]
+    lead = f"{size}; runs: {len(findings.runs)}; pictures show seed {run['seed']}, chosen without labels."
     if "labelled" in run:
         lead += f" Labels are known for {run['labelled']:,} nodes; scores against labels use only these."
-    means = {key: result["mean"][key] for key in HEADLINE if key in result["mean"]}
+    means = {key: mean[key] for key in HEADLINE if key in mean}
     headline = {score_name(key): f"{mean:{'.3g' if key == 'used_clusters' else '.3f'}}" for key, mean in means.items()}
-    title = f"{result['dataset']} clustered by {result['method']}"
-    return render_page(title, lead, headline, result["notes"], [make(shown) for make in SECTIONS], SCRIPTS)
+    title = f"{findings.data.name} clustered by {findings.method}"
+    return render_page(title, lead, headline, findings.notes, [make(findings) for make in SECTIONS], SCRIPTS)
 
 
-def _scores(shown: Shown) -> str:
-    result = shown.result
-    paper = CLUSTERING.get(result["method"], {}).get(result["dataset"])
-    keys = [key for key in SCORES if key in result["mean"]]
-    rows = [[score_name(key), score(result, key)] for key in keys]
+def _scores(findings: Findings) -> str:
+    paper = CLUSTERING.get(findings.method, {}).get(findings.data.name)
+    keys = [key for key in SCORES if key in findings.scores["mean"]]
+    rows = [[score_name(key), score(findings.scores, key)] for key in keys]
     head = ["", "here"]
     if paper is not None:
         head.append("paper")
@@ -167,42 +196,42 @@ def _scores(shown: Shown) -> str:
     return section("Scores, mean and deviation over seeds", table(head, rows), note)
 
 
-def _curves(shown: Shown) -> str:
-    rows = [row for row in shown.history if int(row["seed"]) == shown.run["seed"]]
+def _curves(findings: Findings) -> str:
+    rows = [row for row in findings.history if row["seed"] == findings.run["seed"]]
     if not rows:
         return ""
     if len(rows) == 1:
         return section("Training", "<p>A curve needs two evaluations: lower train.eval_every.</p>")
-    epochs = [float(row["epoch"]) for row in rows]
-    names = [name for name in rows[0] if (name.endswith("_loss") and rows[0][name]) or name == "nmi"]
-    series = {score_name(name): (epochs, [float(row[name] or math.nan) for row in rows]) for name in names}
+    epochs = [row["epoch"] for row in rows]
+    names = [name for name in rows[0] if name.endswith("_loss") or name == "nmi"]
+    series = {score_name(name): (epochs, [row.get(name, math.nan) for row in rows]) for name in names}
     title = "Losses and NMI while training" if "nmi" in names else "Losses while training"
     return section(title, charts.lines(series, "epoch", "losses and NMI"))
 
 
-def _sizes(shown: Shown) -> str:
-    sizes, label = shown.cluster.bincount(), shown.data.label
-    order = sizes.argsort(descending=True, stable=True).tolist()
-    groups, names = {"clusters": sizes[order].tolist()}, {"clusters": [f"cluster {shown.names[k]}" for k in order]}
+def _sizes(findings: Findings) -> str:
+    label = findings.data.label
+    sizes = {"clusters": dict(zip((f"cluster {name}" for name in findings.names), findings.sizes, strict=True))}
     if label is not None:
-        sizes = label[label >= 0].bincount()
-        classes = class_names(shown.data.class_names, len(sizes))
-        order = sizes.argsort(descending=True, stable=True).tolist()
-        groups["classes"], names["classes"] = sizes[order].tolist(), [classes[k] for k in order]
+        count = label[label >= 0].bincount().tolist()
+        sizes["classes"] = dict(zip(class_names(findings.data.class_names, len(count)), count, strict=True))
+    ordered = {kind: sorted(some.items(), key=lambda item: -item[1]) for kind, some in sizes.items()}
+    groups = {kind: [size for _, size in some] for kind, some in ordered.items()}
+    names = {kind: [name for name, _ in some] for kind, some in ordered.items()}
     return section("Cluster sizes", charts.bars(groups, "cluster sizes against class sizes", names))
 
 
-def _confusion(shown: Shown) -> str:
-    if shown.data.label is None:
+def _confusion(findings: Findings) -> str:
+    if findings.data.label is None:
         return ""
-    table = confusion(shown.cluster, shown.data.label).numpy()                              # (C, K)
-    share = table / np.maximum(table.sum(0), 1)
+    counts = confusion(findings.place, findings.data.label).numpy()                         # (C, K)
+    share = counts / np.maximum(counts.sum(0), 1)
     main = share.argmax(0)                                                                  # (K,) the largest class
     order = np.lexsort((-share.max(0), main))
-    classes = class_names(shown.data.class_names, table.shape[0])
+    classes = class_names(findings.data.class_names, counts.shape[0])
     groups = [(classes[i], int(count)) for i, count in enumerate(np.bincount(main)) if count]
-    columns = [str(shown.names[i]) for i in order]
-    drawing = heat_map(table[:, order], classes, columns, "classes in clusters", groups)
+    columns = [str(findings.names[i]) for i in order]
+    drawing = heat_map(counts[:, order], classes, columns, "classes in clusters", groups)
     of = "cluster" if drawing.wide else "class"
     note = f"Shaded by the share of the {of}; clusters are sorted by their largest class."
     return section("Classes (rows) in clusters (columns)", drawing, note)
@@ -211,8 +240,8 @@ def _confusion(shown: Shown) -> str:
 LISTED, LISTED_FEATURES = 3, 5          # nodes of a kind, and features, in the table; result.json has more
 
 
-def _clusters(shown: Shown) -> str:
-    return section("What the clusters are", *cluster_table(shown.explained), wide=True)
+def _clusters(findings: Findings) -> str:
+    return section("What the clusters are", *cluster_table(findings.explained), wide=True)
 
 
 def cluster_table(explained: Explained) -> tuple[str, str]:
@@ -261,11 +290,11 @@ def _trait(trait: Trait) -> str:
     return f"{name} {_percent(trait.frequency)} ({trait.lift:.3g}x)"
 
 
-def _tree(shown: Shown) -> str:
-    clusters, merges = shown.explained
-    if merges is None or len(clusters) < 2:
+def _tree(findings: Findings) -> str:
+    merges = findings.explained.merges
+    if merges is None or len(findings.names) < 2:
         return ""
-    names = [f"cluster {one.cluster}" for one in clusters]
+    names = [f"cluster {name}" for name in findings.names]
     drawing = charts.tree(merges.children, merges.cost.tolist(), names, "which clusters merge first", "bits per node")
     note = (
         "From left to right, the two clusters whose union costs least become one. Numbers: bits per node that the "
@@ -274,25 +303,26 @@ def _tree(shown: Shown) -> str:
     return section("Which clusters merge first", drawing, note)
 
 
-def _cluster_graph(shown: Shown) -> str:
-    between = edges_between(shown.data.graph, shown.cluster, len(shown.names), shown.data.edge_weight)
-    weight = normalized_off_diagonal(between[None].float())[0].numpy()
-    drawing = circle_graph(weight, shown.cluster.bincount().numpy(), "the graph of clusters", shown.names)
+def _cluster_graph(findings: Findings) -> str:
+    if findings.explained.between is None:
+        return ""
+    weight = normalized_off_diagonal(findings.explained.between[None].float())[0].numpy()
+    drawing = circle_graph(weight, np.array(findings.sizes), "the graph of clusters", findings.names)
     note = "Discs: sizes of the clusters. Lines: normalised weight of the edges between two clusters."
     return section("The coarsened graph", drawing, note)
 
 
-def _graph(shown: Shown) -> str:
-    return graph_section(view_graph(shown.data, shown.cluster, shown.names, shown.confidence, shown.run["seed"]))
+def _graph(findings: Findings) -> str:
+    seed = findings.run["seed"]
+    return graph_section(view_graph(findings.data, findings.place, findings.names, findings.confidence[seed], seed))
 
 
-def _baselines(shown: Shown) -> str:
-    found = shown.result.get("baselines")
-    if not found:
+def _baselines(findings: Findings) -> str:
+    if not findings.baselines:
         return ""
-    given = {**shown.run, "agreement": 1.0}
+    given = {**findings.run, "agreement": 1.0}
     keys = [key for key in ("used_clusters", *LABEL_SCORES, "modularity", "agreement", "seconds") if key in given]
-    compared = {f"{shown.result['method']}, the result": given, **found}
+    compared = {f"{findings.method}, the result": given, **findings.baselines}
     rows = [[name, *(number(scores.get(key)) for key in keys)] for name, scores in compared.items()]
     note = (
         "Agreement: NMI of the clusters with those of the result. k-means: of the features smoothed over the edges, "
@@ -302,16 +332,15 @@ def _baselines(shown: Shown) -> str:
     return section("Beside other methods", table([score_name(key) for key in ("", *keys)], rows), note, wide=True)
 
 
-def _runs(shown: Shown) -> str:
-    runs = shown.result["runs"]
-    keys = [key for key in ("seed", *SCORES, "restart") if runs[0].get(key) is not None]
-    rows = [[number(run.get(key)) for key in keys] for run in runs]
+def _runs(findings: Findings) -> str:
+    keys = [key for key in ("seed", *SCORES, "restart") if findings.runs[0].get(key) is not None]
+    rows = [[number(run.get(key)) for key in keys] for run in findings.runs]
     note = SAVED_NOTE if "score" in keys else ""
     return section("Runs", table([score_name(key) for key in keys], rows), note, wide=True)
 
 
-# In the order of the page: Shown -> a section as HTML, or "" if it does not apply.
-SECTIONS: list[Callable[[Shown], str]] = [
+# In the order of the page: Findings -> a section as HTML, or "" if it does not apply.
+SECTIONS: list[Callable[[Findings], str]] = [
     _graph,
     _clusters,
     _scores,
@@ -321,8 +350,9 @@ SECTIONS: list[Callable[[Shown], str]] = [
     _confusion,
     _cluster_graph,
     _tree,
-    lambda shown: seed_section(shown.result, shown.run, shown.seeds),
-    lambda shown: search_sections(shown.result, shown.run),
+    _seeds,
+    _curve,
+    _views,
     _runs,
-    lambda shown: settings(shown.result),
+    lambda findings: settings(findings.settings),
 ]

@@ -18,15 +18,20 @@ from jbpool.clustering.auto.recipe import STARTS, choose, find_clusters, remarks
 from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
-from jbpool.clustering.explain import as_json, explain_nodes, from_json
+from jbpool.clustering.explain import Explained, as_json, explain_nodes
 from jbpool.clustering.network import ClusterProblem, make_model
-from jbpool.clustering.report import Shown, page
-from jbpool.clustering.scores import best_run, graph_scores, label_scores, normalized_mutual_information
+from jbpool.clustering.report import Findings, page
+from jbpool.clustering.scores import (
+    ClusterSums,
+    best_run,
+    graph_scores,
+    label_scores,
+    normalized_mutual_information,
+)
 from jbpool.console import Bar, watched
 from jbpool.data import NodeData, load_nodes
-from jbpool.data.arrays import read_arrays
 from jbpool.engine.fit import TRAINING, Forecast, Log, Progress, count, fit, open_log
-from jbpool.engine.run_folder import RunFolder, read_results, reporting_mismatch, write_assign_csv
+from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.state import reporting_damage, save_state
 from jbpool.errors import ConfigError, TrainingError
 from jbpool.ops.segment import contingency
@@ -92,7 +97,8 @@ class Job:
         self.data = data if config.method.name == "auto" else with_features(data, self.num_clusters)
         self.clusters: dict[int, Tensor] = {}
         self.confidence: dict[int, Tensor] = {}
-        self.explained: int | None = None               # the seed whose clusters result.json describes
+        self.sums: dict[int, ClusterSums] = {}          # seed -> those of its clusters, of the best one of this process
+        self.explained: tuple[int, Explained] | None = None     # a seed, and its clusters as result.json describes them
         self.unfinished: dict[str, Any] = {}            # the checkpoint to continue from
         self.curve: list[dict[str, Any]] = []           # history of the seed that is being trained
         self.prepared: tuple[FixedFeatures | None, Tensor] | None = None        # input of all networks
@@ -131,7 +137,8 @@ class Job:
         self.clusters[seed], self.confidence[seed] = result.cluster.int(), result.confidence
         if rank() > 0:
             return
-        scores = self.scores(result.cluster)
+        sums = self.sums_of(result.cluster)
+        scores = self.scores(result.cluster, sums)
         self.out.runs.append({"seed": seed, **scores, **result.record, **self.labelled})
         self.out.history += result.history
         self.curve = []
@@ -142,18 +149,21 @@ class Job:
             Bar.write(f"seed {seed}: {warning}")
         if best_run(self.out.runs)["seed"] == seed:
             self.save_model(result.model)
+            self.sums = {seed: sums}
         self.keep()
         parts = [f"{key} {scores[key]:.3f}" for key in ("acc", "nmi", "ari", "modularity") if key in scores]
         saved = result.record.get("score")
         parts.append(f"loss {result.record['loss']:.3f}" if saved is None else f"{saved:.3f} bits saved per node")
         print(f"seed {seed}: {', '.join(parts)}")
 
-    def scores(self, cluster: Tensor, num_clusters: int | None = None) -> dict[str, float]:
-        """Return all scores of clusters ``(N,)``; their number is that of the run, unless given."""
+    def sums_of(self, cluster: Tensor, num_clusters: int | None = None) -> ClusterSums:
+        """Return the sums over clusters ``(N,)``; their number is that of the run, unless given."""
+        return ClusterSums.of(self.data.graph, cluster, num_clusters or self.num_clusters, self.data.edge_weight)
+
+    def scores(self, cluster: Tensor, sums: ClusterSums | None = None) -> dict[str, float]:
+        """Return all scores of clusters ``(N,)``; ``sums``: where they are at hand."""
         labels = {} if self.data.label is None else label_scores(cluster, self.data.label)
-        return labels | graph_scores(
-            self.data.graph, cluster, num_clusters or self.num_clusters, self.data.edge_weight
-        )
+        return labels | graph_scores(self.sums_of(cluster) if sums is None else sums)
 
     @property
     def labelled(self) -> dict[str, int]:
@@ -181,10 +191,20 @@ class Job:
         self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
         best = best_run(self.out.runs)["seed"]
         write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])
-        if best != self.explained:
-            explained = explain_nodes(self.given, self.clusters[best], self.confidence[best])
-            self.out.details |= as_json(explained)
-            self.explained = best
+        if self.explained is None or best != self.explained[0]:
+            cluster = self.clusters[best]
+            self.explained = best, explain_nodes(self.given, cluster, self.confidence[best], self.sums.get(best))
+            self.out.details |= as_json(self.explained[1])
+
+    def findings(self) -> Findings:
+        """Return what the report shows."""
+        assert self.explained is not None
+        result = self.out.result
+        return Findings(
+            self.given, self.out.method, result, self.clusters, self.confidence, self.explained[1], self.out.notes,
+            settings=result, history=self.out.history, choice=result.get("num_clusters"),
+            baselines=result.get("baselines"),
+        )  # fmt: skip
 
     def keep(self) -> None:
         """Save everything about the finished seeds; the record that they are finished is written last."""
@@ -382,8 +402,9 @@ def compare_baselines(job: Job) -> None:
             _note(job.out, f"--baselines: {name} is left out. {error}")
             continue
         seconds, agreement = time.perf_counter() - began, normalized_mutual_information(contingency(best, cluster))
-        found[name] = job.scores(cluster, int(cluster.max()) + 1) | {"agreement": agreement, "seconds": seconds}
-        shown = [f"{key} {found[name][key]:.3f}" for key in ("acc", "nmi", "ari", "modularity") if key in found[name]]
+        scores = job.scores(cluster, job.sums_of(cluster, int(cluster.max()) + 1))
+        found[name] = scores | {"agreement": agreement, "seconds": seconds}
+        shown = [f"{key} {scores[key]:.3f}" for key in ("acc", "nmi", "ari", "modularity") if key in scores]
         print(f"{name}: {', '.join(shown)}, agreement with the result {agreement:.3f}")
     job.out.details["baselines"] = found
     job.keep()
@@ -442,10 +463,10 @@ def run(
     """
     low, high = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
-    out.draw = partial(_page, folder, data)
     auto = config.method.name == "auto"
     choice = _choose(low, high, data, config.train.seeds[0], out, device) if auto else Choice(low)
     job = Job(config, data, choice, out, device, open_log(log, folder))
+    out.draw = lambda: page(job.findings())
     if resume:
         job.load()
     if rank() == 0:
@@ -496,18 +517,3 @@ def _choose(low: int, high: int, data: NodeData, seed: int, out: RunFolder, devi
         for note in choice.notes:
             _note(out, note)
     return choice
-
-
-def _page(folder: Path, data: NodeData) -> str:
-    """Return the page about what is finished in a run folder."""
-    result, history = read_results(folder)
-    with reporting_mismatch(folder):
-        stored = read_arrays(folder / "assign.npz")
-        clusters, seeds, shares = stored["cluster"], stored["seeds"].tolist(), stored.get("confidence")
-        best = best_run(result["runs"])
-        place = seeds.index(best["seed"])
-        names, cluster = torch.from_numpy(clusters[place]).long().unique(return_inverse=True)
-        confidence = None if shares is None else torch.from_numpy(shares[place])
-        by_seed = dict(zip(seeds, clusters, strict=True))
-        explained = from_json(result)
-    return page(Shown(result, history, data, best, cluster, names.tolist(), confidence, explained, by_seed))

@@ -8,7 +8,7 @@ integers: above 65,536 nodes the number of node pairs exceeds 32 bits, and the A
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -81,18 +81,55 @@ def label_scores(cluster: Tensor, label: Tensor) -> dict[str, float]:
     return {name: score(table) for name, score in LABEL_SCORES.items()} if table.numel() else {}
 
 
-class ClusterSums(NamedTuple):
-    """Sums over the clusters, float64; both directions of an edge count."""
+MOST_PAIRED = 4096      # clusters whose pairs are told apart
 
-    inside: Tensor      # (K,)  weight of the edges that stay in the cluster
-    volume: Tensor      # (K,)  weight of all edges of its nodes
-    share: Tensor       # (K,)  share of the nodes; 0 if the cluster is empty
-    total: Tensor       # ()    weight of all edges
+
+class ClusterSums(NamedTuple):
+    """Sums over nodes, and over the edges in one pass, float64; both directions of an edge count."""
+
+    sizes: Tensor               # (K,)  nodes
+    connected: Tensor           # (K,)  nodes with edges
+    volume: Tensor              # (K,)  weight of all edges of the nodes
+    inside: Tensor              # (K,)  weight of the edges that stay in the cluster
+    num_inside: Tensor          # (K,)  number of them
+    node_inside: Tensor         # (N,)  their weight, node by node
+    between: Tensor | None      # (K, K)  weight of the edges between clusters; None for more than MOST_PAIRED
+    num_edges: int
+
+    @classmethod
+    def of(
+        cls, graph: Graph, cluster: Tensor, num_clusters: int | None = None, edge_weight: Tensor | None = None
+    ) -> ClusterSums:
+        """Sum over clusters ``(N,)``; their number K includes empty ones, by default up to the largest."""
+        cluster = cluster.cpu().long()
+        count = int(cluster.max()) + 1 if num_clusters is None else num_clusters
+        volume, inside, num_inside = torch.zeros(3, count, dtype=torch.float64)
+        degree, node_inside = torch.zeros(2, len(cluster), dtype=torch.float64)
+        between = torch.zeros(count**2, dtype=torch.float64) if count <= MOST_PAIRED else None
+        with progress_bar("scoring", graph.num_edges, "edges") as bar:
+            for source, target, edges in edge_blocks(graph):
+                target = target.cpu().long()
+                start, end = cluster[source.cpu()], cluster[target]
+                weight = torch.ones(len(end), dtype=torch.float64)
+                if edge_weight is not None:
+                    weight = edge_weight.detach()[edges].cpu().double()
+                stays = start == end
+                volume += end.bincount(weight, count)
+                inside += end[stays].bincount(weight[stays], count)
+                num_inside += end[stays].bincount(minlength=count)
+                degree.index_add_(0, target, weight)
+                node_inside.index_add_(0, target[stays], weight[stays])
+                if between is not None:
+                    between += (start * count + end).bincount(weight, count**2)
+                bar.update(len(end))
+        sizes, connected = (some.bincount(minlength=count).double() for some in (cluster, cluster[degree > 0]))
+        pairs = None if between is None else between.view(count, count)
+        return cls(sizes, connected, volume, inside, num_inside, node_inside, pairs, graph.num_edges)
 
 
 def modularity(sums: ClusterSums) -> float:
     """Return the weight inside clusters minus its expectation for random edges of equal degrees, in [-1/2, 1]."""
-    total = sums.total.clamp_min(torch.finfo(torch.float64).tiny)
+    total = sums.volume.sum().clamp_min(torch.finfo(torch.float64).tiny)
     return (sums.inside.sum() / total - (sums.volume / total).square().sum()).item()
 
 
@@ -105,13 +142,14 @@ def conductance(sums: ClusterSums) -> float:
 
 def used_clusters(sums: ClusterSums) -> int:
     """Return the number of clusters that are not empty."""
-    return int((sums.share > 0).sum())
+    return int((sums.sizes > 0).sum())
 
 
 def size_balance(sums: ClusterSums) -> float:
     """Return the entropy of the cluster sizes over log K: 1 for equal sizes, 0 for a single cluster."""
-    num_clusters = len(sums.share)
-    return torch.special.entr(sums.share).sum().item() / math.log(num_clusters) if num_clusters > 1 else 1.0
+    num_clusters = len(sums.sizes)
+    share = sums.sizes / sums.sizes.sum()
+    return torch.special.entr(share).sum().item() / math.log(num_clusters) if num_clusters > 1 else 1.0
 
 
 # Scores without labels: name in result.json -> function of the sums per cluster.
@@ -123,47 +161,16 @@ GRAPH_SCORES: dict[str, Callable[[ClusterSums], float]] = {
 }
 
 
-def graph_scores(
-    graph: Graph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
-) -> dict[str, float]:
-    """Return ``GRAPH_SCORES`` of clusters ``(N,)``, which need no labels; K includes empty clusters."""
-    cluster = cluster.cpu().long()
-    volume, inside = torch.zeros(2, num_clusters, dtype=torch.float64)
-    for ends, weight in _cluster_edges(graph, cluster, edge_weight):
-        volume += ends[0].bincount(weight, num_clusters)
-        stays = ends[0] == ends[1]
-        inside += ends[0][stays].bincount(None if weight is None else weight[stays], num_clusters)
-    share = cluster.bincount(minlength=num_clusters).double() / len(cluster)
-    sums = ClusterSums(inside, volume, share, volume.sum())
+def graph_scores(sums: ClusterSums) -> dict[str, float]:
+    """Return ``GRAPH_SCORES`` of clusters, which need no labels; K includes empty clusters."""
     return {name: score(sums) for name, score in GRAPH_SCORES.items()}
 
 
-def edges_between(
-    graph: Graph, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
-) -> Tensor:
-    """Return the weight of the edges between clusters, ``(K, K)`` float64; parameters as for `graph_scores`."""
-    total = torch.zeros(num_clusters**2, dtype=torch.float64)
-    for ends, weight in _cluster_edges(graph, cluster.cpu().long(), edge_weight):
-        total += (ends[0] * num_clusters + ends[1]).bincount(weight, num_clusters**2)
-    return total.view(num_clusters, num_clusters)
-
-
-def _cluster_edges(
-    graph: Graph, cluster: Tensor, edge_weight: Tensor | None
-) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor | None]]:
-    """Yield the clusters at both ends of the edges and their weights, block by block, on the CPU."""
-    with progress_bar("scoring", graph.num_edges, "edges") as bar:
-        for source, target, edges in edge_blocks(graph):
-            weight = None if edge_weight is None else edge_weight.detach()[edges].cpu().double()
-            yield (cluster[source.cpu()], cluster[target.cpu()]), weight
-            bar.update(len(source))
-
-
-def merit(run: dict[str, Any]) -> float:
+def quality(run: dict[str, Any]) -> float:
     """Return how good a run is without labels: the score of ``auto``, else minus the loss."""
     return run.get("score", -run["loss"])
 
 
 def best_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the run to show, chosen without labels."""
-    return max(runs, key=merit)
+    return max(runs, key=quality)

@@ -11,7 +11,7 @@ import torch
 
 from jbpool.clustering import explain as module
 from jbpool.clustering.auto.merging import saved_nats
-from jbpool.clustering.explain import FEATURES, NODES, as_json, explain, from_json
+from jbpool.clustering.explain import FEATURES, NODES, as_json, explain
 from jbpool.data import load_nodes
 from jbpool.data.own.objects import as_node_data
 
@@ -136,10 +136,6 @@ def test_names_and_json():
     assert stored["clusters"][0]["central"] == [str(name) for name in named.clusters[0].central]
     assert set(stored["clusters"][0]["features"][0]) == {"feature", "lift", "frequency"}
     assert np.array_equal(stored["merges"]["children"], named.merges.children)
-    read = from_json(json.loads(json.dumps(as_json(plain))))
-    assert read.clusters == plain.clusters
-    np.testing.assert_array_equal(read.merges.children, plain.merges.children)
-    np.testing.assert_array_equal(read.merges.cost, plain.merges.cost)
 
 
 def test_without_features_and_confidence():
@@ -164,7 +160,7 @@ def test_small_and_empty_graphs(cluster, sizes):
         assert all(one.features == () for one in found.clusters)                # constant columns tell nothing
         assert found.merges.children.shape == (len(sizes) - 1, 2)
         assert np.isfinite(found.merges.cost).all()
-        assert from_json(json.loads(json.dumps(as_json(found), allow_nan=False))).clusters == found.clusters
+        assert len(json.loads(json.dumps(as_json(found), allow_nan=False))["clusters"]) == len(sizes)
 
 
 # ---------------------------------------------------------------- the hierarchy
@@ -207,7 +203,7 @@ def test_many_clusters_have_no_tree(monkeypatch):
     data = load_nodes("sbm", num_nodes=90, num_clusters=3, seed=0)
     found = explain(data.graph, data.feat, data.edge_weight, data.label)
     assert found.merges is None
-    assert from_json(as_json(found)).merges is None
+    assert as_json(found)["merges"] is None
 
 
 def test_planted_words_are_found():

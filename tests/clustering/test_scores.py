@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from zoo import ZOO, grid, random_graph, symmetric_weights
 
-from jbpool.clustering.scores import confusion, edges_between, graph_scores, label_scores
+from jbpool.clustering.scores import ClusterSums, confusion, graph_scores, label_scores
 from jbpool.graph import Graph
 
 SIZES = [10**5, 10**6, pytest.param(10**7, marks=pytest.mark.slow)]
@@ -94,7 +94,7 @@ def test_graph_scores_of_many_nodes_are_exact(num_nodes, weighted):
     units = np.concatenate([units, units])
     weight = torch.from_numpy(units / 2**20).float() if weighted else None
     graph = Graph(torch.from_numpy(np.stack([source, target])), num_nodes)
-    scores = graph_scores(graph, torch.from_numpy(cluster), K, weight)
+    scores = graph_scores(ClusterSums.of(graph, torch.from_numpy(cluster), K, weight))
 
     between = np.zeros((K, K), dtype=np.int64)
     np.add.at(between, (cluster[source], cluster[target]), units)
@@ -123,7 +123,7 @@ def test_graph_scores_against_definitions(kind, weighted):
     K = 3
     cluster = torch.arange(graph.num_nodes) % K
     S, A = np.eye(K)[cluster.numpy()], dense.adjacency(graph, weight)
-    scores = graph_scores(graph, cluster, K, weight)
+    scores = graph_scores(ClusterSums.of(graph, cluster, K, weight))
     assert scores["modularity"] == pytest.approx(-dense.modularity(S, A), abs=1e-9)
     own = [cluster.numpy() == k for k in range(K)]
     leaving = [A[own[k]][:, ~own[k]].sum() / A[own[k]].sum() for k in range(K) if A[own[k]].sum() > 0]
@@ -132,20 +132,38 @@ def test_graph_scores_against_definitions(kind, weighted):
 
 
 def test_size_balance():
-    graph = grid(4)
-    assert graph_scores(graph, torch.arange(16) % 4, 4)["size_balance"] == pytest.approx(1)
-    assert graph_scores(graph, torch.zeros(16, dtype=torch.long), 4)["size_balance"] == pytest.approx(0)
-    assert 0 < graph_scores(random_graph(20, 30), (torch.arange(20) > 15).long(), 2)["size_balance"] < 1
+    def balance(cluster, count):
+        return graph_scores(ClusterSums.of(grid(4), cluster, count))["size_balance"]
+
+    assert balance(torch.arange(16) % 4, 4) == pytest.approx(1)
+    assert balance(torch.zeros(16, dtype=torch.long), 4) == pytest.approx(0)
+    assert 0 < balance((torch.arange(16) > 12).long(), 2) < 1
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("rows", [1, 7, 1000])
-def test_edges_between_clusters_in_blocks(weighted, rows, monkeypatch):
+def test_sums_over_edges_in_blocks(weighted, rows, monkeypatch):
+    """Against a loop over the edges; cluster 3 is empty."""
     monkeypatch.setattr("jbpool.ops.adjacency.BLOCK_ROWS", rows)
     graph = random_graph(40, 90)
     weight = symmetric_weights(graph) if weighted else None
     cluster = torch.arange(40) % 3
-    expected = torch.zeros(3, 3, dtype=torch.float64)
+    between, counted = torch.zeros(2, 4, 4, dtype=torch.float64)
+    node_inside, with_edges = torch.zeros(40, dtype=torch.float64), set()
     for number, (source, target) in enumerate(zip(*(end.tolist() for end in graph.edge_index), strict=True)):
-        expected[source % 3, target % 3] += 1 if weight is None else weight[number].double()
-    assert torch.allclose(edges_between(graph, cluster, 3, weight), expected)
+        one = 1.0 if weight is None else weight[number].double()
+        between[source % 3, target % 3] += one
+        counted[source % 3, target % 3] += 1
+        node_inside[target] += one * (source % 3 == target % 3)
+        with_edges.add(target)
+    sums = ClusterSums.of(graph, cluster, 4, weight)
+    assert torch.allclose(sums.between, between)
+    assert torch.allclose(sums.volume, between.sum(1))
+    assert torch.allclose(sums.inside, between.diagonal())
+    assert torch.equal(sums.num_inside, counted.diagonal())
+    assert torch.allclose(sums.node_inside, node_inside)
+    assert sums.sizes.tolist() == [14, 13, 13, 0]
+    assert sums.connected.tolist() == [sum(node % 3 == k for node in with_edges) for k in range(3)] + [0]
+    assert sums.num_edges == graph.num_edges
+    monkeypatch.setattr("jbpool.clustering.scores.MOST_PAIRED", 3)
+    assert graph_scores(ClusterSums.of(graph, cluster, 4, weight)) == graph_scores(sums)

@@ -12,7 +12,6 @@ from jbpool.clustering.auto.merging import Partition, cheapest_union, saved_nats
 from jbpool.clustering.auto.number import Choice, choose_number, ranked
 from jbpool.clustering.auto.recipe import EDGES, choose, find_clusters
 from jbpool.clustering.auto.refinement import Evidence
-from jbpool.clustering.report import search_sections
 from jbpool.clustering.scores import label_scores
 from jbpool.data import load_nodes
 from jbpool.graph import Graph
@@ -130,11 +129,6 @@ def test_a_number_that_is_given_is_not_searched():
 
 def test_equal_savings_choose_the_smaller_number():
     assert ranked({2: 0.1, 5: 0.7, 6: 0.7, 7: 0.5}) == [5, 6, 7, 2]
-    savings = {"chosen": 5, "savings": {"6": 0.6, "2": 0.1, "5": 0.7}}          # as in result.json
-    page = search_sections({"num_clusters": savings}, {})
-    assert "5 clusters describe the edges most briefly; next: 6, 2" in page
-    none = {"chosen": 1, "savings": {"2": -0.1, "3": -0.2}}
-    assert "the graph may have no clusters" in search_sections({"num_clusters": none}, {})
 
 
 def test_few_edges_or_none_beside_features():
