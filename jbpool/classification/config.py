@@ -110,23 +110,28 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
             *((READOUTS, name, "model.readout") for name in model.readout.split("+")),
         ]
     )
-    if config.train.patience is not None and config.train.select != "best":
-        yield "train.patience", "train.patience stops after the best epoch: set train.select=best too, or remove it"
-    if model.edges == "messages" and model.backbone != "gin":
-        yield "model.edges", "model.edges=messages needs model.backbone=gin"
-    if model.num_clusters is None and model.ratio is None and model.levels > MOST_LEVELS:
-        problem = f"model.levels={model.levels}: each level would have a quarter of the clusters of the one before; "
-        yield "model.levels", problem + f"with more than {MOST_LEVELS} levels, set model.num_clusters or model.ratio"
-    if model.num_clusters is not None and model.ratio is not None:
-        yield "model.ratio", "model.ratio and model.num_clusters both set the number of clusters: give only one of them"
-    if model.num_clusters is not None and len(model.num_clusters) not in (1, model.levels):
-        problem = f"model.num_clusters={model.num_clusters} should have one number, or one per level"
-        yield "model.num_clusters", problem
-    elif model.ratio is not None and config.method.cluster_sizes is not None:
-        problem = "method.cluster_sizes needs a fixed number of clusters: with model.ratio it depends on the fold; "
-        yield "method.cluster_sizes", problem + "set model.num_clusters instead"
-    elif model.ratio is None and model.levels <= MOST_LEVELS:
-        yield from wrong_number_of_sizes(config.method.cluster_sizes, fixed_clusters(model))
+    clusters, train, sizes = model.num_clusters, config.train, config.method.cluster_sizes
+    both = clusters is not None and model.ratio is not None
+    contradictions = [
+        (train.patience is not None and train.select != "best", "train.patience",
+         "train.patience stops after the best epoch: set train.select=best too, or remove it"),
+        (model.edges == "messages" and model.backbone != "gin", "model.edges",
+         "model.edges=messages needs model.backbone=gin"),
+        (clusters is None and model.ratio is None and model.levels > MOST_LEVELS, "model.levels",
+         f"model.levels={model.levels}: each level would have a quarter of the clusters of the one before; with more "
+         f"than {MOST_LEVELS} levels, set model.num_clusters or model.ratio"),
+        (both, "model.ratio",
+         "model.ratio and model.num_clusters both set the number of clusters: give only one of them"),
+        (clusters is not None and len(clusters) not in (1, model.levels), "model.num_clusters",
+         f"model.num_clusters={clusters} should have one number, or one per level"),
+        (model.ratio is not None and sizes is not None and not both, "method.cluster_sizes",
+         "method.cluster_sizes needs a fixed number of clusters: with model.ratio it depends on the fold; set "
+         "model.num_clusters instead"),
+    ]  # fmt: skip
+    wrong = {key: problem for applies, key, problem in contradictions if applies}
+    yield from wrong.items()
+    if model.ratio is None and not {"model.num_clusters", "model.levels"} & wrong.keys():
+        yield from wrong_number_of_sizes(sizes, fixed_clusters(model))
 
 
 def fixed_clusters(model: ClassifyModelConfig) -> list[int]:

@@ -18,7 +18,7 @@ from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.model import Inputs, make_model, numbers_of_clusters
 from jbpool.classification.network import Ensemble
 from jbpool.classification.report import Results, choose_pictured, page
-from jbpool.classification.search import budget, trials, with_settings
+from jbpool.classification.search import budget, settings_to_try
 from jbpool.console import Bar
 from jbpool.data import GraphData, Split, load_graphs
 from jbpool.data.datasets import UNLABELLED
@@ -207,7 +207,7 @@ class Job:
     def __init__(self, config: ClassifyConfig, data: GraphData, out: RunFolder, device: torch.device, log: Log):
         self.config, self.data, self.out, self.device, self.log = config, data, out, device, log
         self.methods = list(dict.fromkeys([config.model.pool, *config.model.compare]))
-        self.trials = {method: trials(config, method) for method in self.methods}
+        self.trials = {method: settings_to_try(config, method) for method in self.methods}
         self.tried: list[dict[str, Any]] = []               # the finished trials of a search
         self.leader: dict[str, Any] = {}                    # the best trial so far of the current fold
         self.predictions: list[dict[str, Any]] = []         # for the test graphs, one entry per finished fold
@@ -256,23 +256,29 @@ class Job:
         if {key: self.leader.get(key) for key in where} != where:
             self.leader = {}            # another fold was begun since: trials of this one are repeated
             self.tried = [trial for trial in self.tried if {key: trial[key] for key in where} != where]
+        best: ClassifyProblem | None = None
         for number in range(self.leader.get("tried", 0), len(self.trials[where["method"]])):
-            self.run_trial(where, number, forecast)
-        self.finish_fold(where)
+            problem = self.problem(where, number)
+            self.run_trial(problem, where, number, forecast)
+            best = problem if self.leader["trial"] == number else best
+        if best is None:                # the best trial was before an interruption
+            best = self.problem(where, self.leader["trial"])
+        best.model.load_state_dict(self.leader["state"])
+        self.finish_fold(best, where)
 
     def problem(self, where: dict[str, Any], number: int) -> ClassifyProblem:
         """Return the untrained network of a trial, with the graphs of the fold."""
-        config = replace(self.config, model=replace(self.config.model, pool=where["method"]))
-        config = with_settings(config, self.trials[where["method"]][number])
+        config = self.trials[where["method"]][number].config
         split = self.data.split(where["fold"], config.train.folds)
         torch.manual_seed(1_000_003 * where["seed"] + where["fold"])
         model = make_model(config, self.data, split.train).to(self.device)
         return ClassifyProblem(model, self.data, split, config, where["seed"], self.device)
 
-    def run_trial(self, where: dict[str, Any], number: int, forecast: Forecast | None) -> None:
+    def run_trial(
+        self, problem: ClassifyProblem, where: dict[str, Any], number: int, forecast: Forecast | None
+    ) -> None:
         """Train with one of the settings to try, and keep the result if it is the best of the fold so far."""
-        problem, settings = self.problem(where, number), self.trials[where["method"]][number]
-        train = problem.config.train
+        train, settings = problem.config.train, self.trials[where["method"]][number].values
         here, resume = {**where, "trial": number}, None
         if {key: self.unfinished.get(key) for key in here} == here:
             resume, self.unfinished = self.unfinished["training"], {}
@@ -316,11 +322,9 @@ class Job:
             self.keep()
             print(f"{name}: valid {digits(best['valid'], self.data.metric)} ({_shown(settings)})")
 
-    def finish_fold(self, where: dict[str, Any]) -> None:
+    def finish_fold(self, problem: ClassifyProblem, where: dict[str, Any]) -> None:
         """Score the test graphs with the best trial and save everything."""
-        problem, leader = self.problem(where, self.leader["trial"]), self.leader
-        problem.model.load_state_dict(leader["state"])
-        test = problem.split.test
+        leader, test = self.leader, problem.split.test
         members, label = problem.predict(test), self.data.label[test]                  # test graphs are used only here
         scores = averaged(members, self.data.metric)
         found = {
@@ -331,7 +335,7 @@ class Job:
             found["test_single"] = float(np.mean([score(self.data, one, label) for one in members]))
         more = MORE_SCORES.get(self.data.metric, {})
         found |= {name: function(scores, label) for name, function in more.items()}
-        settings = self.trials[where["method"]][leader["trial"]]
+        settings = self.trials[where["method"]][leader["trial"]].values
         if self.config.search.grid:
             found |= {"trial": leader["trial"], "settings": settings}
         self.predictions.append({**where, "graph": test, "label": label, "scores": scores})
@@ -461,7 +465,8 @@ def run(
         processes = f", {world_size()} processes" if world_size() > 1 else ""
         print(f"{data!r}\n{', '.join(job.methods)}; seeds {config.train.seeds}{processes}, into {folder}")
         if config.search.grid:
-            print(budget(config, job.methods, len(folds)))
+            counts = {method: len(settings) for method, settings in job.trials.items()}
+            print(budget(counts, len(folds) * len(config.train.seeds)))
     try:
         job.run(folds)
     except KeyboardInterrupt:
