@@ -20,6 +20,10 @@ PYTHON ?= $(shell for name in python3.11 python3 python3.14 python3.13 python3.1
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 BIN := .venv/bin
 READY := .venv/.ready
+# The datasets beside the checkout, for commands and tests; without them the tests of real data are skipped.
+ifneq ($(wildcard ../shared/data),)
+export JBPOOL_DATA ?= $(abspath ../shared/data)
+endif
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: run test test-gpu test-slow fuzz soak matrix bench bench-env docs notebook-env lint env lock clean

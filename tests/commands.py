@@ -23,7 +23,7 @@ from jbpool.engine.config import load_config
 from jbpool.engine.task import Task
 
 ROOT = Path(__file__).parent.parent
-SHARED = ROOT.parent / "shared" / "data"
+SHARED = Path(os.environ.get("JBPOOL_DATA") or "no-datasets").absolute()        # make sets it
 CPU = torch.device("cpu")
 TIMED = ("seconds", "seconds_per_step")
 

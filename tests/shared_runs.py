@@ -11,11 +11,10 @@ from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
 from jbpool.processes import process_group
 
-SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 RUNS = {
     "sbm": ["dataset.name=sbm", "dataset.num_nodes=3000", "method.num_clusters=2-6", "train.seeds=[0, 1]"],
-    "cora": ["dataset.name=cora", f"dataset.root={SHARED}", "method.num_clusters=7"],
-    "pubmed": ["dataset.name=pubmed", f"dataset.root={SHARED}", "method.num_clusters=3"],
+    "cora": ["dataset.name=cora", "method.num_clusters=7"],
+    "pubmed": ["dataset.name=pubmed", "method.num_clusters=3"],
 }  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def cache_dir() -> Path:
 
 def data_roots(root: str | Path | None = None) -> list[Path]:
     """Return the folders that may contain datasets, in search order."""
-    roots = [root, os.environ.get("JBPOOL_DATA"), "data", Path("..", "shared", "data"), cache_dir() / "data"]
+    roots = [root, os.environ.get("JBPOOL_DATA"), "data", cache_dir() / "data"]
     return [Path(folder).expanduser() for folder in roots if folder]
 
 

@@ -10,7 +10,7 @@ Scores are NMI with the labels, times are processor seconds (steady with OMP_NUM
 Block models, heavy-tailed and random graphs are drawn anew for every seed; edges have no weights. K is the number of
 classes; Leiden, which needs igraph, finds its own, and without labels K is searched from 2 to 60 (at most N / 2); a
 list is of all seeds. Confidence is shown in bins, over the nodes of all seeds: its mean / share of nodes in the right
-cluster (number of nodes). Real sets are read from ../shared/data.
+cluster (number of nodes). Real sets are read from the data roots.
 """
 
 from __future__ import annotations

@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from commands import SHARED
 from jbpool.data.own import dgl_bin
-
-SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
 @pytest.fixture(autouse=True)
@@ -23,9 +21,9 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def shared():
-    """The folder of real datasets beside the checkout."""
+    """The folder of real datasets."""
     if not SHARED.is_dir():
-        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
+        pytest.skip("no datasets: set JBPOOL_DATA to their folder")
     return SHARED
 
 

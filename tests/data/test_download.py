@@ -194,7 +194,7 @@ def test_two_processes_fetch_once(server):
 def test_data_roots_in_order(tmp_path, monkeypatch, cache):
     monkeypatch.setenv("JBPOOL_DATA", "from-env")
     assert data_roots("mine") == [
-        Path("mine"), Path("from-env"), Path("data"), Path("../shared/data"), cache / "data"
+        Path("mine"), Path("from-env"), Path("data"), cache / "data"
     ]  # fmt: skip
     for root in ("mine", "from-env", "data"):
         (tmp_path / root / "a").mkdir(parents=True)
