@@ -311,7 +311,7 @@ def _start(args: argparse.Namespace) -> int:
 def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: dict[str, Any], stack: ExitStack) -> int:
     """Run a task; ``stack`` holds the run folder until the report is written."""
     from jbpool.engine.run_folder import by_method, choose_folder, refuse_other_files
-    from jbpool.files import check_writable, held
+    from jbpool.files import held
     from jbpool.processes import gather, process_group, rank, world_size
     from jbpool.report.published import CLUSTERING
 
@@ -322,8 +322,7 @@ def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: di
         if world_size() > 1 and (reason := task.one_process_only(config)):
             raise ConfigError(reason)
         if rank() == 0:                                                     # the only one that writes
-            check_writable(folder / "config.yaml")                          # before hours of work
-            stack.enter_context(held(folder))
+            stack.enter_context(held(folder))                               # also writable, before hours of work
             refuse_other_files(folder, args.resume)                         # another may have just finished one
             if unused := task.unused(config):
                 print(f"settings without effect here: {', '.join(unused)}")

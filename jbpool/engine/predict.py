@@ -116,7 +116,7 @@ def check_request(run_dir: Path, changes: Sequence[Change], path: Path) -> None:
             raise ConfigError(f"{change.argument}: the model of {run_dir} is fixed; only dataset... can be set.")
     if path.exists():
         raise ConfigError(f"{path} already exists: choose another --out.")
-    check_writable(path)
+    check_writable(path.parent)
 
 
 def config_for(task: Task, run_dir: Path, changes: Sequence[Change], files: Callable[[str], Iterable[str]]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +12,15 @@ from typing import Any
 import torch
 
 from jbpool.errors import JBPoolError, RunFolderError, one_line
-from jbpool.files import atomic_file
+from jbpool.files import write_bytes
 from jbpool.schema import convert
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:
     """Save tensors and plain values in a form that loads without running code."""
-    with atomic_file(path) as file:
-        torch.save(state, file)
+    content = io.BytesIO()              # torch.save reports a full disk as an error of its own format
+    torch.save(state, content)
+    write_bytes(path, content.getbuffer())
 
 
 def load_state(path: Path, expected: Mapping[str, Any]) -> dict[str, Any]:

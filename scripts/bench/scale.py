@@ -11,6 +11,7 @@ one process and by two, with one thread each.
 from __future__ import annotations
 
 import argparse
+import collections
 import json
 import os
 import shutil
@@ -104,22 +105,21 @@ def run_jbpool(folder: Path, with_features: bool = True) -> dict:
     """Go through all phases of a run, as the command line goes through them."""
     import torch
 
-    from jbpool import console as progress
     from jbpool.clustering.task import NODE_CLUSTER
     from jbpool.processes import process_group, rank
 
-    memory = Memory()
+    memory, spent = Memory(), seconds_of_bars()
     with process_group(torch.device("cpu")):
         before, began, used = memory.now()[1], time.perf_counter(), time.process_time()
         config, data = load(folder, with_features)
         _ = data.fingerprint
-        progress.seconds["load"] = time.perf_counter() - began
+        spent["load"] = time.perf_counter() - began
         loaded = memory.now()[1]
         memory.peak_anonymous = loaded                      # beyond the loaded graph; features are a mapped file
         out = NODE_CLUSTER.run(config, data, folder / "run", torch.device("cpu"))
     if rank() > 0 or not out.runs:
         sys.exit()                                          # the first one reports
-    phases = {name: sum(progress.seconds.get(part, 0) for part in parts) for name, parts in PHASES.items()}
+    phases = {name: sum(spent.get(part, 0) for part in parts) for name, parts in PHASES.items()}
     phases["cluster"] = out.runs[0]["seconds"] - phases["smooth"] - phases["reduce"]
     out.write_report()                                      # it smooths and reduces what it draws, which is in no phase
     shutil.rmtree(folder / "run")
@@ -129,6 +129,22 @@ def run_jbpool(folder: Path, with_features: bool = True) -> dict:
         "edges": data.graph.num_edges, "loaded": loaded - before, "beyond": memory.peak_anonymous - loaded,
         "peak": memory.peak,
     }  # fmt: skip
+
+
+def seconds_of_bars() -> dict[str, float]:
+    """Return a dictionary that collects the time that every progress bar is open, by its description."""
+    from jbpool.console import Bar
+
+    spent: dict[str, float] = collections.defaultdict(float)
+    close = Bar.close
+
+    def closing(bar: Any) -> None:
+        if not bar.disable:                                 # tqdm closes a bar more than once
+            spent[bar.desc] += time.time() - bar.start_t
+        close(bar)
+
+    Bar.close = closing                                     # type: ignore[assignment, method-assign]
+    return spent
 
 
 def view_of(folder: Path) -> Any:
