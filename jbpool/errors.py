@@ -58,14 +58,18 @@ def naming(file: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def reported_as(file: str | Path, problem: str, fix: str = "") -> Iterator[None]:
-    """Turn any error inside the block into a ``DataError``: what reads damaged files fails in many ways."""
+def reported_as(file: str | Path, problem: str = "cannot be read", fix: str = "") -> Iterator[None]:
+    """Turn any error inside the block into a ``DataError`` that names the file: damaged files fail in many ways."""
     try:
-        yield
+        with naming(file):
+            yield
     except DataError:
         raise
+    except FileNotFoundError:
+        raise DataError.at(file, "no such file") from None
     except Exception as error:
-        raise DataError.at(file, f"{problem} ({str(error) or type(error).__name__}){fix}") from None
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise DataError.at(file, f"{problem} ({reason}){fix}") from error
 
 
 class TrainingError(JBPoolError):

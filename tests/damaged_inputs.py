@@ -35,7 +35,7 @@ from jbpool.data.sets.citation import _parse_planetoid
 from jbpool.data.sets.gcb import read_gcb
 from jbpool.engine import fit
 from jbpool.engine.config import CONFIGS, load_config
-from jbpool.errors import ConfigError, JBPoolError
+from jbpool.errors import ConfigError, JBPoolError, reported_as
 from jbpool.schema import as_dict
 
 NODES = 12
@@ -316,8 +316,10 @@ def read_pickles(folder: Path, mutant: Mutant) -> None:
     if mutant.example == "gcb":
         arrays = read_gcb(folder / "set.npz")
     else:
-        arrays = _parse_planetoid([folder / f"ind.s.{part}" for part in PLANETOID])
-    nodes = int(arrays["sizes"].sum()) if "sizes" in arrays else len(arrays["label"])
+        with reported_as(folder):
+            _parse_planetoid([folder / f"ind.s.{part}" for part in PLANETOID])
+        return
+    nodes = int(arrays["sizes"].sum())
     ends = np.concatenate([arrays["source"], arrays["target"]])
     assert len(ends) == 0 or 0 <= ends.min() <= ends.max() < nodes, "edges"
 

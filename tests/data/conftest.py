@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-
 from commands import SHARED
+
 from jbpool.data.own import dgl_bin
 
 

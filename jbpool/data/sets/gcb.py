@@ -11,19 +11,18 @@ from __future__ import annotations
 import io
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from sklearn.neighbors import NearestNeighbors
 
 from jbpool.checks import check_count
-from jbpool.data.arrays import read_members, read_stream
+from jbpool.data.arrays import Arrays, checked_csr, read_members
 from jbpool.data.assemble import pack_graphs, packed_graphs, undirected
 from jbpool.data.catalogue import GCB
 from jbpool.data.datasets import GraphData, Split
-from jbpool.data.download import MEGABYTE, Arrays, Source, cached, fetch
+from jbpool.data.download import Source, fetch
+from jbpool.data.parsed import cached
 from jbpool.data.sets.pickles import read_pickle
 from jbpool.errors import DataError, reported_as
 
@@ -40,7 +39,7 @@ MOON_NOISE = 0.1
 def source(name: str) -> Source:
     """Return the file of a published set; its counts are checked."""
     file = GCB[name].file
-    return Source(f"gcb/{file}", (URL + file,), check=lambda path: _checked(name, path), max_bytes=128 * MEGABYTE)
+    return Source(f"gcb/{file}", (URL + file,), check=lambda path: _checked(name, path))
 
 
 def load_gcb(name: str, root: str | Path | None = None) -> GraphData:
@@ -54,58 +53,35 @@ def load_gcb(name: str, root: str | Path | None = None) -> GraphData:
 
 
 def _checked(name: str, path: Path) -> Arrays:
-    arrays, expected = cached(name, [path], PARSER, lambda: read_gcb(path)), GCB[name].counts
-    found = tuple(arrays["counts"].tolist())
-    if found != expected:
-        raise DataError.at(path, f"has {found} training, validation and test graphs, {name} has {expected}")
+    arrays = cached(name, [path], PARSER, lambda: read_gcb(path))
+    counts, expected = tuple(arrays["counts"].tolist()), GCB[name].counts
+    if counts != expected:
+        fix = "download it again"
+        raise DataError.at(path, f"has {counts} training, validation and test graphs, {name} has {expected}; {fix}")
     return arrays
 
 
 def read_gcb(path: Path) -> Arrays:
     """Return the graphs of a file in the order training, validation, test; ``counts`` has their numbers."""
-    keys = [f"{part}_{what}" for part in PARTS for what in ("adj", "feat", "class")]
-    members = read_members(path, [f"{key}.npy" for key in keys])
-    stored = {key: _read_npy(members[f"{key}.npy"], path / f"{key}.npy") for key in keys}
     graphs, labels, counts = [], [], []
-    left = sum(map(len, members.values()))              # bytes: a matrix may be stored once and used often
-    for part in PARTS:
-        adjacency, feat, classes = (stored[f"{part}_{what}"] for what in ("adj", "feat", "class"))
-        one_hot = np.asarray(classes)
-        if not (len(adjacency) == len(feat) == len(classes) and one_hot.shape[1:] == (CLASSES,)):
-            raise DataError.at(path, f"{part}_adj, {part}_feat and {part}_class do not fit together")
-        if one_hot.dtype.kind not in "biuf":
-            raise DataError.at(path, f"{part}_class has {one_hot.dtype}, not numbers; download the file again")
-        for number, (matrix, rows) in enumerate(zip(adjacency, feat, strict=True)):
-            is_table = isinstance(rows, np.ndarray) and rows.dtype.kind in "biuf"
-            fits = scipy.sparse.issparse(matrix) and is_table and rows.shape == (matrix.shape[0], KINDS)
-            if not fits or matrix.shape[0] != matrix.shape[1]:
-                raise DataError.at(path, f"graph {number} of {part} has no matrix and one row of {KINDS} per node")
-            left -= rows.nbytes + matrix.data.nbytes
-            if left < 0:
-                raise DataError.at(path, "its graphs are larger than the file; download the file again")
-            coo = matrix.tocoo()
-            graphs.append((*undirected(coo.row, coo.col, len(rows)), rows.astype(np.float32)))
-        labels.append(one_hot.argmax(1))
-        counts.append(len(feat))
-    return {**pack_graphs(graphs), "label": np.concatenate(labels), "counts": np.array(counts)}
+    with reported_as(path, "not the arrays of the benchmark", "; download the file again"):
+        for part in PARTS:
+            members = read_members(path, [f"{part}_{what}.npy" for what in ("adj", "feat", "class")])
+            adjacency, feat, one_hot = map(_read_npy, members.values())
+            for matrix, rows, _ in zip(adjacency, feat, one_hot, strict=True):
+                edges = checked_csr(matrix).tocoo()
+                graphs.append((*undirected(edges.row, edges.col, len(rows)), np.asarray(rows, dtype=np.float32)))
+            labels.append(one_hot.argmax(1))
+            counts.append(len(feat))
+        return {**pack_graphs(graphs), "label": np.concatenate(labels), "counts": np.array(counts)}
 
 
-def _read_npy(content: bytes, path: Path) -> Any:
-    """Read the array of an .npy file from bytes; objects become a list, by the restricted unpickler."""
+def _read_npy(content: bytes) -> np.ndarray:
+    """Read the array of an .npy file from bytes, also one of objects."""
     file = io.BytesIO(content)
-    with reported_as(path, "not an array", "; download the file again"):
-        version = np.lib.format.read_magic(file)
-        if version != (1, 0):
-            raise ValueError(f"version {version}")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        if not shape:
-            raise ValueError("a single number")
-        if not dtype.hasobject:
-            return read_stream(io.BytesIO(content), len(content), path)
-    entries = read_pickle(content[file.tell() :], path)
-    if not isinstance(entries, list) or shape != (len(entries),):
-        raise DataError.at(path, f"not a list of {shape} matrices; download the file again")
-    return entries
+    np.lib.format.read_magic(file)
+    _, _, dtype = np.lib.format.read_array_header_1_0(file)
+    return read_pickle(file) if dtype.hasobject else np.load(io.BytesIO(content), allow_pickle=False)
 
 
 def gcb_sim(

@@ -12,14 +12,14 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from jbpool.checks import check_flag
-from jbpool.data.arrays import array_names, csr_from_arrays, csr_to_arrays, read_arrays
-from jbpool.data.assemble import node_data, symmetric_adjacency
+from jbpool.data.arrays import Arrays, array_names, csr_from_arrays, csr_to_arrays, read_arrays
+from jbpool.data.assemble import check_weights, node_data, symmetric_adjacency
 from jbpool.data.catalogue import NPZ
 from jbpool.data.datasets import NodeData, row_normalized, to_csr_tensor
-from jbpool.data.download import Arrays, Source, cached, fetch
+from jbpool.data.download import Source, fetch
 from jbpool.data.own.labels import class_codes
-from jbpool.errors import DataError, naming
+from jbpool.data.parsed import cached
+from jbpool.errors import DataError, reported_as
 
 PARSER = 2
 READ = {"labels", *(f"{name}_{part}" for name in ("adj", "attr") for part in ("data", "indices", "indptr", "shape"))}
@@ -27,8 +27,8 @@ READ = {"labels", *(f"{name}_{part}" for name in ("adj", "attr") for part in ("d
 
 def source(name: str) -> Source:
     """Return the file of a public dataset. Copies differ in bytes, not in values: counts replace a hash."""
-    known = NPZ[name]
-    return Source(f"npz/{known.file}", (known.url + known.file,), check=lambda path: _checked(name, path))
+    published = NPZ[name]
+    return Source(f"npz/{published.file}", (published.url + published.file,), check=lambda path: _checked(name, path))
 
 
 def load_npz_set(name: str, root: str | Path | None = None, normalize: bool = True) -> NodeData:
@@ -38,13 +38,12 @@ def load_npz_set(name: str, root: str | Path | None = None, normalize: bool = Tr
 
 
 def _checked(name: str, path: Path) -> Arrays:
-    arrays, known = cached(f"npz-{name}", [path], PARSER, lambda: read_npz(path)), NPZ[name]
-    if "label" not in arrays or "feat_shape" not in arrays:
-        raise DataError.at(path, f"has no features or labels, so it is not {name}; download it again")
-    got = (int(arrays["num_nodes"]), int(arrays["feat_shape"][1]), len(np.unique(arrays["label"])))
-    if got != (known.nodes, known.features, known.classes):
-        expected = f"{known.nodes} nodes, {known.features} features and {known.classes} classes of {name}"
-        raise DataError.at(path, f"has {got[0]} nodes, {got[1]} features and {got[2]} classes, not the {expected}")
+    arrays, published = cached(f"npz-{name}", [path], PARSER, lambda: read_npz(path)), NPZ[name]
+    features, classes = arrays.get("feat_shape", (0, 0))[1], len(np.unique(arrays.get("label", ())))
+    counts, expected = (int(arrays["num_nodes"]), int(features), classes), tuple(published[2:])
+    if counts != expected:
+        problem = f"has {counts} nodes, features and classes, not the {expected} of {name}; download it again"
+        raise DataError.at(path, problem)
     return arrays
 
 
@@ -53,26 +52,22 @@ def load_npz_file(path: str | Path | None = None, normalize: bool = True) -> Nod
     if path is None:
         raise DataError("dataset 'npz': give the file, --set dataset.path=graph.npz.")
     path = Path(path)
-    if not path.is_file():
-        raise DataError.at(path, "no such file")
     arrays = cached(f"npz-{path.stem}", [path], PARSER, lambda: read_npz(path))
     return npz_node_data(path.stem, path, arrays, normalize)
 
 
 def npz_node_data(name: str, path: Path, arrays: Arrays, normalize: bool) -> NodeData:
     """Return the graph in the arrays of ``read_npz``; ``normalize``: rows of features sum to one."""
-    check_flag(normalize, "dataset.normalize")
-    num_nodes, weight = int(arrays["num_nodes"]), arrays.get("weight")
-    with naming(path):
-        adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, num_nodes)
+    with reported_as(path):
+        weight = arrays.get("weight")
+        adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, int(arrays["num_nodes"]))
     feat = label = None
     if "feat_shape" in arrays:
         matrix = csr_from_arrays(path, arrays, "feat_")
         feat = to_csr_tensor(row_normalized(matrix) if normalize else matrix)
     if "label" in arrays:
         label = torch.from_numpy(arrays["label"])
-    weight_name = None if weight is None else "adj_data"
-    return node_data(name, adjacency, weight_name=weight_name, feat=feat, label=label)
+    return node_data(name, adjacency, weight_name=None if weight is None else "adj_data", feat=feat, label=label)
 
 
 def read_npz(path: Path) -> Arrays:
@@ -82,36 +77,33 @@ def read_npz(path: Path) -> Arrays:
         raise DataError.at(path, f"has no adj_indptr, adj_indices and adj_shape, but {', '.join(names[:12])}")
     stored = read_arrays(path, [name for name in names if name in READ])
     adjacency = _csr(path, stored, "adj").tocoo()
-    feat = _csr(path, stored, "attr") if "attr_indptr" in stored else None
-    label = stored.get("labels")
-    num_nodes = adjacency.shape[0]
-    if adjacency.shape[1] != num_nodes:
+    num_nodes, width = adjacency.shape
+    if width != num_nodes:
         raise DataError.at(path, f"adj_shape is {adjacency.shape}: the adjacency matrix must be square")
-    source, target = adjacency.row.astype(np.int64), adjacency.col.astype(np.int64)
-    arrays: Arrays = {"num_nodes": np.array(num_nodes), "source": source, "target": target}
-    if not (np.isfinite(adjacency.data).all() and (adjacency.data >= 0).all()):
-        raise DataError.at(path, "adj_data has a negative number, NaN or infinity: weights must be finite and >= 0")
+    arrays: Arrays = {"num_nodes": np.array(num_nodes), "source": adjacency.row, "target": adjacency.col}
+    with reported_as(path):
+        check_weights(adjacency.data, "adj_data")
     if (adjacency.data != 1).any():
         arrays["weight"] = adjacency.data.astype(np.float64)
-    if feat is not None:
+    if "attr_indices" in stored:
+        feat = _csr(path, stored, "attr")
         feat.sum_duplicates()
         with np.errstate(over="ignore"):
             arrays |= csr_to_arrays(feat, "feat_")
         if feat.shape[0] != num_nodes or not np.isfinite(arrays["feat_data"]).all():
             problem = f"attr_* of shape {feat.shape} must have one row per node ({num_nodes}), finite as float32"
             raise DataError.at(path, problem)
-    if label is not None:
+    if "labels" in stored:
+        label = stored["labels"]
         if label.shape != (num_nodes,) or label.dtype.kind not in "iu":
             raise DataError.at(path, f"labels ({label.dtype}, {label.shape}) must be {num_nodes} whole numbers")
-        codes, names = class_codes(label)
-        if not names:
+        arrays["label"], classes = class_codes(label)
+        if not classes:
             raise DataError.at(path, "labels are all -1, unlabelled: leave them out")
-        arrays["label"] = codes
     return arrays
 
 
 def _csr(path: Path, stored: Arrays, part: str) -> scipy.sparse.csr_matrix:
     """Return the matrix ``adj`` or ``attr``; values that are not stored are ones."""
-    if f"{part}_data" not in stored and f"{part}_indices" in stored:
-        stored = {**stored, f"{part}_data": np.ones(stored[f"{part}_indices"].shape, dtype=np.float32)}
-    return csr_from_arrays(path, stored, f"{part}_")
+    ones = np.ones(stored[f"{part}_indices"].shape, dtype=np.float32)
+    return csr_from_arrays(path, {f"{part}_data": ones, **stored}, f"{part}_")

@@ -17,11 +17,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from jbpool.data.arrays import extract, open_archive
+from jbpool.data.arrays import Arrays, extract, open_archive
 from jbpool.data.assemble import narrow, node_data, packed_graphs, symmetric_adjacency
 from jbpool.data.catalogue import MOLECULES, OGB_NODES
 from jbpool.data.datasets import UNLABELLED, GraphData, NodeData, Split
-from jbpool.data.download import Arrays, Source, cache_dir, cached, data_roots, fetch, find
+from jbpool.data.download import Source, data_roots, fetch, find
+from jbpool.data.parsed import cache_dir, cached
 from jbpool.errors import DataError, reported_as
 
 NODE_PARSER = 1

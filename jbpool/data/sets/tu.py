@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from jbpool.data.arrays import check_memory, open_archive, read_members
+from jbpool.data.arrays import Arrays, check_memory, open_archive, read_members
 from jbpool.data.assemble import node_label_name, one_hot, packed_graphs, undirected
 from jbpool.data.datasets import GraphData
-from jbpool.data.download import Arrays, Source, Wheel, cached, fetch, find
+from jbpool.data.download import Source, Wheel, fetch, find
 from jbpool.data.own.labels import GraphLabels, graph_labels
+from jbpool.data.parsed import cached
 from jbpool.errors import DataError
 
 PARSER = 3

@@ -117,7 +117,7 @@ class TestArrays:
             ({"source": [0], "target": [1], "weight": [np.nan]}, "row 1: column 'weight' has the value nan"),
             ({"source": [0], "target": [1], "weight": ["heavy"]}, "row 1: 'heavy' is not a finite number"),
             ({"source": [0], "target": [1], "weight": [1e300]}, "beyond the range of float32"),
-            ({"source": np.array([print]), "target": [1]}, "source.npy' is damaged .*objects"),
+            ({"source": np.array([print]), "target": [1]}, "objects"),
             ({"source": np.zeros(0, int), "target": np.zeros(0, int)}, "has no edges"),
         ],
     )

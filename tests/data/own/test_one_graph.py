@@ -276,7 +276,7 @@ def saved(folder, array):
         (np.full((4, 1), np.nan), "NaN, infinity"),
         (np.full((4, 1), 1e300), "beyond float32"),
         (np.array([["a"]] * 4), "expected a table of numbers"),
-        (np.array([[print]] * 4, dtype=object), "contains Python objects"),
+        (np.array([[print]] * 4, dtype=object), "objects"),
     ],
 )
 def test_bad_feature_arrays(tmp_path, features, words):

@@ -69,9 +69,9 @@ def tiny(tmp_path, monkeypatch):
     }  # fmt: skip
 
     def write(**changes):
-        for part, value in {**parts, **changes}.items():
-            (folder / f"ind.cora.{part}").write_bytes(pickle.dumps(value, 2))
-        (folder / "ind.cora.test.index").write_text("5\r\n3\r\n")
+        for part, value in {**parts, "test.index": "5\r\n3\r\n", **changes}.items():
+            content = value.encode() if isinstance(value, str) else pickle.dumps(value, 2)
+            (folder / f"ind.cora.{part}").write_bytes(content)
         return folder
 
     write()
@@ -95,28 +95,27 @@ def test_features_as_published(tiny):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    "changes",
     [
-        ({"graph": {0: [99]}}, "damaged"),
-        ({"graph": [1, 2]}, "damaged"),
-        ({"graph": {0: [1]}}, r"have \(6, 2, 4\) nodes"),
-        ({"ally": np.array([[1, 0]])}, "do not fit together"),
-        ({"ty": np.array([[1, 0], [1, 0]])}, "in classes of"),
-        ({"allx": scipy.sparse.csr_matrix(np.full((3, 4), np.nan))}, "NaN or infinity"),
-        ({"allx": np.array([print], dtype=object)}, "not a pickle of plain arrays"),
+        {"graph": {0: [99]}}, {"graph": {0: [float("inf")]}}, {"graph": {0: [1]}}, {"ally": np.array([[1, 0]])},
+        {"ty": np.array([[1, 0], [1, 0]])}, {"allx": scipy.sparse.csr_matrix(np.full((3, 4), np.nan))},
+        {"allx": np.array([print], dtype=object)}, {"tx": scipy.sparse.csr_matrix((2, 10**9))},
+        {"test.index": "five"}, {"test.index": "99999999999"},
     ],
-)
-def test_wrong_files_are_refused_and_not_cached(tiny, cache, changes, words):
+)  # fmt: skip
+def test_wrong_files_are_refused_and_not_cached(tiny, cache, changes):
     tiny(**changes)
-    with pytest.raises(DataError, match=words):
+    with pytest.raises(DataError, match="download"):
         load_nodes("cora")
     assert not list(cache.rglob("*.npz"))
 
 
-def test_a_bad_line_is_named(tiny):
-    for bad in ("five", "²", "99999999999"):
-        (tiny() / "ind.cora.test.index").write_text(f"3\n{bad}\n")
-        with pytest.raises(DataError, match=rf"test\.index, line 2: '{bad}'"):
+def test_indices_beyond_a_matrix(tiny):
+    for part, value in (("indices", 1 << 30), ("indptr", -9)):
+        matrix = scipy.sparse.csr_matrix(np.eye(3, 4))
+        getattr(matrix, part)[-1] = value
+        tiny(allx=matrix)
+        with pytest.raises(DataError, match="damaged"):
             load_nodes("cora")
 
 
@@ -139,7 +138,7 @@ def test_damaged_dblp(tmp_path):
     folder = tmp_path / "data" / "citationfull"
     folder.mkdir(parents=True)
     (folder / "dblp.npz").write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(DataError, match="not the arrays of CitationFull"):
+    with pytest.raises(DataError, match="dblp"):
         load_nodes("dblp")
 
 

@@ -1,7 +1,6 @@
 """The benchmark for graph pooling: published files, and the generator against them and a naive oracle."""
 
 import io
-import pickle
 import zipfile
 
 import numpy as np
@@ -13,7 +12,6 @@ from jbpool.data import DataError, load_graphs
 from jbpool.data.catalogue import GCB
 from jbpool.data.sets import gcb
 from jbpool.data.sets.gcb import nearest_neighbours
-from jbpool.data.sets.pickles import read_pickle
 
 EASY = {"k": 5, "spread": 0.4}
 
@@ -146,23 +144,16 @@ class Evil:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    "changes",
     [
-        ({"tr_adj": None}, "no member tr_adj"),
-        ({"tr_adj": npy(objects([Evil()]))}, "refers to builtins.print"),
-        ({"tr_adj": b"not an array"}, "tr_adj.npy: not an array"),
-        ({"te_feat": npy(objects([np.eye(5)[:3], np.eye(5)[:3]]))}, "graph 1 of te has no matrix"),
-        ({"te_feat": npy(objects([np.eye(4)[:3], np.eye(4)[:2]]))}, "graph 0 of te has no matrix"),
-        ({"te_feat": npy(objects([scipy.sparse.eye(3, 5, format="csr")] * 2))}, "graph 0 of te has no matrix"),
-        ({"te_feat": npy(np.full((2, 3, 5), "a"))}, "graph 0 of te has no matrix"),
-        ({"te_feat": npy(np.array(0))}, "te_feat.npy: not an array"),
-        ({"te_class": npy(np.eye(3))}, "te_adj, te_feat and te_class"),
-        ({"tr_adj": npy(np.zeros(2))}, "graph 0 of tr has no matrix"),
-        ({"te_class": npy(np.zeros((2, 3), dtype="V4"))}, "te_class has .*V4, not numbers"),
+        {"tr_adj": None}, {"tr_adj": npy(objects([Evil()]))}, {"tr_adj": b"not an array"},
+        {"te_feat": npy(objects([np.eye(5)[:2], np.eye(5)[:2]]))}, {"te_feat": npy(objects([np.eye(5)[:3]]))},
+        {"te_feat": npy(np.full((2, 3, 5), "a"))}, {"te_feat": npy(np.array(0))}, {"te_class": npy(np.eye(3))},
+        {"te_class": npy(np.zeros((2, 3), dtype="V4"))},
     ],
-)
-def test_a_wrong_file_is_an_error_that_names_it(write, capsys, changes, words):
-    with pytest.raises(DataError, match=words):
+)  # fmt: skip
+def test_a_wrong_file_is_an_error_that_names_it(write, capsys, changes):
+    with pytest.raises(DataError, match=r"gcb\.npz"):
         gcb.read_gcb(write(**changes))
     assert "must not run" not in capsys.readouterr().out
 
@@ -172,11 +163,3 @@ def test_wrong_counts_are_noticed(write, tmp_path):
     write().rename(tmp_path / "gcb" / "hard.npz")
     with pytest.raises(DataError, match=r"\(2, 2, 2\).*\(1451, 159, 190\)"):
         load_graphs("gcb-hard", root=tmp_path)
-
-
-def test_object_arrays_with_a_wrong_shape(tmp_path):
-    array = objects([1, 2])
-    assert read_pickle(pickle.dumps(array, 2), tmp_path) == [1, 2]
-    wrong = pickle.dumps(array, 2).replace(b"K\x02\x85", b"K\x03\x85")
-    with pytest.raises(DataError, match="2 objects for the shape"):
-        read_pickle(wrong, tmp_path)
