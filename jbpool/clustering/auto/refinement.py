@@ -29,8 +29,8 @@ from torch import Tensor, nn
 
 from jbpool.clustering.auto.features import UnitRows, no_weights
 from jbpool.graph import Graph
-from jbpool.ops.adjacency import degree, propagate
-from jbpool.ops.sparse import is_sparse, stored_values
+from jbpool.ops.adjacency import degree, propagate, sparse_operator
+from jbpool.ops.sparse import csr, is_sparse, stored_values
 
 GAIN = 0.01             # the least relative gain of a round that is worth another one
 ROUNDS = 20             # at most; in each of them all nodes move at once
@@ -89,7 +89,11 @@ class Evidence:
     def with_neighbours(self, cluster: Tensor, num_clusters: int) -> tuple[Tensor, Tensor]:
         """Return clusters ``(N,)`` as Z, ``(N, K)`` zeros and ones, and ``A Z``, on which models are measured."""
         one_hot = torch.zeros(len(cluster), num_clusters, device=cluster.device).scatter_(1, cluster[:, None], 1)
-        return one_hot, self.neighbours(one_hot)
+        # A Z is the adjacency with each neighbour replaced by its cluster: no row of Z is read for an edge.
+        adj = sparse_operator(self.graph, self.weight, one_hot.dtype).matrix
+        clusters = cluster.to(adj.col_indices().dtype).index_select(0, adj.col_indices())
+        counts = csr(adj.crow_indices(), clusters, adj.values(), (len(cluster), num_clusters))
+        return one_hot, counts @ torch.eye(num_clusters, device=cluster.device)
 
     @cached_property
     def squares(self) -> Tensor:
