@@ -88,3 +88,8 @@ def watched(what: str, **options: Any) -> Iterator[Callable[..., None]]:
 def progress_bar(what: str, total: int | None, unit: str) -> Bar:
     """Return a bar with rate and remaining time for ``total`` of ``unit``; it appears after a second of work."""
     return Bar(desc=what, total=total, unit=f" {unit}", unit_scale=True, delay=1.0)
+
+
+def plural(number: int, noun: str) -> str:
+    """Return ``"1 seed"``, ``"3 seeds"``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -9,7 +9,7 @@ import pytest
 from tqdm import tqdm
 
 import jbpool
-from jbpool.console import Bar, exit_on_broken_pipe, progress_bar, watched
+from jbpool.console import Bar, exit_on_broken_pipe, plural, progress_bar, watched
 
 ROOT = Path(jbpool.__file__).parent.parent
 
@@ -73,3 +73,7 @@ def test_progress_in_a_terminal_is_one_line_that_is_redrawn(monkeypatch, capsys)
     err = capsys.readouterr().err
     assert "0/4" in err
     assert "\n" not in err
+
+
+def test_plural():
+    assert [plural(number, "seed") for number in (0, 1, 2)] == ["0 seeds", "1 seed", "2 seeds"]

@@ -22,7 +22,7 @@ from jbpool.classification.search import budget, settings_to_try
 from jbpool.console import Bar
 from jbpool.data import GraphData, Split, load_graphs
 from jbpool.data.datasets import UNLABELLED
-from jbpool.engine.fit import TRAINING, Forecast, Log, Problem, Progress, count, fit, open_log, weights_diagnosis
+from jbpool.engine.fit import TRAINING, Log, Problem, Progress, fit, open_log, weights_diagnosis
 from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.state import reporting_damage, save_state
 from jbpool.errors import ConfigError
@@ -238,20 +238,15 @@ class Job:
             for fold in folds
             if (seed, fold) not in self.finished(method)
         ]
-        trainings = sum(len(self.trials[method]) for method, _, _ in left) - self.leader.get("tried", 0)
-        factors = "pools x seeds x folds" + " x trials" * bool(self.config.search.grid)
-        what = f"{count(trainings, 'training run')} ({factors})"
-        shorter = "shorter: fewer train.epochs, --folds or --seeds"
-        forecast = Forecast(trainings, what, shorter) if rank() == 0 else None
         for method, seed, fold in left:
-            self.run_fold({"method": method, "seed": seed, "fold": fold}, forecast)
+            self.run_fold({"method": method, "seed": seed, "fold": fold})
 
     def finished(self, method: str) -> set[tuple[int, int]]:
         """Return the finished (seed, fold) pairs of a method."""
         runs = self.out.runs if method == self.out.method else self.out.compared.get(method, [])
         return {(run["seed"], run["fold"]) for run in runs}
 
-    def run_fold(self, where: dict[str, Any], forecast: Forecast | None) -> None:
+    def run_fold(self, where: dict[str, Any]) -> None:
         """Train every trial, then score the test graphs with the one that has the best validation score."""
         if {key: self.leader.get(key) for key in where} != where:
             self.leader = {}            # another fold was begun since: trials of this one are repeated
@@ -259,7 +254,7 @@ class Job:
         best: ClassifyProblem | None = None
         for number in range(self.leader.get("tried", 0), len(self.trials[where["method"]])):
             problem = self.problem(where, number)
-            self.run_trial(problem, where, number, forecast)
+            self.run_trial(problem, where, number)
             best = problem if self.leader["trial"] == number else best
         if best is None:                # the best trial was before an interruption
             best = self.problem(where, self.leader["trial"])
@@ -274,9 +269,7 @@ class Job:
         model = make_model(config, self.data, split.train).to(self.device)
         return ClassifyProblem(model, self.data, split, config, where["seed"], self.device)
 
-    def run_trial(
-        self, problem: ClassifyProblem, where: dict[str, Any], number: int, forecast: Forecast | None
-    ) -> None:
+    def run_trial(self, problem: ClassifyProblem, where: dict[str, Any], number: int) -> None:
         """Train with one of the settings to try, and keep the result if it is the best of the fold so far."""
         train, settings = problem.config.train, self.trials[where["method"]][number].values
         here, resume = {**where, "trial": number}, None
@@ -295,7 +288,7 @@ class Job:
             progress = fit(
                 problem, train, weight_decay=train.weight_decay, schedule=train.schedule,
                 each_epoch=lambda progress: bar.update(progress.epoch - bar.n), report=report, resume=resume,
-                resume_path=self.out.path / "checkpoint.pt", forecast=forecast,
+                resume_path=self.out.path / "checkpoint.pt",
                 checkpoint=(lambda state: self.out.checkpoint(**here, training=state)) if rank() == 0 else None,
             )  # fmt: skip
         self.curve = []

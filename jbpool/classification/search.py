@@ -13,7 +13,7 @@ import numpy as np
 
 from jbpool.classification import config as plain
 from jbpool.classification.config import EXCLUSIVE, ClassifyConfig, SearchConfig
-from jbpool.engine.fit import count
+from jbpool.console import plural
 from jbpool.errors import JBPoolError
 from jbpool.names import lookup
 from jbpool.nn.pools import POOLS, option_problems
@@ -95,8 +95,8 @@ def unused(config: ClassifyConfig) -> list[str]:
 def budget(counts: Mapping[str, int], runs: int) -> str:
     """Return the number of trainings of a search, to be printed before it starts; ``counts``: method -> settings."""
     each = ", ".join(f"{number} of {method}" for method, number in counts.items())
-    total = count(sum(counts.values()) * runs, "training run")
-    text = f"search: trials for each of {count(runs, 'run')} (seeds x folds): {each}; {total} in all"
+    total = plural(sum(counts.values()) * runs, "training run")
+    text = f"search: trials for each of {plural(runs, 'run')} (seeds x folds): {each}; {total} in all"
     if len(set(counts.values())) > 1:
         text += "; budgets differ, since some settings do not concern every method: search.trials limits all alike"
     return text

@@ -28,9 +28,9 @@ from jbpool.clustering.scores import (
     label_scores,
     normalized_mutual_information,
 )
-from jbpool.console import Bar, watched
+from jbpool.console import Bar, plural, watched
 from jbpool.data import NodeData, load_nodes
-from jbpool.engine.fit import TRAINING, Forecast, Log, Progress, count, fit, open_log
+from jbpool.engine.fit import TRAINING, Log, Progress, fit, open_log
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.state import reporting_damage, save_state
 from jbpool.errors import ConfigError, TrainingError
@@ -102,7 +102,6 @@ class Job:
         self.unfinished: dict[str, Any] = {}            # the checkpoint to continue from
         self.curve: list[dict[str, Any]] = []           # history of the seed that is being trained
         self.prepared: tuple[FixedFeatures | None, Tensor] | None = None        # input of all networks
-        self.forecast: Forecast | None = None
 
     def load(self) -> None:
         """Restore finished and interrupted work, read by the first process, since its machine has the folder."""
@@ -120,12 +119,6 @@ class Job:
         left = [seed for seed in self.config.train.seeds if seed not in self.clusters]
         if left:
             self.out.details.pop("baselines", None)     # of a resumed run, compared with another result
-        starts = self.config.train.restarts or 1
-        self.forecast = Forecast(
-            len(left) * starts - self.unfinished.get("start", 0),
-            f"{count(len(left), 'seed')} x {count(starts, 'start')}",
-            "shorter: fewer train.epochs, train.restarts or --seeds, or train.patience to stop early",
-        )
         name = self.config.method.name
         find = search if name == "auto" else embed if name in EMBEDDINGS else train
         for seed in left:
@@ -339,7 +332,7 @@ def _train_start(job: Job, seed: int, start: int, best: dict[str, Any] | None) -
 
         progress = fit(
             problem, config.train, each_epoch=lambda progress: bar.update(progress.epoch - bar.n), report=report,
-            resume=resume, resume_path=job.out.path / "checkpoint.pt", forecast=job.forecast,
+            resume=resume, resume_path=job.out.path / "checkpoint.pt",
             checkpoint=lambda training: job.out.checkpoint(seed=seed, start=start, best=best, training=training),
         )  # fmt: skip
     loss, cluster, confidence = problem.finish()
@@ -489,7 +482,7 @@ def _begin(config: ClusterConfig, data: NodeData, out: RunFolder, job: Job) -> N
             job.save_clusters()
         out.save()
     processes = f", {world_size()} processes" if world_size() > 1 else ""
-    how = f"{config.method.name}, {count(job.num_clusters, 'cluster')}, seeds {config.train.seeds}{processes}"
+    how = f"{config.method.name}, {plural(job.num_clusters, 'cluster')}, seeds {config.train.seeds}{processes}"
     print(f"{data.summary}\n{how}, into {out.path}")
     if config.method.name in EMBEDDINGS and job.device.type != "cpu":
         print(f"{config.method.name} runs on the CPU")

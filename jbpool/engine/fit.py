@@ -1,4 +1,4 @@
-"""The training loop of both tasks: epochs, early stops, checkpoints, and the expected duration of a run."""
+"""The training loop of both tasks: epochs, early stops and checkpoints."""
 
 from __future__ import annotations
 
@@ -13,59 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from jbpool.engine.state import reporting_damage
 from jbpool.errors import ConfigError, TrainingError
 from jbpool.processes import mean_gradients, rank
 from jbpool.schema import TrainConfig
-
-MEASURED = 2.0          # seconds of training before extrapolating
-WORTH_SAYING = 60.0     # total seconds
-
-
-@dataclass
-class Forecast:
-    """Extrapolates from the first epochs to the whole run, and prints the estimate once."""
-
-    trainings: int                                  # left, of about the same length
-    what: str                                       # they are, such as "3 seeds x 5 starts"
-    shorter: str                                    # how to shorten the run
-    say: Callable[[str], object] = tqdm.write
-    clock: Callable[[], float] = time.monotonic
-    reported: bool = False
-
-    def begin(self, epoch: int) -> None:
-        """Note that training starts, or resumes after ``epoch`` epochs."""
-        self.trainings -= 1
-        self.first, self.began = epoch, self.clock()
-
-    def after(self, epoch: int, epochs: int, stops_early: bool) -> None:
-        """Note that ``epoch`` of ``epochs`` epochs are done."""
-        seconds = self.clock() - self.began
-        if self.reported or seconds < MEASURED:
-            return
-        self.reported = True
-        left = seconds / (epoch - self.first) * (epochs - epoch + self.trainings * epochs)
-        total = seconds + left
-        if total > WORTH_SAYING:
-            about = "up to" if stops_early else "about"
-            self.say(f"{about} {duration(total)} for {self.what} x {epochs} epochs; {self.shorter}")
-
-
-def duration(seconds: float) -> str:
-    """Return ``"16 min"``, ``"3.5 h"``, ``"12 days"``."""
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours = seconds / 3600
-    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:,.0f} days"
-
-
-def count(number: int, noun: str) -> str:
-    """Return ``"1 seed"``, ``"3 seeds"``."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
 
 CHECKPOINT_SECONDS = 0.5        # minimum time between two checkpoints
 
@@ -174,7 +126,6 @@ def fit(
     checkpoint: Callable[[dict[str, Any]], None] | None = None,
     resume: dict[str, Any] | None = None,
     resume_path: Path = Path("checkpoint.pt"),
-    forecast: Forecast | None = None,
 ) -> Progress:
     """Minimise the loss of a problem.
 
@@ -190,8 +141,6 @@ def fit(
             progress = _restore(resume, problem, optimiser)
     kept_at = time.monotonic()
     model.train()
-    if forecast is not None:
-        forecast.begin(progress.epoch)
     patience = config.epochs if config.patience is None else config.patience
     # A checkpoint may be of the last epoch before an early stop, so this is asked before an epoch.
     while progress.epoch < config.epochs and progress.epoch - progress.best_epoch < patience:
@@ -212,8 +161,6 @@ def fit(
             if checkpoint is not None and time.monotonic() - kept_at > CHECKPOINT_SECONDS:
                 checkpoint(_state(problem, optimiser, progress))
                 kept_at = time.monotonic()
-        if forecast is not None:
-            forecast.after(progress.epoch, config.epochs, stops_early=config.patience is not None)
     return progress
 
 

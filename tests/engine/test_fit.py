@@ -123,16 +123,13 @@ def saved_after(epoch, monkeypatch, patience=None):
 
 def test_a_resumed_run_equals_an_unbroken_one(monkeypatch):
     state, whole, expected = saved_after(6, monkeypatch)
-    begun = []
-    forecast = SimpleNamespace(begin=begun.append, after=lambda *_, **__: None)
     resumed = Line(improves=(1, 4))
     torch.manual_seed(99)
-    progress = fit(resumed, config(10), resume=state, forecast=forecast)
+    progress = fit(resumed, config(10), resume=state)
     assert torch.equal(values(resumed), values(whole))
     assert progress.history == expected.history
     assert (progress.epoch, progress.steps, progress.best_epoch) == (10, 20, 4)
     assert progress.seconds > state["progress"]["seconds"] > 0
-    assert begun == [6]
 
 
 def test_a_run_that_had_stopped_early_stays_so(monkeypatch):
@@ -148,14 +145,6 @@ def test_a_state_that_does_not_fit_names_its_file(tmp_path, monkeypatch):
     state, _, _ = saved_after(6, monkeypatch)
     with pytest.raises(RunFolderError, match=r"here\.pt is damaged"):
         fit(Line(), config(10), resume={**state, "model": {}}, resume_path=tmp_path / "here.pt")
-
-
-@pytest.mark.parametrize("patience", [None, 2])
-def test_the_forecast_hears_of_every_epoch(patience):
-    heard = []
-    forecast = SimpleNamespace(begin=lambda epoch: None, after=lambda *args, **more: heard.append((*args, more)))
-    fit(Line(improves=(1, 2, 3)), config(3, patience=patience), forecast=forecast)
-    assert heard == [(epoch, 3, {"stops_early": patience is not None}) for epoch in (1, 2, 3)]
 
 
 def test_a_loss_that_is_no_number_changes_no_weight():
