@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from inspect import signature
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from jbpool import interop
 from jbpool.checks import check_count, check_sizes, may_read
@@ -24,6 +26,36 @@ class kept_property(cached_property[T]):     # noqa: N801  as in functools
     def __get__(self, instance: Any, owner: Any = None) -> T:       # type: ignore[override]
         with torch.inference_mode(False):
             return super().__get__(instance, owner)
+
+
+def kept(compute: Callable[..., T], source: Tensor | None = None) -> T:
+    """Return the result of a function of a tensor, or of none, as tensors that can be kept.
+
+    They serve training, too, if computed in ``torch.inference_mode``, and belong to no transform of ``torch.func``.
+    """
+    results: list[T] = []
+    with torch.inference_mode(False):
+        _OutsideTransforms.apply(source, compute, results.append)
+    return results[0]
+
+
+class _OutsideTransforms(Function):
+    """Calls a function of a tensor: torch.func leaves its transforms before it runs a Function, and unwraps its inputs.
+
+    Transforms that would need a derivative here, or a batch, refuse the call.
+    """
+
+    @staticmethod
+    def forward(source, compute, keep):
+        keep(compute() if source is None else compute(source))
+        return torch.empty(0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+
+_OutsideTransforms.forward.__signature__ = signature(_OutsideTransforms.forward)    # type: ignore[attr-defined]
 
 
 class CsrRows(NamedTuple):
@@ -144,8 +176,7 @@ class Graph:
         Graph(3 graphs, 6 nodes, 12 edges)
         """
         graph = Graph.__new__(Graph)
-        with torch.inference_mode(False), torch._C._DisableFuncTorch():         # kept beyond both
-            sizes = torch.full((num_graphs,), num_nodes, device=device)
+        sizes = kept(lambda: torch.full((num_graphs,), num_nodes, device=device))
         graph._start(num_graphs * num_nodes, num_graphs * num_nodes**2, device, idtype, sizes)
         graph.complete_size, graph.known_symmetric = num_nodes, True
         return graph
@@ -203,18 +234,17 @@ class Graph:
         """The edges by source, for products with the transpose."""
         return _by_rows(self.edge_index[0], self.edge_index[1], self.num_nodes)
 
-    def remembered(self, key: Any, compute: Callable[[], T], source: Tensor | None = None) -> T:
+    def remembered(self, key: Any, compute: Callable[..., T], source: Tensor | None = None) -> T:
         """Return the value of a key, computed on first use, and again once its source has changed.
 
-        ``source``: what it is computed from besides the graph, such as edge weights. Changes that torch cannot track,
-        through ``source.data`` or a shared numpy array, go unnoticed.
+        ``source``: what it is computed from besides the graph, such as edge weights; it is passed on. Changes that
+        torch cannot track, through ``source.data`` or a shared numpy array, go unnoticed.
         """
         known = self._memo.get(key)
         if known is None or known.source() is not source or known.version != version(source):
             if len(self._memo) == MOST_KEPT:        # a sweep over some parameter must not fill the memory
                 self._memo.clear()
-            with torch.inference_mode(False), torch._C._DisableFuncTorch():     # kept beyond both
-                known = _Remembered(compute(), _reference(source), version(source))
+            known = _Remembered(kept(compute, source), _reference(source), version(source))
             self._memo[key] = known
         return known.value
 
@@ -311,5 +341,4 @@ def like(graph: Graph, given: Any) -> Any:
 
 @lru_cache(maxsize=16)
 def _shared_dgl(graph: Graph) -> Any:
-    with torch.inference_mode(False), torch._C._DisableFuncTorch():             # DGL cannot read its tensors
-        return graph.to_dgl()
+    return kept(graph.to_dgl)                   # DGL cannot read tensors of a transform

@@ -102,9 +102,8 @@ def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
     pooled = edge_weight is not None and (edge_weight.requires_grad or graph.complete_size is not None)
     if edge_weight is None or (pooled and not reads_all()):
         return
-    weight = edge_weight.detach()
-    if not graph.remembered("equal weights", lambda: _has_symmetric_weights(graph, weight), edge_weight):
-        raise InputError(_asymmetry(graph, weight))
+    if not graph.remembered("equal weights", lambda weight: _has_symmetric_weights(graph, weight), edge_weight):
+        raise InputError(_asymmetry(graph, edge_weight.detach()))
 
 
 def is_symmetric(graph: Graph) -> bool:
@@ -133,7 +132,7 @@ def _check_parts(graph: Graph) -> None:
 def _has_symmetric_weights(graph: Graph, weight: Tensor) -> bool:
     source, target = graph.edge_index.long()
     x, y = torch.rand(2, graph.num_nodes, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) - 0.5
-    x, y, weight = x.to(graph.device), y.to(graph.device), weight.double()
+    x, y, weight = x.to(graph.device), y.to(graph.device), weight.detach().double()
     excess = (weight * (x[source] * y[target] - x[target] * y[source])).sum().abs()
     return not bool(excess > 1e-5 * weight.norm())              # rounding of float32 gives some 1e-8
 

@@ -63,9 +63,8 @@ def inverse_sqrt(degree: Tensor) -> Tensor:
 
 
 def _is_constant(graph: Graph, edge_weight: Tensor) -> bool:
-    """Return whether to keep an operator built from the weights: not learned, transformed or the output of a pool."""
-    transformed = torch._C._functorch.is_functorch_wrapped_tensor(edge_weight)      # by torch.func
-    return not (edge_weight.requires_grad or transformed or graph.complete_size)
+    """Return whether to keep an operator built from the weights: neither learned nor the output of a pool."""
+    return not (edge_weight.requires_grad or graph.complete_size)
 
 
 def sparse_operator(
@@ -76,7 +75,7 @@ def sparse_operator(
     The graph keeps it, until the weights change.
     """
     return graph.remembered(
-        ("operator", delta, dtype), lambda: _make_operator(graph, edge_weight, dtype, delta), edge_weight
+        ("operator", delta, dtype), lambda weight=None: _make_operator(graph, weight, dtype, delta), edge_weight
     )
 
 

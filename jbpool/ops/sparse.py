@@ -167,7 +167,7 @@ def feature_product(graph: Graph, feat: Tensor, weight: Tensor) -> Tensor:
     if not is_sparse(feat):
         return feat @ weight
     key = ("features", None if feat.is_inference() else feat.values()._version)      # written to through its values
-    return multiply(graph.remembered(key, lambda: with_transpose(feat), feat), weight)
+    return multiply(graph.remembered(key, with_transpose, feat), weight)
 
 
 def with_transpose(feat: Tensor) -> Sparse:
