@@ -166,3 +166,33 @@ def check_cluster_sizes(cluster_sizes: Sequence[float] | Tensor, num_clusters: i
             "divide counts by their sum."
         )
     return share / share.sum()
+
+
+def check_edge_weight(edge_weight: Tensor | None, num_edges: int, device: torch.device, finite: bool = True) -> None:
+    """Require ``None``, or one non-negative number per edge, and finite ones if asked."""
+    if edge_weight is None:
+        return
+    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
+        got = edge_weight.dtype if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
+        raise InputError(f"edge_weight is {got}: pass a floating-point tensor, e.g. edge_weight.float().")
+    if edge_weight.dim() != 1:
+        fix = "use edge_weight.squeeze(-1)" if edge_weight.numel() == num_edges else "pass one number per edge"
+        raise InputError(f"edge_weight has shape {tuple(edge_weight.shape)}: it must be 1-D; {fix}.")
+    if edge_weight.shape[0] != num_edges:
+        raise InputError(
+            f"edge_weight has {edge_weight.shape[0]} entries but the graph has {num_edges} edges: "
+            "pass one per edge, in edge order (the two directions of an edge count as two edges)."
+        )
+    if edge_weight.device != device:
+        raise InputError(
+            f"edge_weight is on {edge_weight.device} but the graph is on {device}: move one with .to(device)."
+        )
+    if edge_weight.numel() and may_read(edge_weight):
+        low, high = edge_weight.detach().aminmax()               # a NaN anywhere makes both NaN
+        if finite and not bool(high < float("inf")):
+            raise InputError("edge_weight contains NaN or infinity: weights must be finite; remove those edges.")
+        if bool(low < 0):
+            raise InputError(
+                f"edge_weight ranges over [{low.item():g}, {high.item():g}]: weights must not be negative; "
+                "use edge_weight.clamp(min=0) or remove those edges."
+            )

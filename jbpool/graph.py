@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.autograd import Function
 
 from jbpool import interop
-from jbpool.checks import check_count, check_sizes, may_read
+from jbpool.checks import check_count, check_edge_weight, check_sizes, may_read
 from jbpool.errors import InputError
-from jbpool.interop import GraphTensors, version
+from jbpool.interop import GraphTensors, sizes_of_batch, version
 
 T = TypeVar("T")
 
@@ -107,6 +107,11 @@ class Graph:
         Number of nodes N. Default: the sum of ``sizes``, else one more than the largest id.
     sizes : Tensor or sequence of int, optional
         Nodes per graph ``(B,)``; the nodes of a graph are numbered one after another. Default: one graph.
+    batch : Tensor, optional
+        Graph of every node ``(N,)``, in ascending order, instead of ``sizes``, as PyG has it.
+    edge_weight : Tensor, optional
+        ``(E,)``, finite and not negative, the same for both directions of an edge. Layers and pools use them, unless
+        they are called with other weights. Default: all ones.
 
     Examples
     --------
@@ -118,7 +123,13 @@ class Graph:
     """
 
     def __init__(
-        self, edge_index: Tensor, num_nodes: int | None = None, sizes: Tensor | Sequence[int] | None = None
+        self,
+        edge_index: Tensor,
+        num_nodes: int | None = None,
+        sizes: Tensor | Sequence[int] | None = None,
+        *,
+        batch: Tensor | None = None,
+        edge_weight: Tensor | None = None,
     ):
         if not isinstance(edge_index, Tensor) or edge_index.dim() != 2 or edge_index.shape[0] != 2:
             got = tuple(edge_index.shape) if isinstance(edge_index, Tensor) else type(edge_index).__name__
@@ -127,6 +138,10 @@ class Graph:
             raise InputError(f"edge_index is {edge_index.dtype}: node ids are int64 or int32; use edge_index.long().")
         if num_nodes is not None and num_nodes != 0:
             num_nodes = check_count(num_nodes, "num_nodes")
+        if batch is not None:
+            if sizes is not None:
+                raise InputError("sizes and batch are both given: they say the same; pass one of them.")
+            sizes = sizes_of_batch(batch)
         if sizes is not None:
             sizes = check_sizes(sizes, num_nodes)[0].to(edge_index.device)
             num_nodes = int(sizes.sum()) if num_nodes is None else num_nodes
@@ -136,16 +151,25 @@ class Graph:
             low, high = (int(end) for end in edge_index.aminmax())
             if low < 0 or high >= num_nodes:
                 raise InputError(f"edge_index holds {low} to {high}: the {num_nodes} nodes are numbered from 0.")
-        self._start(num_nodes, edge_index.shape[1], edge_index.device, edge_index.dtype, sizes)
+        check_edge_weight(edge_weight, edge_index.shape[1], edge_index.device)
+        self._start(num_nodes, edge_index.shape[1], edge_index.device, edge_index.dtype, sizes, edge_weight)
         self.__dict__["edge_index"] = edge_index
 
     def _start(
-        self, num_nodes: int, num_edges: int, device: torch.device, idtype: torch.dtype, sizes: Tensor | None
+        self,
+        num_nodes: int,
+        num_edges: int,
+        device: torch.device,
+        idtype: torch.dtype,
+        sizes: Tensor | None,
+        edge_weight: Tensor | None = None,
     ) -> None:
         self.num_nodes, self.num_edges, self.device, self.idtype = num_nodes, num_edges, device, idtype
         self.sizes = torch.full((1,), num_nodes, device=device) if sizes is None else sizes
         self.complete_size: int | None = None       # K, if the graphs are complete and have K nodes each
+        self.edge_weight = edge_weight
         self.known_symmetric = False                # both directions of every edge are there, as checked or built
+        self._edges_of: Graph | None = None       # the graph whose edges these are
         self._memo: dict[Any, _Remembered] = {}
 
     @classmethod
@@ -181,29 +205,55 @@ class Graph:
         graph.complete_size, graph.known_symmetric = num_nodes, True
         return graph
 
+    def weighted(self, edge_weight: Tensor | None) -> Graph:
+        """Return the graph with other edge weights, unchecked. Both share what is computed from the edges."""
+        if edge_weight is self.edge_weight:
+            return self
+        graph = Graph.__new__(Graph)
+        graph.__dict__ |= self.__dict__
+        graph.edge_weight = edge_weight
+        graph._edges_of = self._edges_of or self
+        return graph
+
     def __repr__(self) -> str:
         graphs = f"{self.num_graphs} graphs, " if self.num_graphs != 1 else ""
         return f"Graph({graphs}{self.num_nodes} nodes, {self.num_edges} edges)"
 
     def __reduce__(self):
+        # What was computed from the edges is not stored.
+        edges: tuple[Callable[..., Graph], tuple]
         if self.complete_size is not None:
-            return Graph.complete, (self.num_graphs, self.complete_size, self.idtype, self.device)
-        return Graph, (self.edge_index, self.num_nodes, self.sizes)     # what was computed from them is not stored
+            edges = Graph.complete, (self.num_graphs, self.complete_size, self.idtype, self.device)
+        else:
+            edges = Graph, (self.edge_index, self.num_nodes, self.sizes)
+        return edges if self.edge_weight is None else (_restored, (*edges, self.edge_weight))
 
     @property
     def num_graphs(self) -> int:
         """Number of graphs B."""
         return self.sizes.shape[0]
 
+    @property
+    def num_edges_per_graph(self) -> Tensor:
+        """Number of edges of each graph, ``(B,)``."""
+        if self.num_graphs == 1:
+            return torch.full((1,), self.num_edges, device=self.device)
+        if self.complete_size is not None:
+            return self.sizes * self.complete_size
+        member = torch.repeat_interleave(self.sizes, output_size=self.num_nodes)                # (N,)
+        owner = member[self.edge_index[0].long()]                                               # (E,)
+        return torch.zeros_like(self.sizes).index_add_(0, owner, torch.ones_like(owner))
+
     def to(self, device: torch.device | str) -> Graph:
         """Return the graph on a device; itself if it is there."""
         device = torch.device(device)
         if device == self.device or (device.type == self.device.type and device.index is None):
             return self
+        weight = None if self.edge_weight is None else self.edge_weight.to(device)
         if self.complete_size is not None:
-            return Graph.complete(self.num_graphs, self.complete_size, self.idtype, device)
+            return Graph.complete(self.num_graphs, self.complete_size, self.idtype, device).weighted(weight)
         moved = Graph.__new__(Graph)
-        moved._start(self.num_nodes, self.num_edges, device, self.idtype, self.sizes.to(device))
+        moved._start(self.num_nodes, self.num_edges, device, self.idtype, self.sizes.to(device), weight)
         moved.known_symmetric = self.known_symmetric
         for name in ("edge_index", "by_target", "by_source"):           # whatever is there need not be computed again
             if name in self.__dict__:
@@ -215,6 +265,8 @@ class Graph:
     @kept_property
     def edge_index(self) -> Tensor:
         """Source and target of every edge, ``(2, E)``."""
+        if self._edges_of is not None:
+            return self._edges_of.edge_index
         if self.complete_size is not None:
             node = torch.arange(self.num_nodes, dtype=self.idtype, device=self.device)
             block = node.view(-1, self.complete_size)                                           # (B, K)
@@ -227,11 +279,15 @@ class Graph:
     @kept_property
     def by_target(self) -> CsrRows:
         """The edges by target; row i of ``A X`` is a sum over them. Needs no order of ``edge_index``."""
+        if self._edges_of is not None:
+            return self._edges_of.by_target
         return _by_rows(self.edge_index[1], self.edge_index[0], self.num_nodes)
 
     @kept_property
     def by_source(self) -> CsrRows:
         """The edges by source, for products with the transpose."""
+        if self._edges_of is not None:
+            return self._edges_of.by_source
         return _by_rows(self.edge_index[0], self.edge_index[1], self.num_nodes)
 
     def remembered(self, key: Any, compute: Callable[..., T], source: Tensor | None = None) -> T:
@@ -252,41 +308,52 @@ class Graph:
 
     @classmethod
     def _of(cls, tensors: GraphTensors) -> Graph:
-        edge_index, num_nodes, sizes, by_target = tensors
+        edge_index, num_nodes, sizes, edge_weight, by_target = tensors
         if by_target is not None:
-            return cls.from_rows(CsrRows(*by_target), sizes, edge_index)
+            return cls.from_rows(CsrRows(*by_target), sizes, edge_index)._with_checked(edge_weight)
         assert edge_index is not None
-        return cls(edge_index, num_nodes, sizes)
+        return cls(edge_index, num_nodes, sizes, edge_weight=edge_weight)
+
+    def _with_checked(self, edge_weight: Tensor | None) -> Graph:
+        check_edge_weight(edge_weight, self.num_edges, self.device)
+        return self.weighted(edge_weight)
 
     @classmethod
     def from_dgl(cls, graph: Any) -> Graph:
-        """Return a ``DGLGraph`` as a Graph. The same object gives the same Graph, until its edges change."""
+        """Return a ``DGLGraph`` with its ``edata["weight"]``; the same Graph for the same object until it changes."""
         interop.check_dgl(graph)
-        return interop.once_per_graph(graph, cls._of)
+        return interop.once_per_graph(graph, cls._of, cls._with_checked)
 
     def to_dgl(self) -> Any:
-        """Return a ``DGLGraph`` with the same edges, in the same order, both batch counts set."""
-        return interop.to_dgl(self.edge_index, self.num_nodes, self.sizes, made_from=self)
+        """Return a ``DGLGraph`` with the same edges, in the same order, ``edata["weight"]`` and both batch counts."""
+        return interop.to_dgl(
+            self.edge_index, self.num_nodes, self.sizes, self.num_edges_per_graph, self.edge_weight, made_from=self
+        )
 
     @classmethod
     def from_pyg(cls, data: Any) -> Graph:
-        """Return a ``Data`` or ``Batch`` of PyG as a Graph. The same object gives the same Graph, until it changes."""
+        """Return a PyG graph with its ``edge_weight``; the same Graph for the same object until it changes."""
         interop.check_pyg(data)
-        return interop.once_per_graph(data, cls._of)
+        return interop.once_per_graph(data, cls._of, cls._with_checked)
 
-    def to_pyg(self) -> Any:
-        """Return a ``Batch`` of PyG with the same edges, in the same order."""
-        return interop.to_pyg(self.edge_index, self.num_nodes, self.sizes, made_from=self)
+    def to_pyg(self, feat: Tensor | None = None) -> Any:
+        """Return a ``Batch`` of PyG with the same edges, in the same order, ``edge_weight`` and features ``x``."""
+        tensors = self.edge_index, self.num_nodes, self.sizes, self.edge_weight, feat
+        return interop.to_pyg(*tensors, self.num_edges_per_graph, made_from=self)
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Graph:
-        """Return the graph of a sparse adjacency matrix; ``matrix.tocsr().data`` are the weights of its edges."""
+        """Return the graph of a sparse adjacency matrix, whose values are the weights of the edges."""
         return cls._of(interop.read_scipy(matrix))
 
     @classmethod
     def from_networkx(cls, graph: Any) -> Graph:
-        """Return an undirected networkx graph as a Graph; its nodes are numbered in the order of ``graph.nodes``."""
+        """Return an undirected networkx graph with its edge attribute ``weight``; nodes as in ``graph.nodes``."""
         return cls._of(interop.read_networkx(graph))
+
+
+def _restored(make: Callable[..., Graph], arguments: tuple, edge_weight: Tensor) -> Graph:
+    return make(*arguments).weighted(edge_weight)
 
 
 def row_of_entries(pointers: Tensor, num_entries: int) -> Tensor:
@@ -332,11 +399,15 @@ def as_graph(graph: Any) -> Graph:
     )
 
 
-def like(graph: Graph, given: Any) -> Any:
-    """Return complete graphs in the kind of the graph that was given: a ``DGLGraph``, a ``Batch`` or a ``Graph``."""
+def like(graph: Graph, given: Any, feat: Tensor) -> Any:
+    """Return complete graphs in the kind of the graph that was given: a ``DGLGraph``, a ``Batch`` or a ``Graph``.
+
+    ``feat``: node features, which a ``Batch`` holds.
+    """
     if interop.is_dgl(given):
-        return _shared_dgl(graph).local_var()                           # shared edges, frames of its own
-    return graph.to_pyg() if interop.is_pyg(given) else graph
+        edges = _shared_dgl(graph._edges_of or graph).local_var()     # shared edges, frames of its own
+        return interop.with_weight(edges, graph.edge_weight, made_from=graph)
+    return graph.to_pyg(feat) if interop.is_pyg(given) else graph
 
 
 @lru_cache(maxsize=16)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jbpool.checks import may_read, reads_all
+from jbpool.checks import check_edge_weight, may_read, reads_all
 from jbpool.errors import InputError
 from jbpool.graph import Graph, as_graph
 
@@ -17,21 +17,25 @@ def checked_graph(
 ) -> Graph:
     """Return the graph that a layer was called with, after checking it, its features and its edge weights.
 
-    ``dtype`` and ``in_feats`` are those of the layer; ``sparse``: it takes CSR features, too.
+    ``edge_weight`` replaces the weights of the graph. ``dtype`` and ``in_feats`` are those of the layer; ``sparse``: it
+    takes CSR features, too.
     """
-    found = as_graph(graph)
+    checked = as_graph(graph)
     check_features(feat, dtype, in_feats, sparse)
-    if feat.shape[0] != found.num_nodes:
+    if feat.shape[0] != checked.num_nodes:
         raise InputError(
-            f"feat has {feat.shape[0]} rows but the graph has {found.num_nodes} nodes: "
+            f"feat has {feat.shape[0]} rows but the graph has {checked.num_nodes} nodes: "
             "pass one row per node of the batched graph, in node order."
         )
-    if feat.device != found.device:
-        raise InputError(f"feat is on {feat.device} but the graph is on {found.device}: move one with .to(device).")
+    if feat.device != checked.device:
+        raise InputError(f"feat is on {feat.device} but the graph is on {checked.device}: move one with .to(device).")
+    if edge_weight is None or edge_weight is checked.edge_weight:
+        check_symmetric(checked, checked.edge_weight)
+        return checked
     # On a pooled graph only negative weights are refused: if any is not finite, neither is the loss of the pool.
-    check_edge_weight(edge_weight, found.num_edges, found.device, finite=found.complete_size is None)
-    check_symmetric(found, edge_weight)
-    return found
+    check_edge_weight(edge_weight, checked.num_edges, checked.device, finite=checked.complete_size is None)
+    check_symmetric(checked, edge_weight)
+    return checked.weighted(edge_weight)
 
 
 def check_features(feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool = False) -> None:
@@ -53,36 +57,6 @@ def check_features(feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool
     if may_read(feat, only_if_asked=True) and not bool(values.isfinite().all()):
         row = int((~feat.to_dense().isfinite()).any(dim=1).nonzero()[0, 0])
         raise InputError(f"feat contains NaN or infinity (first in row {row}): use torch.nan_to_num(feat).")
-
-
-def check_edge_weight(edge_weight: Tensor | None, num_edges: int, device: torch.device, finite: bool = True) -> None:
-    """Require ``None``, or one non-negative number per edge, and finite ones if asked."""
-    if edge_weight is None:
-        return
-    if not isinstance(edge_weight, Tensor) or not edge_weight.is_floating_point():
-        got = edge_weight.dtype if isinstance(edge_weight, Tensor) else type(edge_weight).__name__
-        raise InputError(f"edge_weight is {got}: pass a floating-point tensor, e.g. edge_weight.float().")
-    if edge_weight.dim() != 1:
-        fix = "use edge_weight.squeeze(-1)" if edge_weight.numel() == num_edges else "pass one number per edge"
-        raise InputError(f"edge_weight has shape {tuple(edge_weight.shape)}: it must be 1-D; {fix}.")
-    if edge_weight.shape[0] != num_edges:
-        raise InputError(
-            f"edge_weight has {edge_weight.shape[0]} entries but the graph has {num_edges} edges: "
-            "pass one per edge, in edge order (the two directions of an edge count as two edges)."
-        )
-    if edge_weight.device != device:
-        raise InputError(
-            f"edge_weight is on {edge_weight.device} but the graph is on {device}: move one with .to(device)."
-        )
-    if edge_weight.numel() and may_read(edge_weight):
-        low, high = edge_weight.detach().aminmax()               # a NaN anywhere makes both NaN
-        if finite and not bool(high < float("inf")):
-            raise InputError("edge_weight contains NaN or infinity: weights must be finite; remove those edges.")
-        if bool(low < 0):
-            raise InputError(
-                f"edge_weight ranges over [{low.item():g}, {high.item():g}]: weights must not be negative; "
-                "use edge_weight.clamp(min=0) or remove those edges."
-            )
 
 
 def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:

@@ -25,6 +25,7 @@ class GraphTensors(NamedTuple):
     edge_index: Tensor | None                               # (2, E)  None: in the order of the rows
     num_nodes: int
     sizes: Tensor | None = None                             # (B,)  nodes per graph; None: one graph
+    edge_weight: Tensor | None = None                       # (E,)
     by_target: tuple[Tensor, Tensor, Tensor | None] | None = None   # the same edges as a CSR matrix, if it is there
 
 
@@ -43,34 +44,56 @@ def is_pyg(graph: Any) -> bool:
 
 
 class _Held:
-    """What was made of a graph, what identifies its edges, and the tensors that hold them.
+    """What was made of a graph, what identifies its edges and weights, and the tensors that hold them.
 
     While those are held, no other tensors have their addresses. Neither copied nor pickled with its owner.
     """
 
-    def __init__(self, value: Any = None, identity: Any = None, tensors: tuple = ()):
-        self.value, self.identity, self.tensors = value, identity, tensors
+    def __init__(self, value: Any = None, edges: Any = None, weight: Any = None, tensors: tuple = ()):
+        self.value, self.edges, self.weight, self.tensors = value, edges, weight, tensors
 
     def __reduce__(self):
         return _Held, ()
 
 
-def once_per_graph(graph: Any, make: Callable[[GraphTensors], T]) -> T:
-    """Return what ``make`` gives for the tensors of a graph of DGL or PyG, made again once its edges have changed."""
+def once_per_graph(graph: Any, make: Callable[[GraphTensors], T], weigh: Callable[[T, Tensor | None], T]) -> T:
+    """Return what ``make`` gives for the tensors of a graph of DGL or PyG, made again once its edges have changed.
+
+    ``weigh`` gives the same with other edge weights, where only those have changed.
+    """
     identify, read = (_dgl_identity, _read_dgl) if is_dgl(graph) else (_pyg_identity, _read_pyg)
-    identity, tensors = identify(graph)
-    held = vars(graph).get("_jbpool", _Held())
-    if held.identity != identity:
+    edges, tensors = identify(graph)
+    weight = _weight_of(graph)
+    held, weight_now = vars(graph).get("_jbpool", _Held()), (id(weight), version(weight))
+    if held.edges != edges or held.weight != weight_now:
         with torch.inference_mode(False):
-            held = _Held(make(read(graph, identity, tensors)), identity, tensors)
-        vars(graph)["_jbpool"] = held
+            if held.edges != edges:
+                value = make(read(graph, edges, tensors)._replace(edge_weight=_as_weight(weight)))
+            else:
+                value = weigh(held.value, _as_weight(weight))
+        held = vars(graph)["_jbpool"] = _Held(value, edges, weight_now, (*tensors, weight))
     return held.value
 
 
 def _hold(graph: Any, value: Any) -> Any:
     """Keep what a graph of DGL or PyG was made from on it, and return the graph."""
-    vars(graph)["_jbpool"] = _Held(value, *(_dgl_identity if is_dgl(graph) else _pyg_identity)(graph))
+    edges, tensors = (_dgl_identity if is_dgl(graph) else _pyg_identity)(graph)
+    weight = _weight_of(graph)
+    vars(graph)["_jbpool"] = _Held(value, edges, (id(weight), version(weight)), (*tensors, weight))
     return graph
+
+
+def _weight_of(graph: Any) -> Tensor | None:
+    """Return the edge weights of a graph of DGL or PyG, where they are kept."""
+    return graph.edata.get("weight") if is_dgl(graph) else getattr(graph, "edge_weight", None)
+
+
+def _as_weight(weight: Any) -> Any:
+    """Return weights as floating-point numbers, one per edge, if they are whole numbers or a single column."""
+    if not isinstance(weight, Tensor):
+        return weight
+    column = weight.squeeze(1) if weight.dim() == 2 and weight.shape[1] == 1 else weight
+    return column if column.is_floating_point() else column.to(torch.get_default_dtype())
 
 
 def check_dgl(graph: Any) -> None:
@@ -94,7 +117,7 @@ def _read_dgl(graph: Any, identity: tuple, tensors: tuple[Tensor, ...]) -> Graph
     # DGL leaves the ids out where they are 0, 1, 2, ...
     order = edges if len(edges) == len(columns) > 0 else None
     ends = None if order is None else _dgl_ends(graph)
-    return GraphTensors(ends, graph.num_nodes(), sizes.long(), (pointers, columns, order))
+    return GraphTensors(ends, graph.num_nodes(), sizes.long(), by_target=(pointers, columns, order))
 
 
 def _dgl_arrays(graph: Any) -> tuple[str, tuple[Tensor, ...]]:
@@ -125,18 +148,25 @@ def _dgl_ends(graph: Any) -> Tensor:
         return torch.stack(graph.formats(["coo", "csr", "csc"]).edges())
 
 
-def to_dgl(edge_index: Tensor, num_nodes: int, sizes: Tensor, made_from: Any) -> Any:
+def to_dgl(
+    edge_index: Tensor, num_nodes: int, sizes: Tensor, num_edges: Tensor, edge_weight: Tensor | None, made_from: Any
+) -> Any:
     """Return a ``DGLGraph`` with edges in their order and both batch counts, which remembers what it was made from."""
     try:
         import dgl
     except ImportError as error:
         raise _missing("to_dgl", "dgl", INSTALL_DGL, error) from None
     made = dgl.graph(tuple(edge_index), num_nodes=num_nodes)
-    member = torch.repeat_interleave(sizes, output_size=num_nodes)      # (N,)  graph of each node
-    owner = member[edge_index[0].long()]                                # (E,)
     made.set_batch_num_nodes(sizes.to(edge_index.dtype))                # dgl 2.1 needs counts of the type of the ids
-    made.set_batch_num_edges(torch.zeros_like(sizes).index_add_(0, owner, torch.ones_like(owner)).to(edge_index.dtype))
-    return _hold(made, made_from)
+    made.set_batch_num_edges(num_edges.to(edge_index.dtype))
+    return with_weight(made, edge_weight, made_from)
+
+
+def with_weight(graph: Any, edge_weight: Tensor | None, made_from: Any) -> Any:
+    """Give weights to the edges of a DGL graph, which remembers what it was made from."""
+    if edge_weight is not None:
+        graph.edata["weight"] = edge_weight
+    return _hold(graph, made_from)
 
 
 # PyG.
@@ -168,24 +198,46 @@ def _read_pyg(data: Any, identity: tuple, tensors: tuple) -> GraphTensors:
     if pointers is not None:
         sizes = pointers.diff()
     elif batch is not None:
-        sizes = torch.bincount(batch, minlength=getattr(data, "num_graphs", 1))
-        if may_read(batch) and bool((batch.diff() < 0).any()):
-            raise InputError("data.batch is not sorted: the nodes of a graph must be consecutive.")
+        sizes = sizes_of_batch(batch, getattr(data, "num_graphs", 1))
     return GraphTensors(edge_index, data.num_nodes, sizes)
 
 
-def to_pyg(edge_index: Tensor, num_nodes: int, sizes: Tensor, made_from: Any) -> Any:
-    """Return a ``Batch`` of PyG with edges in their order, which remembers what it was made from."""
+def sizes_of_batch(batch: Tensor, num_graphs: int = 1) -> Tensor:
+    """Return the nodes per graph ``(B,)`` from the graph of each node ``(N,)``; there are at least ``num_graphs``."""
+    if not isinstance(batch, Tensor) or batch.dim() != 1 or batch.is_floating_point() or batch.dtype == torch.bool:
+        got = f"{batch.dtype} {tuple(batch.shape)}" if isinstance(batch, Tensor) else type(batch).__name__
+        raise InputError(f"batch is {got}: give the graph of every node, as whole numbers (N,).")
+    if may_read(batch) and bool((batch.diff() < 0).any()):
+        raise InputError("batch is not sorted: the nodes of a graph must be consecutive; sort them by batch.")
+    return torch.bincount(batch, minlength=num_graphs)
+
+
+def to_pyg(
+    edge_index: Tensor,
+    num_nodes: int,
+    sizes: Tensor,
+    edge_weight: Tensor | None,
+    feat: Tensor | None,
+    num_edges: Tensor,
+    made_from: Any,
+) -> Any:
+    """Return a ``Batch`` of PyG with edges in their order, which remembers what it was made from.
+
+    ``num_edges``: those of each graph, in which the batch can be taken apart by ``to_data_list``.
+    """
     try:
         from torch_geometric.data import Batch
     except ImportError as error:
         raise _missing("to_pyg", "torch_geometric", "pip install 'jbpool[pyg]'", error) from None
+    nodes, edges = (torch.cat([sizes.new_zeros(1), counts.cumsum(0)]) for counts in (sizes, num_edges))     # (B + 1,)
+    values = {"x": feat, "edge_index": edge_index, "edge_weight": edge_weight}
+    values = {name: value for name, value in values.items() if value is not None}
     made = Batch(
-        edge_index=edge_index,
-        num_nodes=num_nodes,
-        batch=torch.repeat_interleave(sizes, output_size=num_nodes),
-        ptr=torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]),
+        num_nodes=num_nodes, batch=torch.repeat_interleave(sizes, output_size=num_nodes), ptr=nodes, **values
     )
+    made._num_graphs = len(sizes)
+    made._slice_dict = {name: nodes if name == "x" else edges for name in values}
+    made._inc_dict = {name: nodes[:-1] if name == "edge_index" else torch.zeros_like(sizes) for name in values}
     return _hold(made, made_from)
 
 
@@ -207,22 +259,32 @@ def is_networkx(graph: Any) -> bool:
 
 
 def read_scipy(matrix: Any) -> GraphTensors:
-    """Return the graph of a sparse adjacency matrix; ``matrix.tocsr().data`` are the weights of its edges."""
+    """Return the graph of a sparse adjacency matrix, whose values are the weights of the edges."""
     import numpy as np
 
     rows = matrix.tocsr()
     if rows.shape[0] != rows.shape[1]:
         raise InputError(f"the adjacency matrix has shape {rows.shape}: it must be square.")
+    if not rows.has_canonical_format or not rows.data.all():
+        rows = rows.copy()
+        rows.sum_duplicates()
+        rows.eliminate_zeros()                                      # no edges
     source = np.repeat(np.arange(rows.shape[0], dtype=rows.indices.dtype), np.diff(rows.indptr))
     ends = torch.from_numpy(np.stack([source, rows.indices]))
-    return GraphTensors(ends if ends.dtype == torch.int32 else ends.long(), rows.shape[0])
+    weight = None if (rows.data == 1).all() else _as_weight(torch.from_numpy(rows.data))
+    return GraphTensors(ends if ends.dtype == torch.int32 else ends.long(), rows.shape[0], edge_weight=weight)
 
 
 def read_networkx(graph: Any) -> GraphTensors:
-    """Return an undirected networkx graph; its nodes are numbered in the order of ``graph.nodes``."""
+    """Return an undirected networkx graph with its edge attribute ``weight``; nodes in the order of ``graph.nodes``."""
     if graph.is_directed():
         raise InputError("the networkx graph is directed: use graph.to_undirected().")
     place = {node: number for number, node in enumerate(graph.nodes)}
-    ends = torch.tensor([(place[a], place[b]) for a, b in graph.edges()], dtype=torch.int64).view(-1, 2).T
-    other = ends[:, ends[0] != ends[1]].flip(0)                     # a self loop is one edge
-    return GraphTensors(torch.cat([ends, other], dim=1), len(place))
+    edges = list(graph.edges(data="weight", default=1))
+    ends = torch.tensor([(place[a], place[b]) for a, b, _ in edges], dtype=torch.int64).view(-1, 2).T
+    joins = ends[0] != ends[1]                                      # a self loop is one edge
+    weight = None
+    if any(value != 1 for _, _, value in edges):
+        weight = torch.tensor([value for _, _, value in edges], dtype=torch.float64)
+        weight = torch.cat([weight, weight[joins]])
+    return GraphTensors(torch.cat([ends, ends[:, joins].flip(0)], dim=1), len(place), edge_weight=weight)

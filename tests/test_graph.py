@@ -16,7 +16,7 @@ import torch
 from dense_reference import array
 from zoo import POOLS, ZOO, batched, features, grid, parts, random_graph, symmetric_weights, undirected
 
-from jbpool import DeltaConv, Graph, JBPool, as_graph, errors, pool_by, value_checks
+from jbpool import DeltaConv, Graph, JBPool, MinCutPool, as_graph, errors, pool_by, value_checks
 from jbpool.errors import InputError
 from jbpool.graph import MOST_KEPT, CsrRows
 
@@ -27,7 +27,7 @@ def to_dgl(graph):
 
 
 def to_narrow_dgl(graph):
-    return to_dgl(Graph(graph.edge_index.int(), graph.num_nodes, graph.sizes))
+    return to_dgl(Graph(graph.edge_index.int(), graph.num_nodes, graph.sizes, edge_weight=graph.edge_weight))
 
 
 def to_pyg(graph):
@@ -103,7 +103,7 @@ def test_rows_hold_every_edge(name):
 def test_what_is_remembered_follows_its_source():
     graph, source, seen = grid(3), torch.ones(3), []
 
-    def compute():
+    def compute(_=None):
         seen.append(len(seen))
         return seen[-1]
 
@@ -410,3 +410,94 @@ def test_wrong_calls_of_a_result(call, words):
     pooled = JBPool(4, 3)(grid(3), torch.rand(9, 4))
     with pytest.raises(InputError, match=words):
         call(pooled)
+
+
+def as_scipy(graph):
+    source, target = graph.edge_index.numpy()
+    shape = (graph.num_nodes, graph.num_nodes)
+    return scipy.sparse.coo_matrix((graph.edge_weight.numpy(), (source, target)), shape=shape)
+
+
+def as_networkx(graph):
+    made = networkx.MultiGraph()
+    made.add_nodes_from(range(graph.num_nodes))
+    ends, weights = graph.edge_index.T.tolist(), graph.edge_weight.tolist()
+    made.add_weighted_edges_from((u, v, w) for (u, v), w in zip(ends, weights, strict=True) if u <= v)
+    return made
+
+
+WEIGHTED = {**KINDS, "Graph": lambda graph: graph, "scipy": as_scipy, "networkx": as_networkx}
+
+
+@pytest.mark.parametrize("kind", WEIGHTED)
+def test_weights_travel_with_every_kind_of_graph(kind):
+    """A layer, a pool and the pool on top of it use the weights of the graph, and those that they are called with."""
+    plain = random_graph(30, 60)
+    plain = Graph(torch.cat([plain.edge_index, torch.tensor([[3], [3]])], dim=1))               # and a self loop
+    weight, feat = symmetric_weights(plain), torch.randn(plain.num_nodes, 4)
+    given = WEIGHTED[kind](Graph(plain.edge_index, plain.num_nodes, edge_weight=weight))
+    conv, pool, second = DeltaConv(4, 4), MinCutPool(4, 3), MinCutPool(4, 2)
+    for call in ({}, {"edge_weight": torch.ones_like(weight)})[: 2 if kind in ("Graph", *KINDS) else 1]:
+        effective = call.get("edge_weight", weight)
+        expected = pool(plain, feat, effective)
+        torch.testing.assert_close(conv(given, feat, **call), conv(plain, feat, effective))
+        pooled = pool(given, feat, **call)
+        torch.testing.assert_close(pooled.edge_weight, expected.edge_weight)
+        torch.testing.assert_close(pooled.losses, expected.losses)
+        twice = second(Graph.complete(1, 3, torch.int64, plain.device), expected.feat, expected.edge_weight)
+        torch.testing.assert_close(second(pooled.graph, pooled.feat).losses, twice.losses)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_weights_on_the_same_graph_are_noticed(kind):
+    graph = random_graph(10, 20)
+    weight, feat, conv = symmetric_weights(graph), torch.randn(10, 4), DeltaConv(4, 4)
+    given = KINDS[kind](graph)
+    for factor in (1, 2):
+        if kind == "PyG":
+            given.edge_weight = factor * weight**factor
+        else:
+            given.edata["weight"] = (factor * weight**factor).unsqueeze(1)
+        torch.testing.assert_close(conv(given, feat), conv(graph, feat, weight**factor))
+        assert as_graph(given) is as_graph(given)
+    if kind == "PyG":
+        given.edge_weight *= -1
+    else:
+        given.edata["weight"] *= -1
+    with pytest.raises(InputError, match="negative"):
+        conv(given, feat)
+
+
+def test_a_graph_of_a_batch_vector_with_weights():
+    edge_index, batch = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), torch.tensor([0, 0, 1, 1, 1])
+    graph = Graph(edge_index, batch=batch, edge_weight=torch.tensor([1.0, 1.0, 2.0, 2.0]))
+    assert (graph.num_nodes, graph.sizes.tolist()) == (5, [2, 3])
+    for twin in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph)), Graph.from_pyg(graph.to_pyg())):
+        assert torch.equal(twin.edge_weight, graph.edge_weight)
+    for wrong in ({"batch": batch.flip(0)}, {"batch": batch, "sizes": [2, 3]}, {"batch": batch.float()}):
+        with pytest.raises(InputError, match="batch"):
+            Graph(edge_index, **wrong)
+    for weight in (torch.ones(3), torch.tensor([1.0, 1.0, torch.nan, 1.0]), -torch.ones(4), torch.ones(4).long()):
+        with pytest.raises(InputError, match="edge_weight"):
+            Graph(edge_index, edge_weight=weight)
+    with pytest.raises(InputError, match="same weight"):
+        DeltaConv(4, 4)(graph.weighted(torch.arange(4.0)), torch.ones(5, 4))
+
+
+def test_values_of_a_matrix_are_weights():
+    """Whole numbers, repeated entries and stored zeros."""
+    matrix = scipy.sparse.coo_matrix(([1, 2, 3, 0], ([0, 0, 1, 2], [1, 1, 0, 0])), shape=(3, 3))
+    graph = Graph.from_scipy(matrix)
+    assert (graph.num_edges, graph.edge_weight.tolist()) == (2, [3.0, 3.0])
+    assert Graph.from_scipy(matrix.astype(bool).tocsr()).edge_weight is None
+
+
+def test_the_pooled_batch_of_pyg_is_complete(pyg):
+    """It can be taken apart, and its parts make it again."""
+    graph = batched([random_graph(8, 20), random_graph(5, 9)])
+    pooled = JBPool(4, 3)(graph.to_pyg(), torch.randn(13, 4))
+    made = pyg.Batch.from_data_list(pooled.graph.to_data_list())
+    assert made.num_graphs == 2
+    for name in ("x", "edge_index", "edge_weight", "batch", "ptr"):
+        torch.testing.assert_close(made[name], pooled.graph[name])
+    assert torch.equal(pooled.graph[1].x, pooled.feat[3:])

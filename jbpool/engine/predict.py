@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from jbpool.checks import check_edge_weight
 from jbpool.engine.config import Change, load_config, parse_change
 from jbpool.engine.state import load_state
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError
 from jbpool.files import check_writable
 from jbpool.graph import Graph, as_graph
-from jbpool.inputs import check_edge_weight, check_symmetric
+from jbpool.inputs import check_symmetric
 from jbpool.ops.sparse import stored_values
 
 

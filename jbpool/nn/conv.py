@@ -91,7 +91,7 @@ class DeltaConv(nn.Module):
         feat : Tensor
             Node features ``(N, in_feats)``, dense or sparse CSR.
         edge_weight : Tensor, optional
-            Finite, non-negative weights ``(E,)``. Default: all ones.
+            Finite, non-negative weights ``(E,)``. Default: those of the graph.
 
         Returns
         -------
@@ -101,9 +101,9 @@ class DeltaConv(nn.Module):
         graph = checked_graph(graph, feat, edge_weight, self.weight.dtype, self.in_feats, sparse=True)
         # Smoothing and the dense product commute: smooth the narrower side. Sparse features are multiplied first.
         if is_sparse(feat) or self.in_feats > self.out_feats:
-            feat = smooth(graph, feature_product(graph, feat, self.weight), self.delta, edge_weight).to(feat.dtype)
+            feat = smooth(graph, feature_product(graph, feat, self.weight), self.delta).to(feat.dtype)
         else:
-            feat = smooth(graph, feat, self.delta, edge_weight).to(feat.dtype) @ self.weight
+            feat = smooth(graph, feat, self.delta).to(feat.dtype) @ self.weight
         if self.bias is not None:
             feat += self.bias               # in place: autograd does not save the product
         return feat if self.activation is None else self.activation(feat)
@@ -161,6 +161,7 @@ class GINEConv(GINConv):
     ) -> Tensor:
         source, target = graph.edge_index.long()                                               # (E,) each
         message = torch.relu_(feat.index_select(0, source) + edge_feat)                        # (E, D)
+        edge_weight = graph.edge_weight if edge_weight is None else edge_weight
         if edge_weight is not None:
             message = message * edge_weight.unsqueeze(-1).to(message.dtype)
         mixed = torch.addcmul(torch.zeros_like(feat).index_add_(0, target, message), feat, 1 + self.eps)
@@ -223,8 +224,9 @@ class Attention(nn.Module):
         left, right = (rows * self.attn_l).sum(-1), (rows * self.attn_r).sum(-1)                # (N, H) each
         score = leaky_relu(left.index_select(0, source) + right.index_select(0, target), 0.2)   # (E, H)
         weight = _softmax_over_edges(score, target, graph.num_nodes)                            # (E, H)
+        edge_weight = graph.edge_weight if edge_weight is None else edge_weight
         if edge_weight is not None:
-            weight = weight * edge_weight.unsqueeze(-1)
+            weight = weight * edge_weight.to(feat.dtype).unsqueeze(-1)
         mixed = torch.stack([propagate(graph, rows[:, h], weight[:, h]) for h in range(self.heads)], dim=1)
         mixed = mixed.to(feat.dtype).flatten(1)                                                 # (N, H * D)
         return mixed if self.bias is None else mixed + self.bias
@@ -250,7 +252,7 @@ class GATConv(nn.Module):
         self.conv = Attention(in_feats, out_feats // heads, heads, bias)
 
     def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        return self.conv(graph, feat, None if edge_weight is None else edge_weight.to(feat.dtype)).relu()
+        return self.conv(graph, feat, edge_weight).relu()
 
 
 def _mlp(in_feats: int, out_feats: int, bias: bool) -> nn.Module:

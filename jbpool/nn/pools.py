@@ -53,7 +53,6 @@ class Partition:
 
     graph: Graph
     assign: Tensor                  # (N, K)
-    edge_weight: Tensor | None      # (E,)
     feat: Tensor | None = None      # (N, D)  to be pooled, if any
     with_gram: bool = False         # the losses need S^T S: it is computed with the products, which lays S out once
 
@@ -87,19 +86,18 @@ class Partition:
     @cached_property
     def neighbours(self) -> Tensor:
         """``A S``, (N, K)."""
-        return propagate(self.graph, self.assign, self.edge_weight)
+        return propagate(self.graph, self.assign)
 
     @cached_property
     def degree(self) -> Tensor:
         """``A 1``, (N,)."""
-        return degree(self.graph, self.edge_weight, self.assign.dtype)
+        return degree(self.graph, None, self.assign.dtype)
 
     @cached_property
     def squared_degree(self) -> Tensor:
         """The sum of the squared weights of each node's edges, (N,)."""
-        if self.edge_weight is None:
-            return self.degree
-        return degree(self.graph, self.edge_weight.square(), self.assign.dtype)
+        weight = self.graph.edge_weight
+        return self.degree if weight is None else degree(self.graph, weight.square(), self.assign.dtype)
 
     @property
     def normalized_neighbours(self) -> Tensor:
@@ -115,7 +113,7 @@ class Partition:
     def _normalized(self) -> Tensor:
         """``An [S, 1]`` in a single product, (N, K + 1)."""
         ones = self.assign.new_ones(self.assign.shape[0], 1)
-        return propagate_normalized(self.graph, torch.cat([self.assign, ones], dim=1), self.edge_weight)
+        return propagate_normalized(self.graph, torch.cat([self.assign, ones], dim=1))
 
 
 def balance(
@@ -180,7 +178,7 @@ class Pooled:
     Attributes
     ----------
     graph : DGLGraph, Batch or Graph
-        B complete graphs of K nodes, K*K edges each in row-major order; of the kind that was given.
+        B complete graphs of K nodes, K*K edges each in row-major order, with their weights; of the kind that was given.
     feat : Tensor
         ``S^T X``, ``(B*K, D)``.
     edge_weight : Tensor
@@ -269,11 +267,12 @@ def coarsened(given: Any, part: Partition, losses: dict[str, Tensor], dtype: tor
     """
     assert part.feat is not None
     adj, pooled = part.products                                                             # (S^T A S)^T, S^T X
-    graph = Graph.complete(adj.shape[0], adj.shape[1], part.graph.idtype, part.graph.device)
+    feat, edge_weight = pooled.flatten(0, 1).to(part.feat.dtype), normalized_off_diagonal(adj.mT).flatten().to(dtype)
+    graph = Graph.complete(adj.shape[0], adj.shape[1], part.graph.idtype, part.graph.device).weighted(edge_weight)
     return Pooled(
-        graph=like(graph, given),
-        feat=pooled.flatten(0, 1).to(part.feat.dtype),
-        edge_weight=normalized_off_diagonal(adj.mT).flatten().to(dtype),
+        graph=like(graph, given, feat),
+        feat=feat,
+        edge_weight=edge_weight,
         assign=part.assign,
         losses=losses,
         source=part.graph,
@@ -296,7 +295,7 @@ def pool_by(
     num_clusters : int
         Number of clusters K of every graph.
     edge_weight : Tensor, optional
-        Finite, non-negative weights ``(E,)``. Default: all ones.
+        Finite, non-negative weights ``(E,)``. Default: those of the graph.
 
     Examples
     --------
@@ -317,7 +316,7 @@ def pool_by(
         if low < 0 or high >= num_clusters:
             raise InputError(f"cluster holds {low} to {high}: clusters are numbered 0 to {num_clusters - 1}.")
     assign = at_least_float32(feat).new_zeros(found.num_nodes, num_clusters).scatter_(1, cluster.long()[:, None], 1)
-    return coarsened(graph, Partition(found, assign, edge_weight, feat), {}, assign.dtype)
+    return coarsened(graph, Partition(found, assign, feat), {}, assign.dtype)
 
 
 class ClusterPool(nn.Module):
@@ -434,7 +433,7 @@ class ClusterPool(nn.Module):
         feat : Tensor
             Node features ``(N, in_feats)``.
         edge_weight : Tensor, optional
-            Finite, non-negative weights ``(E,)``. Default: all ones.
+            Finite, non-negative weights ``(E,)``. Default: those of the graph.
 
         Returns
         -------
@@ -463,14 +462,12 @@ class ClusterPool(nn.Module):
         self, graph: Any, feat: Tensor, edge_weight: Tensor | None, coarsen: bool = False
     ) -> Partition:
         found = checked_graph(graph, feat, edge_weight, self._dtype, self.in_feats)
-        return self.partition(found, self.mlp(feat), edge_weight, feat if coarsen else None)
+        return self.partition(found, self.mlp(feat), feat if coarsen else None)
 
-    def partition(
-        self, graph: Graph, scores: Tensor, edge_weight: Tensor | None, feat: Tensor | None = None
-    ) -> Partition:
+    def partition(self, graph: Graph, scores: Tensor, feat: Tensor | None = None) -> Partition:
         """Return the soft partition of the scores of the MLP, ``(N, K)``; ``feat``: features to be pooled, if any."""
-        logits = smooth(graph, scores, edge_weight=edge_weight) if self.smooth_scores else scores
-        return Partition(graph, row_softmax(at_least_float32(logits)), edge_weight, feat, self.needs_gram)
+        logits = smooth(graph, scores) if self.smooth_scores else scores
+        return Partition(graph, row_softmax(at_least_float32(logits)), feat, self.needs_gram)
 
     def extra_repr(self) -> str:
         return f"in_feats={self.in_feats}, num_clusters={self.num_clusters}"

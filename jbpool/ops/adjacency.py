@@ -1,7 +1,8 @@
 """Products with the adjacency matrix of a graph, and the normalised adjacency.
 
 ``A[u, v]`` is the weight of the edge u -> v. Graphs hold both directions of every edge, so A is symmetric and the sum
-over in-neighbours is ``A X``. Nothing here reads values from the device.
+over in-neighbours is ``A X``. Weights are those of the graph unless others are given. Nothing here reads values from
+the device.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def propagate(graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> 
     [[10.0], [101.0], [10.0]]
     """
     feat = at_least_float32(feat)
+    edge_weight = graph.edge_weight if edge_weight is None else edge_weight
     if edge_weight is None or _is_constant(graph, edge_weight):
         return multiply(sparse_operator(graph, edge_weight, feat.dtype), feat)
     size, weight = graph.complete_size, edge_weight.to(feat.dtype)
@@ -40,6 +42,7 @@ def propagate(graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> 
 def degree(graph: Graph, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
     """Return ``A 1``, the sum of the edge weights of each node: ``(N,)``, of type ``dtype`` but float32 or wider."""
     dtype = torch.promote_types(dtype, torch.float32)
+    edge_weight = graph.edge_weight if edge_weight is None else edge_weight
     if edge_weight is None:
         if graph.complete_size is not None:
             return torch.full((graph.num_nodes,), graph.complete_size, dtype=dtype, device=graph.device)
@@ -74,6 +77,7 @@ def sparse_operator(
 
     The graph keeps it, until the weights change.
     """
+    edge_weight = graph.edge_weight if edge_weight is None else edge_weight
     return graph.remembered(
         ("operator", delta, dtype), lambda weight=None: _make_operator(graph, weight, dtype, delta), edge_weight
     )
@@ -108,6 +112,7 @@ def smoothing_matrix(
     them.
     """
     rows = graph.by_source if transposed else graph.by_target
+    edge_weight = graph.edge_weight if edge_weight is None else edge_weight
     pointers, columns = rows.pointers, rows.columns
     degrees = degree(graph, edge_weight, dtype)                                         # (N,)
     scale = inverse_sqrt(degrees + added * degrees.mean() if added else degrees)
@@ -171,6 +176,7 @@ def smooth(graph: Graph, feat: Tensor, delta: float = 0.85, edge_weight: Tensor 
     [[0.5], [0.5]]
     """
     feat = at_least_float32(feat)
+    edge_weight = graph.edge_weight if edge_weight is None else edge_weight
     if edge_weight is None or _is_constant(graph, edge_weight):
         return multiply(sparse_operator(graph, edge_weight, feat.dtype, delta), feat)
     scale = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).unsqueeze(-1)          # (N, 1)
