@@ -8,27 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from jbpool.errors import JBPoolError
 
 T = TypeVar("T")
 
 
-class PoolName(NamedTuple):
-    """A name of a pool: its class in ``nn/pools.py``, and options that the name fixes."""
-
-    pool: str
-    fixed: Mapping[str, Any] = {}
-
-
-POOLS = {
-    "jb": PoolName("JBPool"),
-    "jb-diagonal": PoolName("JBPool", {"sqrt": "diagonal"}),
-    "mincut": PoolName("MinCutPool"),
-    "dmon": PoolName("DMoNPool"),
-    "diffpool": PoolName("DiffPool"),
-}
+POOLS = ("jb", "jb-diagonal", "mincut", "dmon", "diffpool")      # classes in nn/pools.py
 BACKBONES = ("delta", "gcn", "gin", "sage", "gat")      # functions in nn/conv.py that make a layer
 
 

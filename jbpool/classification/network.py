@@ -12,8 +12,9 @@ from jbpool.data import GraphBatch
 from jbpool.graph import Graph, as_graph
 from jbpool.names import lookup
 from jbpool.nn.conv import BACKBONES, GINEConv, gine
-from jbpool.nn.heads import Dropout
-from jbpool.nn.pools import ClusterPool, Pooled
+from jbpool.nn.dropout import Dropout
+from jbpool.nn.pooled import Pooled
+from jbpool.nn.pools import ClusterPool
 from jbpool.ops.derivatives import ClosedForm, first_order
 from jbpool.ops.segment import READOUTS, Segments, segments_of
 from jbpool.processes import total_over_processes, world_size

@@ -27,7 +27,7 @@ from jbpool.engine.run_folder import RunFolder
 from jbpool.engine.state import reporting_damage, save_state
 from jbpool.errors import ConfigError
 from jbpool.files import atomic_file
-from jbpool.nn.pools import Pooled
+from jbpool.nn.pooled import Pooled
 from jbpool.processes import barrier, gather, mean_over_processes, rank, world_size
 from jbpool.schema import as_dict
 

@@ -16,7 +16,7 @@ from jbpool.classification.config import EXCLUSIVE, ClassifyConfig, SearchConfig
 from jbpool.console import plural
 from jbpool.errors import JBPoolError
 from jbpool.names import lookup
-from jbpool.nn.pools import POOLS, option_problems
+from jbpool.nn.pools import POOLS, option_problems, options_of
 from jbpool.schema import as_dict, changed, convert, out_of_range, readable
 
 MAX_SETTINGS, MAX_COMBINATIONS = 1_000, 10_000       # to run, and to draw from
@@ -171,4 +171,4 @@ def _concerns(key: str, method: str) -> bool:
         return section != "method" and key not in POOL_SETTINGS
     if section != "method" or method not in POOLS:
         return True
-    return option in POOLS[method].pool.options and option not in POOLS[method].fixed
+    return option in options_of(method)

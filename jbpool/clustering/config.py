@@ -67,7 +67,7 @@ class ClusterConfig:
 def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     """Yield key and problem of every unknown name and of settings that contradict each other."""
     from jbpool.clustering.auto.features import WEIGHTINGS
-    from jbpool.nn.pools import TERMS
+    from jbpool.nn.partition import TERMS
 
     dataset, method = config.dataset, config.method
     yield from node_problems(dataset.name, dataset.options)
@@ -99,7 +99,7 @@ def has_balance(method: ClusterMethodConfig) -> bool:
         return "balance" in method.objective
     from jbpool.nn import pools
 
-    return method.name in POOLS and "cluster_sizes" in pools.POOLS[method.name].pool.options
+    return method.name in POOLS and "cluster_sizes" in pools.options_of(method.name)
 
 
 def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:

@@ -1,22 +1,20 @@
 """The pools: soft assignment -> objective -> coarsening, the path that all share, and a class for each.
 
 Input and output have the same form (graph, features, edge weights) and the same kind of graph, so pools can be stacked
-and every layer of DGL or PyG works on the result. A new pool is a class with its own ``objective``, and a line in
-``POOLS`` of ``names.py``.
+and every layer of DGL or PyG works on the result. A new pool is a class with its own ``objective``, a line in ``POOLS``
+below and its name in ``names.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from jbpool import names, objectives
+from jbpool import objectives
 from jbpool.checks import (
     check_cluster_sizes,
     check_count,
@@ -24,299 +22,31 @@ from jbpool.checks import (
     check_fraction,
     check_positive,
     check_real,
-    may_read,
 )
-from jbpool.errors import InputError, JBPoolError
-from jbpool.graph import Graph, like
+from jbpool.errors import JBPoolError
+from jbpool.graph import Graph
 from jbpool.inputs import check_features, checked_graph
 from jbpool.names import PoolOptions, lookup, unknown_choices
-from jbpool.nn.heads import HEADS, Activation, CosineHead, Dropout, make_activation, spread_rows
-from jbpool.ops.adjacency import degree, normalized_off_diagonal, propagate, propagate_normalized, smooth
-from jbpool.ops.segment import (
-    Segments,
-    row_softmax,
-    segment_gram,
-    segment_gram_and_products,
-    segment_lift,
-    segment_products,
-    segments_of,
+from jbpool.nn.dropout import Dropout
+from jbpool.nn.heads import HEADS, Activation, CosineHead, make_activation, spread_rows
+from jbpool.nn.partition import (
+    TERMS,
+    Partition,
+    balance,
+    collapse,
+    cut,
+    entropy,
+    link,
+    modularity,
+    ortho,
 )
+from jbpool.nn.pooled import Pooled, coarsened
+from jbpool.ops.adjacency import smooth
+from jbpool.ops.segment import row_softmax
 from jbpool.ops.sparse import at_least_float32
 
 Head = Literal["linear", "cosine"]
 TEMPERATURE = 0.2      # the default, which a linear head ignores
-
-
-@dataclass(frozen=True, eq=False)
-class Partition:
-    """Assignments and the graph they belong to. Products with the adjacency are computed once, on first use."""
-
-    graph: Graph
-    assign: Tensor                  # (N, K)
-    feat: Tensor | None = None      # (N, D)  to be pooled, if any
-    with_gram: bool = False         # the losses need S^T S: it is computed with the products, which lays S out once
-
-    @property
-    def segments(self) -> Segments:
-        """The rows of each graph."""
-        return segments_of(self.graph)
-
-    @cached_property
-    def gram(self) -> Tensor:
-        """``S^T S`` of each graph, (B, K, K) float64."""
-        if self.feat is None or not self.with_gram:
-            return segment_gram(self.assign, self.segments)
-        gram = self._gram_and_products[0]
-        assert gram is not None
-        return gram
-
-    @property
-    def products(self) -> tuple[Tensor, ...]:
-        """``S^T (A S)`` and ``S^T X`` of each graph, (B, K, K) and (B, K, D)."""
-        return self._gram_and_products[1]
-
-    @cached_property
-    def _gram_and_products(self) -> tuple[Tensor | None, tuple[Tensor, ...]]:
-        assert self.feat is not None
-        columns = self.neighbours, self.feat
-        if self.with_gram:
-            return segment_gram_and_products(self.assign, columns, self.segments)
-        return None, segment_products(self.assign, columns, self.segments)
-
-    @cached_property
-    def neighbours(self) -> Tensor:
-        """``A S``, (N, K)."""
-        return propagate(self.graph, self.assign)
-
-    @cached_property
-    def degree(self) -> Tensor:
-        """``A 1``, (N,)."""
-        return degree(self.graph, None, self.assign.dtype)
-
-    @cached_property
-    def squared_degree(self) -> Tensor:
-        """The sum of the squared weights of each node's edges, (N,)."""
-        weight = self.graph.edge_weight
-        return self.degree if weight is None else degree(self.graph, weight.square(), self.assign.dtype)
-
-    @property
-    def normalized_neighbours(self) -> Tensor:
-        """``An S`` with An = D^-1/2 A D^-1/2, (N, K)."""
-        return self._normalized[:, :-1]
-
-    @property
-    def normalized_degree(self) -> Tensor:
-        """``An 1``, (N,)."""
-        return self._normalized[:, -1]
-
-    @cached_property
-    def _normalized(self) -> Tensor:
-        """``An [S, 1]`` in a single product, (N, K + 1)."""
-        ones = self.assign.new_ones(self.assign.shape[0], 1)
-        return propagate_normalized(self.graph, torch.cat([self.assign, ones], dim=1))
-
-
-def balance(
-    part: Partition,
-    sqrt: objectives.Sqrt = "matrix",
-    cluster_sizes: Sequence[float] | Tensor | None = None,
-    normalize: bool = True,
-) -> Tensor:
-    """Return the Just Balance loss ``-Tr(sqrt(S^T S))``."""
-    gram = part.gram if sqrt == "matrix" else None
-    return objectives.balance_loss(
-        part.assign, part.segments, sqrt=sqrt, cluster_sizes=cluster_sizes, normalize=normalize, gram=gram
-    )
-
-
-def cut(part: Partition) -> Tensor:
-    """Return MinCut's normalised cut."""
-    return objectives.cut_loss(part.assign, part.normalized_neighbours, part.normalized_degree, part.segments)
-
-
-def ortho(part: Partition) -> Tensor:
-    """Return MinCut's orthogonality term."""
-    return objectives.ortho_loss(part.assign, part.segments, part.gram)
-
-
-def modularity(part: Partition) -> Tensor:
-    """Return DMoN's modularity."""
-    return objectives.modularity_loss(part.assign, part.neighbours, part.degree, part.segments)
-
-
-def collapse(part: Partition) -> Tensor:
-    """Return DMoN's collapse regularisation."""
-    return objectives.collapse_loss(part.assign, part.segments)
-
-
-def link(part: Partition) -> Tensor:
-    """Return DiffPool's link prediction."""
-    return objectives.link_loss(part.assign, part.neighbours, part.squared_degree, part.segments, part.gram)
-
-
-def entropy(part: Partition) -> Tensor:
-    """Return DiffPool's row entropy."""
-    return objectives.entropy_loss(part.assign, part.segments)
-
-
-# Terms by name, for configurations that combine them.
-TERMS: dict[str, Callable[..., Tensor]] = {
-    "balance": balance,
-    "cut": cut,
-    "ortho": ortho,
-    "modularity": modularity,
-    "collapse": collapse,
-    "link": link,
-    "entropy": entropy,
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Pooled:
-    """The result of a pool: the pooled graph, the assignments, and the losses to train with.
-
-    Attributes
-    ----------
-    graph : DGLGraph, Batch or Graph
-        B complete graphs of K nodes, K*K edges each in row-major order, with their weights; of the kind that was given.
-    feat : Tensor
-        ``S^T X``, ``(B*K, D)``.
-    edge_weight : Tensor
-        ``S^T A S`` with zero diagonal, symmetrically normalised, ``(B*K*K,)``; differentiable.
-    assign : Tensor
-        S, ``(N, K)``; rows sum to one.
-    losses : dict of str to Tensor
-        One value per graph for every loss, ``(B,)``, unreduced.
-    source : Graph
-        The graph that was pooled.
-    """
-
-    graph: Any
-    feat: Tensor
-    edge_weight: Tensor
-    assign: Tensor
-    losses: dict[str, Tensor]
-    source: Graph = field(repr=False)
-
-    @property
-    def loss(self) -> Tensor:
-        """The scalar to minimise: the sum of the losses, each averaged over the graphs that have nodes."""
-        if not self.losses:
-            raise JBPoolError("there is no loss to minimise: losses is empty, as always with pool_by.")
-        count = segments_of(self.source).num_nonempty                   # the losses of the others are 0
-        return reduce(torch.add, (value.sum() / count for value in self.losses.values()))
-
-    @property
-    def adj(self) -> Tensor:
-        """The pooled adjacency, ``(B, K, K)``: a view of ``edge_weight``, no copy."""
-        num_clusters = self.assign.shape[1]
-        return self.edge_weight.view(-1, num_clusters, num_clusters)
-
-    def lift(self, feat: Tensor) -> Tensor:
-        """Bring features of the clusters back to the nodes: each node gets the mean of its clusters, by its assignment.
-
-        Parameters
-        ----------
-        feat : Tensor
-            Features of the pooled nodes ``(B*K, D)``.
-
-        Returns
-        -------
-        Tensor
-            ``(N, D)``, S times the rows of each graph's clusters.
-        """
-        num_clusters = self.assign.shape[1]
-        _check_rows("feat", feat, "pooled node", self.source.num_graphs * num_clusters, self.assign.device)
-        clusters = feat.view(-1, num_clusters, feat.shape[1])                               # (B, K, D)
-        return segment_lift(self.assign, clusters, segments_of(self.source)).to(feat.dtype)
-
-    def pool_edges(self, edge_feat: Tensor) -> Tensor:
-        """Pool features of the edges: what joins two clusters, ``S^T A_f S`` for every feature f.
-
-        Parameters
-        ----------
-        edge_feat : Tensor
-            Features of the edges of the graph that was pooled ``(E, F)``.
-
-        Returns
-        -------
-        Tensor
-            ``(B*K*K, F)``, in the order of the pooled edges. Entries of a cluster and itself are kept.
-        """
-        _check_rows("edge_feat", edge_feat, "edge", self.source.num_edges, self.assign.device)
-        neighbours = [propagate(self.source, self.assign, column) for column in edge_feat.unbind(1)]    # (N, K) each
-        pooled = segment_products(self.assign, neighbours, segments_of(self.source))        # (B, K, K) each
-        return torch.stack([part.mT.flatten() for part in pooled], dim=1).to(edge_feat.dtype)
-
-
-def _check_rows(name: str, rows: Tensor, what: str, count: int, device: torch.device) -> None:
-    """Require a floating-point matrix with one row for each of what is counted, on the device of the assignments."""
-    if not isinstance(rows, Tensor) or rows.dim() != 2 or len(rows) != count:
-        got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
-        raise InputError(f"{name} is {got}: give a tensor with one row per {what}, ({count}, number of features).")
-    if not rows.is_floating_point():
-        raise InputError(f"{name} is {rows.dtype}: assignments are fractions; use {name}.float().")
-    if rows.device != device:
-        raise InputError(f"{name} is on {rows.device} but the assignments are on {device}: move one with .to(device).")
-
-
-def coarsened(given: Any, part: Partition, losses: dict[str, Tensor], dtype: torch.dtype) -> Pooled:
-    """Return the pooled graph of a partition that has features, in the kind of the graph that was given.
-
-    ``dtype``: type of the pooled edge weights.
-    """
-    assert part.feat is not None
-    adj, pooled = part.products                                                             # (S^T A S)^T, S^T X
-    feat, edge_weight = pooled.flatten(0, 1).to(part.feat.dtype), normalized_off_diagonal(adj.mT).flatten().to(dtype)
-    graph = Graph.complete(adj.shape[0], adj.shape[1], part.graph.idtype, part.graph.device).weighted(edge_weight)
-    return Pooled(
-        graph=like(graph, given, feat),
-        feat=feat,
-        edge_weight=edge_weight,
-        assign=part.assign,
-        losses=losses,
-        source=part.graph,
-    )
-
-
-def pool_by(
-    graph: Any, feat: Tensor, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
-) -> Pooled:
-    """Pool a graph by clusters that are known, such as communities or the nodes of a grid; there are no losses.
-
-    Parameters
-    ----------
-    graph : DGLGraph, Data, Batch or Graph
-        A graph or a batch of graphs that hold both directions of every edge.
-    feat : Tensor
-        Node features ``(N, D)``.
-    cluster : Tensor
-        The cluster of each node in its graph, ``(N,)`` whole numbers from 0 to K - 1.
-    num_clusters : int
-        Number of clusters K of every graph.
-    edge_weight : Tensor, optional
-        Finite, non-negative weights ``(E,)``. Default: those of the graph.
-
-    Examples
-    --------
-    >>> path = Graph(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
-    >>> pool_by(path, torch.eye(3), torch.tensor([0, 0, 1]), 2).feat.tolist()
-    [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
-    """
-    check_count(num_clusters, "num_clusters")
-    found = checked_graph(graph, feat, edge_weight, feat.dtype, feat.shape[-1])
-    whole = isinstance(cluster, Tensor) and not (cluster.is_floating_point() or cluster.dtype == torch.bool)
-    if not whole or cluster.shape != (found.num_nodes,):
-        got = f"{cluster.dtype} {tuple(cluster.shape)}" if isinstance(cluster, Tensor) else type(cluster).__name__
-        raise InputError(f"cluster is {got}: give a tensor with one whole number per node, ({found.num_nodes},).")
-    if cluster.device != found.device:
-        raise InputError(f"cluster is on {cluster.device} but the graph is on {found.device}: use cluster.to(device).")
-    if len(cluster) and may_read(cluster):
-        low, high = (int(end) for end in cluster.aminmax())
-        if low < 0 or high >= num_clusters:
-            raise InputError(f"cluster holds {low} to {high}: clusters are numbered 0 to {num_clusters - 1}.")
-    assign = at_least_float32(feat).new_zeros(found.num_nodes, num_clusters).scatter_(1, cluster.long()[:, None], 1)
-    return coarsened(graph, Partition(found, assign, feat), {}, assign.dtype)
 
 
 class ClusterPool(nn.Module):
@@ -518,6 +248,7 @@ class JBPool(ClusterPool):
     """
 
     options = (*ClusterPool.options, "sqrt", "cluster_sizes")
+    cluster_sizes: Tensor | None
 
     def __init__(
         self,
@@ -545,13 +276,21 @@ class JBPool(ClusterPool):
         if cluster_sizes is not None:
             with torch.device("cpu"):                       # also if the layer is built on the meta device
                 share = check_cluster_sizes(cluster_sizes, self.num_clusters)
-        self.cluster_sizes = None if share is None else tuple(share.tolist())
+        self._shares = [] if share is None else share.tolist()
+        self.register_buffer("cluster_sizes", share, persistent=False)
+
+    def _apply(self, *args, **kwargs):
+        """Move the buffer with the parameters, but keep it in float64, and its values on leaving the meta device."""
+        super()._apply(*args, **kwargs)
+        if self.cluster_sizes is not None:
+            self.cluster_sizes = torch.tensor(self._shares, dtype=torch.float64, device=self.cluster_sizes.device)
+        return self
 
     def objective(self, part: Partition) -> dict[str, Tensor]:
         return {"balance": balance(part, self.sqrt, self.cluster_sizes, self.normalize)}
 
     def extra_repr(self) -> str:
-        sizes = None if self.cluster_sizes is None else [round(size, 4) for size in self.cluster_sizes]
+        sizes = [round(size, 4) for size in self._shares] or None
         return f"{super().extra_repr()}, sqrt={self.sqrt!r}, cluster_sizes={sizes}, normalize={self.normalize}"
 
 
@@ -630,14 +369,20 @@ def option_problems(options: PoolOptions) -> Iterator[tuple[str, str]]:
         yield "cluster_sizes", str(error)
 
 
-class PoolEntry(NamedTuple):
-    """A pool by name: its class, and options that the name fixes."""
+# name -> class, and options that the name fixes
+POOLS: dict[str, tuple[type[ClusterPool], dict[str, Any]]] = {
+    "jb": (JBPool, {}),
+    "jb-diagonal": (JBPool, {"sqrt": "diagonal"}),
+    "mincut": (MinCutPool, {}),
+    "dmon": (DMoNPool, {}),
+    "diffpool": (DiffPool, {}),
+}
 
-    pool: type[ClusterPool]
-    fixed: Mapping[str, Any] = {}
 
-
-POOLS = {name: PoolEntry(globals()[kind], fixed) for name, (kind, fixed) in names.POOLS.items()}
+def options_of(name: str) -> set[str]:
+    """Return the fields of ``PoolOptions`` that a pool takes."""
+    kind, fixed = POOLS[name]
+    return {*kind.options} - {*fixed}
 
 
 def make_pool(
@@ -675,13 +420,13 @@ def make_pool(
     >>> make_pool("mincut", 16, 4, objective={"cut": 1.0, "balance": 0.5}).weights
     {'cut': 1.0, 'balance': 0.5}
     """
-    entry = lookup(POOLS, name, "pool")
+    named, fixed = lookup(POOLS, name, "pool")
     if options is not None and not isinstance(options, PoolOptions):
         raise JBPoolError(f"options={options!r}: give PoolOptions(...), such as PoolOptions(head='cosine').")
-    pool = entry.pool if objective is None else CombinedPool
-    chosen = {option: getattr(options or PoolOptions(), option) for option in pool.options} | dict(entry.fixed)
+    pool = named if objective is None else CombinedPool
+    chosen = {option: getattr(options or PoolOptions(), option) for option in pool.options} | fixed
     if chosen["head"] != "cosine":
         del chosen["temperature"]               # it does not apply
     if objective is not None:
-        chosen |= {"objective": objective, "smooth_scores": entry.pool.smooth_scores}
+        chosen |= {"objective": objective, "smooth_scores": named.smooth_scores}
     return pool(in_feats, num_clusters, hidden_feats, **chosen)

@@ -13,7 +13,8 @@ from zoo import batched, grid, random_graph, undirected
 
 from jbpool import DiffPool, DMoNPool, JBPool, MinCutPool
 from jbpool.errors import InputError
-from jbpool.nn.heads import CosineHead, Dropout, spread_rows, unit_rows
+from jbpool.nn.dropout import Dropout
+from jbpool.nn.heads import CosineHead, spread_rows, unit_rows
 from jbpool.nn.pools import CombinedPool
 from jbpool.objectives import balance_loss
 

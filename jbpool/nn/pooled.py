@@ -1,0 +1,167 @@
+"""The result of a pool, and pooling by clusters that are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jbpool.checks import check_count, may_read
+from jbpool.errors import InputError, JBPoolError
+from jbpool.graph import Graph, like
+from jbpool.inputs import checked_graph
+from jbpool.nn.partition import Partition
+from jbpool.ops.adjacency import normalized_off_diagonal, propagate
+from jbpool.ops.segment import segment_lift, segment_products, segments_of
+from jbpool.ops.sparse import at_least_float32
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """The result of a pool: the pooled graph, the assignments, and the losses to train with.
+
+    Attributes
+    ----------
+    graph : DGLGraph, Batch or Graph
+        B complete graphs of K nodes, K*K edges each in row-major order, with their weights; of the kind that was given.
+    feat : Tensor
+        ``S^T X``, ``(B*K, D)``.
+    edge_weight : Tensor
+        ``S^T A S`` with zero diagonal, symmetrically normalised, ``(B*K*K,)``; differentiable.
+    assign : Tensor
+        S, ``(N, K)``; rows sum to one.
+    losses : dict of str to Tensor
+        One value per graph for every loss, ``(B,)``, unreduced.
+    source : Graph
+        The graph that was pooled.
+    """
+
+    graph: Any
+    feat: Tensor
+    edge_weight: Tensor
+    assign: Tensor
+    losses: dict[str, Tensor]
+    source: Graph = field(repr=False)
+
+    @property
+    def loss(self) -> Tensor:
+        """The scalar to minimise: the sum of the losses, each averaged over the graphs that have nodes."""
+        if not self.losses:
+            raise JBPoolError("there is no loss to minimise: losses is empty, as always with pool_by.")
+        count = segments_of(self.source).num_nonempty                   # the losses of the others are 0
+        return reduce(torch.add, (value.sum() / count for value in self.losses.values()))
+
+    @property
+    def adj(self) -> Tensor:
+        """The pooled adjacency, ``(B, K, K)``: a view of ``edge_weight``, no copy."""
+        num_clusters = self.assign.shape[1]
+        return self.edge_weight.view(-1, num_clusters, num_clusters)
+
+    def lift(self, feat: Tensor) -> Tensor:
+        """Bring features of the clusters back to the nodes: each node gets the mean of its clusters, by its assignment.
+
+        Parameters
+        ----------
+        feat : Tensor
+            Features of the pooled nodes ``(B*K, D)``.
+
+        Returns
+        -------
+        Tensor
+            ``(N, D)``, S times the rows of each graph's clusters.
+        """
+        num_clusters = self.assign.shape[1]
+        _check_rows("feat", feat, "pooled node", self.source.num_graphs * num_clusters, self.assign.device)
+        clusters = feat.view(-1, num_clusters, feat.shape[1])                               # (B, K, D)
+        return segment_lift(self.assign, clusters, segments_of(self.source)).to(feat.dtype)
+
+    def pool_edges(self, edge_feat: Tensor) -> Tensor:
+        """Pool features of the edges: what joins two clusters, ``S^T A_f S`` for every feature f.
+
+        Parameters
+        ----------
+        edge_feat : Tensor
+            Features of the edges of the graph that was pooled ``(E, F)``.
+
+        Returns
+        -------
+        Tensor
+            ``(B*K*K, F)``, in the order of the pooled edges. Entries of a cluster and itself are kept.
+        """
+        _check_rows("edge_feat", edge_feat, "edge", self.source.num_edges, self.assign.device)
+        neighbours = [propagate(self.source, self.assign, column) for column in edge_feat.unbind(1)]    # (N, K) each
+        pooled = segment_products(self.assign, neighbours, segments_of(self.source))        # (B, K, K) each
+        return torch.stack([part.mT.flatten() for part in pooled], dim=1).to(edge_feat.dtype)
+
+
+def _check_rows(name: str, rows: Tensor, what: str, count: int, device: torch.device) -> None:
+    """Require a floating-point matrix with one row for each of what is counted, on the device of the assignments."""
+    if not isinstance(rows, Tensor) or rows.dim() != 2 or len(rows) != count:
+        got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+        raise InputError(f"{name} is {got}: give a tensor with one row per {what}, ({count}, number of features).")
+    if not rows.is_floating_point():
+        raise InputError(f"{name} is {rows.dtype}: assignments are fractions; use {name}.float().")
+    if rows.device != device:
+        raise InputError(f"{name} is on {rows.device} but the assignments are on {device}: move one with .to(device).")
+
+
+def coarsened(given: Any, part: Partition, losses: dict[str, Tensor], dtype: torch.dtype) -> Pooled:
+    """Return the pooled graph of a partition that has features, in the kind of the graph that was given.
+
+    ``dtype``: type of the pooled edge weights.
+    """
+    assert part.feat is not None
+    adj, pooled = part.products                                                             # (S^T A S)^T, S^T X
+    feat, edge_weight = pooled.flatten(0, 1).to(part.feat.dtype), normalized_off_diagonal(adj.mT).flatten().to(dtype)
+    graph = Graph.complete(adj.shape[0], adj.shape[1], part.graph.idtype, part.graph.device).weighted(edge_weight)
+    return Pooled(
+        graph=like(graph, given, feat),
+        feat=feat,
+        edge_weight=edge_weight,
+        assign=part.assign,
+        losses=losses,
+        source=part.graph,
+    )
+
+
+def pool_by(
+    graph: Any, feat: Tensor, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
+) -> Pooled:
+    """Pool a graph by clusters that are known, such as communities or the nodes of a grid; there are no losses.
+
+    Parameters
+    ----------
+    graph : DGLGraph, Data, Batch or Graph
+        A graph or a batch of graphs that hold both directions of every edge.
+    feat : Tensor
+        Node features ``(N, D)``.
+    cluster : Tensor
+        The cluster of each node in its graph, ``(N,)`` whole numbers from 0 to K - 1.
+    num_clusters : int
+        Number of clusters K of every graph.
+    edge_weight : Tensor, optional
+        Finite, non-negative weights ``(E,)``. Default: those of the graph.
+
+    Examples
+    --------
+    >>> path = Graph(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+    >>> pool_by(path, torch.eye(3), torch.tensor([0, 0, 1]), 2).feat.tolist()
+    [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    check_count(num_clusters, "num_clusters")
+    found = checked_graph(graph, feat, edge_weight, feat.dtype, feat.shape[-1])
+    whole = isinstance(cluster, Tensor) and not (cluster.is_floating_point() or cluster.dtype == torch.bool)
+    if not whole or cluster.shape != (found.num_nodes,):
+        got = f"{cluster.dtype} {tuple(cluster.shape)}" if isinstance(cluster, Tensor) else type(cluster).__name__
+        raise InputError(f"cluster is {got}: give a tensor with one whole number per node, ({found.num_nodes},).")
+    if cluster.device != found.device:
+        raise InputError(f"cluster is on {cluster.device} but the graph is on {found.device}: use cluster.to(device).")
+    if len(cluster) and may_read(cluster):
+        low, high = (int(end) for end in cluster.aminmax())
+        if low < 0 or high >= num_clusters:
+            raise InputError(f"cluster holds {low} to {high}: clusters are numbered 0 to {num_clusters - 1}.")
+    assign = at_least_float32(feat).new_zeros(found.num_nodes, num_clusters).scatter_(1, cluster.long()[:, None], 1)
+    return coarsened(graph, Partition(found, assign, feat), {}, assign.dtype)
