@@ -20,7 +20,8 @@ from jbpool.data import GraphData
 from jbpool.engine.run_folder import by_method
 from jbpool.ops.segment import contingency
 from jbpool.report import charts
-from jbpool.report.charts import circle_graph, heat_map, network
+from jbpool.report.charts import heat_map
+from jbpool.report.graph_charts import circle_graph, network
 from jbpool.report.graph_view import pack
 from jbpool.report.layout import small_positions
 from jbpool.report.page import asset, class_names, number, render_page, score, section, settings, spread, table

@@ -30,7 +30,8 @@ from jbpool.data import NodeData
 from jbpool.ops.adjacency import normalized_off_diagonal
 from jbpool.ops.segment import contingency
 from jbpool.report import charts
-from jbpool.report.charts import circle_graph, heat_map, shortened, value_map
+from jbpool.report.charts import heat_map, shortened, value_map
+from jbpool.report.graph_charts import circle_graph, tree
 from jbpool.report.graph_view import SCRIPTS, graph_section
 from jbpool.report.page import class_names, number, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLUSTERING
@@ -295,7 +296,7 @@ def _tree(findings: Findings) -> str:
     if merges is None or len(findings.names) < 2:
         return ""
     names = [f"cluster {name}" for name in findings.names]
-    drawing = charts.tree(merges.children, merges.cost.tolist(), names, "which clusters merge first", "bits per node")
+    drawing = tree(merges.children, merges.cost.tolist(), names, "which clusters merge first", "bits per node")
     note = (
         "From left to right, the two clusters whose union costs least become one. Numbers: bits per node that the "
         "union adds to the description of the edges; below 0, the edges do not support the two as separate clusters."

@@ -1,7 +1,7 @@
-"""Charts of numbers and pictures of graphs as SVG, each with a table of its values.
+"""Charts of numbers as SVG, each with a table of its values.
 
-Lines, points and bars; tables of counts as coloured cells, legible for hundreds of rows or columns; nodes in the plane,
-clusters on a circle, a small graph at given positions. All are plain text: nothing is drawn with a library.
+Lines, points and bars; tables of counts as coloured cells, legible for hundreds of rows or columns. All are plain text:
+nothing is drawn with a library.
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
-from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.sparse.csgraph import minimum_spanning_tree
 
 # Distinct also for colour-blind readers, on light and dark backgrounds; a test simulates both.
 COLOURS = (
@@ -36,8 +33,22 @@ class Chart(NamedTuple):
 
 
 def colour(number: int) -> str:
-    """Return the colour of a group; they repeat after ten."""
+    """Return the colour of a group; they repeat after ten, with a ``mark``."""
     return COLOURS[number % len(COLOURS)]
+
+
+def mark(number: int, x: float, y: float, r: float) -> str:
+    """Return the path of what is cut out of the disc of a group: a hole, a slit, a cross after 10, 20, 30 groups."""
+    slit, bar = f"M{x - r:.1f} {y:.1f}h{2 * r:.1f}", f"M{x:.1f} {y - r:.1f}v{2 * r:.1f}"
+    return ("", f"M{x:.1f} {y:.1f}h0", slit, slit + bar)[number // len(COLOURS) % 4]
+
+
+def disc(x: float, y: float, r: float, number: int, tooltip: str = "") -> str:
+    """Draw the disc of a group, with its mark."""
+    circle = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" fill="{colour(number)}">{tooltip}</circle>'
+    cut = mark(number, x, y, r)
+    wide = r if cut.endswith("h0") else r / 2
+    return circle + (f'<path d="{cut}" class="cut" stroke-width="{wide:.1f}"/>' if cut else "")
 
 
 def draw(width: float, height: float, body: Sequence[str], label: str, kind: str = "") -> str:
@@ -98,15 +109,18 @@ def legend(names: Sequence[str], left: float, width: float) -> tuple[list[str], 
 class Axes:
     """A frame with round numbers: where values are drawn, and its grid lines.
 
-    The first and last tick are the ends of an axis; ``top`` is the height of what is above the frame.
+    The first and last tick are the ends of an axis; ``top`` and ``bottom`` are the heights of what is above and below
+    the frame.
     """
 
-    left, right, bottom = 48, 20, 36
+    left = 48
 
     def __init__(
-        self, x_ticks: list[float], y_ticks: list[float], width: float, height: float, top: float, x_label: str
-    ):
+        self, x_ticks: list[float], y_ticks: list[float], width: float, height: float, top: float, x_label: str,
+        bottom: float = 36, right: float = 20,
+    ):  # fmt: skip
         self.x_ticks, self.y_ticks, self.width, self.height, self.top = x_ticks, y_ticks, width, height, top
+        self.bottom, self.right = bottom, right
         self.body = []
         for tick in y_ticks:
             y = self.y(tick)
@@ -114,8 +128,8 @@ class Axes:
             self.body.append(f'<line {ends} class="grid"/>')
             self.body.append(words(self.left - 6, y + 4, f"{tick:g}", "end"))
         for tick in x_ticks:
-            self.body.append(words(self.x(tick), height - self.bottom + 16, f"{tick:g}"))
-        self.body.append(words((self.left + width - self.right) / 2, height - 4, x_label))
+            self.body.append(words(self.x(tick), height - bottom + 16, f"{tick:g}"))
+        self.body.append(words((self.left + width - right) / 2, height - 4, x_label))
 
     def x(self, value: float) -> float:
         """Return where a value of the horizontal axis is drawn."""
@@ -126,6 +140,13 @@ class Axes:
         """Return where a value of the vertical axis is drawn."""
         low, high = self.y_ticks[0], self.y_ticks[-1]
         return self.height - self.bottom - (self.height - self.top - self.bottom) * (value - low) / (high - low)
+
+    def curve(self, xs: Sequence[float], ys: Sequence[float], number: int) -> str:
+        """Draw a curve through its finite values in the colour of a group, dashed where colours repeat."""
+        places = zip(xs, ys, strict=True)
+        points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in places if math.isfinite(y))
+        dashes = f' stroke-dasharray="{2 + 4 * (number // len(COLOURS))} 3"' if number >= len(COLOURS) else ""
+        return f'<polyline points="{points}" fill="none" stroke="{colour(number)}" stroke-width="1.8"{dashes}/>'
 
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
@@ -144,11 +165,7 @@ def lines(series: Series, x_label: str, label: str) -> Chart:
     if not xs or not ys:
         return Chart(nothing(NARROW, height, label), (), ())
     axes = Axes(ticks(0, max(xs), 6), ticks(min(ys), max(ys)), NARROW, height, top, x_label)
-    curves = []
-    for number, (x_values, y_values) in enumerate(series.values()):
-        places = zip(x_values, y_values, strict=True)
-        points = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in places if math.isfinite(y))
-        curves.append(f'<polyline points="{points}" fill="none" stroke="{colour(number)}" stroke-width="1.8"/>')
+    curves = [axes.curve(*values, number) for number, values in enumerate(series.values())]
     values = [dict(zip(x_values, y_values, strict=True)) for x_values, y_values in series.values()]
     some = [xs[i] for i in evenly(len(xs), SHOWN_VALUES)]
     rows = [[f"{x:g}", *(_value(value.get(x)) for value in values)] for x in some]
@@ -175,6 +192,53 @@ def _columns(axes: Axes, xs: list[float], rows: list[list[str]], names: list[str
             f'class="column" fill="none" pointer-events="all">{tip(tooltip)}</rect>'
         )
     return body
+
+
+NUMBERS = {"reproducibility": "reproducibility (left)", "saved": "bits saved per node (right)"}
+
+
+def numbers_of_clusters(rows: Sequence[Mapping[str, Any]], chosen: int) -> Chart:
+    """Draw what speaks for each number of clusters: two curves with their scales at the left and the right.
+
+    ``rows``: ``n_clusters``; ``reproducibility`` and ``saved``, None or missing where unknown; ``level``, True for a
+    number that stands out, which is marked. ``chosen``: the number that was taken.
+    """
+    label, height, right = "number of clusters", 280, 52
+    rows = sorted(rows, key=lambda row: row["n_clusters"])
+    xs = [row["n_clusters"] for row in rows]
+    curves = {key: [math.nan if row.get(key) is None else float(row[key]) for row in rows] for key in NUMBERS}
+    curves = {key: ys for key, ys in curves.items() if any(map(math.isfinite, ys))}
+    if not curves:
+        return Chart(nothing(NARROW, height, label), (), ())
+    above, top = legend([NUMBERS[key] for key in curves], Axes.left, NARROW)
+    x_ticks, body, scales = ticks(min(xs), max(xs), 6), [], {}
+    for number, (key, ys) in enumerate(curves.items()):
+        known = [y for y in ys if math.isfinite(y)]
+        ends = (min(0.0, *known), 1.0) if key == "reproducibility" else (min(known), max(known))
+        axes = scales[key] = Axes(x_ticks, ticks(*ends), NARROW, height, top + 14, "clusters", right=right)
+        if number == 0:
+            body += axes.body
+        else:
+            end = NARROW - right + 6
+            body += [words(end, axes.y(tick) + 4, f"{tick:g}", "start") for tick in axes.y_ticks]
+        body.append(axes.curve(xs, ys, number))
+    first, points = next(iter(scales.values())), next(iter(curves.values()))
+    for row, y in zip(rows, points, strict=True):
+        taken = row["n_clusters"] == chosen
+        if (row.get("level") or taken) and math.isfinite(y):
+            x, bottom = first.x(row["n_clusters"]), height - first.bottom
+            name = f"{row['n_clusters']}{', chosen' if taken else ''}"
+            body.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{first.y(y):.1f}" y2="{bottom}" class="rule"/>')
+            body.append(disc(x, first.y(y), 6 if taken else 4, 0, tip(name)))
+            body.append(words(x, first.y(y) - 9, str(row["n_clusters"]), extra='class="name"' if taken else ""))
+    table = [
+        [f"{x:g}", *(_value(ys[i]) for ys in curves.values()), "level" * bool(row.get("level"))]
+        for i, (x, row) in enumerate(zip(xs, rows, strict=True))
+    ]
+    names = [*curves, "level"]
+    body += _columns(first, xs, [row[:-1] for row in table], names[:-1], "clusters")
+    head = ("clusters", *(name.replace("saved", "bits saved") for name in names))
+    return Chart(draw(NARROW, height, body + above, label), head, table)
 
 
 def agreement(true: Sequence[float], predicted: Sequence[float], label: str) -> Chart:
@@ -207,7 +271,7 @@ def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, 
     names = names or {}
     count = max((len(values) for values in groups.values()), default=1)
     many = count * len(groups) > MANY_BARS
-    width, left = WIDE if many else NARROW, 48
+    width, left = WIDE if many else NARROW, Axes.left
     slot = (width - left - 10) / max(count, 1)
     wide = slot * 0.8 / max(len(groups), 1)
     shown = {group: list(map(shortened, names.get(group, ()))) for group in groups} if wide >= NAMED_BAR else {}
@@ -215,29 +279,23 @@ def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, 
     upright = 6.2 * longest > (slot if len(groups) == 1 else wide)
     space = (8 + 5.8 * longest if upright else 14) if longest else 0
     above, top = legend(list(groups), left, width)
-    bottom, height = 30 + space, 214 + top + space
+    height, rows = round(214 + top + space, 1), []
     y_ticks = ticks(0, max((max(values, default=0) for values in groups.values()), default=1))
-    body, rows = [], []
-    for tick in y_ticks:
-        y = height - bottom - (height - top - bottom) * tick / y_ticks[-1]
-        body.append(f'<line x1="{left}" x2="{width - 10}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
-        body.append(words(left - 6, y + 4, f"{tick:g}", "end"))
+    axes = Axes([], y_ticks, width, height, top, "from the largest to the smallest", bottom=30 + space, right=10)
+    body, ground = axes.body, height - axes.bottom
     for number, (group, values) in enumerate(groups.items()):
         for rank, value in enumerate(values):
-            tall = (height - top - bottom) * value / y_ticks[-1]
             x = left + slot * rank + slot * 0.1 + wide * number
             name = names[group][rank] if group in names else f"{group}, rank {rank + 1}"
             body.append(
-                f'<rect x="{x:.1f}" y="{height - bottom - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}" '
+                f'<rect x="{x:.1f}" y="{axes.y(value):.1f}" width="{wide:.1f}" height="{ground - axes.y(value):.1f}" '
                 f'fill="{colour(number)}">{tip(f"{name}: {value:g}")}</rect>'
             )
             rows.append([group, name, f"{value:g}"])
         for rank, name in enumerate(shown.get(group, ())):
             x = left + slot * rank + slot * 0.1 + wide * (number + 0.5)
-            body.append(_below(name, x, height - bottom, upright, min(11.0, wide + 1)))
-    body.append(words((left + width) / 2, height - 8, "from the largest to the smallest"))
-    svg = draw(width, round(height, 1), body + above, label, "dense" if many else "")
-    return Chart(svg, ("", "", "size"), rows, wide=many)
+            body.append(_below(name, x, ground, upright, min(11.0, wide + 1)))
+    return Chart(draw(width, height, body + above, label, "dense" * many), ("", "", "size"), rows, wide=many)
 
 
 def _below(name: str, x: float, y: float, upright: bool, font: float) -> str:
@@ -342,183 +400,3 @@ def _brackets(groups: Sequence[tuple[str, int]], left: float, wide: float, botto
             body.append(words(x + 3, 14, name if len(name) <= letters else name[: letters - 1] + "…", "start"))
         first += count
     return body
-
-
-FEW_CLUSTERS = 12                # clusters whose circle keeps their order
-NUMBERED = 24           # clusters with space for a number in their disc
-DENSE = 80              # clusters from which only the strongest lines can be distinguished
-NEGLIGIBLE = 0.02       # weight of an edge relative to the strongest
-PAIR_ROWS = 200
-
-
-def plane(
-    xy: np.ndarray, group: np.ndarray, edges: np.ndarray, some: np.ndarray, names: Sequence[Any], label: str
-) -> str:
-    """Draw nodes ``(N, 2)`` in the plane, of which ``some`` are drawn, coloured by group, over edges ``(E, 2)``."""
-    width, height, edge = 960, 640, 16
-    if len(xy) == 0:
-        return nothing(width, height, label)
-    low, high = xy.min(0), xy.max(0)
-    scale = min((width - 2 * edge) / max(high[0] - low[0], 1e-9), (height - 2 * edge) / max(high[1] - low[1], 1e-9))
-    place = (xy - (low + high) / 2) * scale * (1, -1) + (width / 2, height / 2)
-    size = 7 if len(xy) <= 400 else 5 if len(xy) <= 4000 else 3.2
-    body = []
-    one, other = group[edges[:, 0]], group[edges[:, 1]]
-    inks = {int(number): f'stroke="{colour(int(number))}" stroke-opacity=".3"' for number in np.unique(group)}
-    for number, ink in {-1: 'class="between"', **inks}.items():         # edges between groups, then inside each
-        chosen = edges[np.where(one == other, one, -1) == number]
-        path = "".join(f"M{a[0]:.0f} {a[1]:.0f}L{b[0]:.0f} {b[1]:.0f}" for a, b in place[chosen])
-        body.append(f'<path d="{path}" fill="none" {ink} stroke-width=".8"/>' if path else "")
-    for number in np.unique(group):
-        dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in place[some][group[some] == number])
-        ink = f'stroke="{colour(int(number))}" stroke-width="{size}" stroke-linecap="round" stroke-opacity=".85"'
-        body.append(f'<path d="{dots}" {ink}/>')
-    for number in np.unique(group) if len(names) <= NUMBERED else ():
-        x, y = np.median(place[group == number], axis=0)
-        body.append(words(x, y + 4, str(names[number]), extra='class="name"'))
-    return draw(width, height, body, label)
-
-
-def circle_graph(weight: np.ndarray, size: np.ndarray, label: str, names: Sequence[Any] | None = None) -> Chart:
-    """Draw a weighted graph on a circle: discs by size, the lines that matter by weight.
-
-    ``weight``: ``(K, K)``, symmetric. ``size``: nodes per cluster ``(K,)``. ``names``: of the clusters, by default
-    their numbers.
-    """
-    count = len(size)
-    names = range(count) if names is None else names
-    side, radius = (360, 130) if count <= NUMBERED else (560, 220) if count <= DENSE else (760, 320)
-    largest = min(32.0, math.pi * radius / max(count, 1))           # many discs must not overlap
-    place = _order(weight) if count > FEW_CLUSTERS else np.arange(count)
-    angle = 2 * np.pi * place / max(count, 1) - np.pi / 2
-    x, y = side / 2 + radius * np.cos(angle), side / 2 + radius * np.sin(angle)
-    pairs = edges_that_matter(weight)
-    strongest = max(float(weight.max(initial=0)), 1e-12)
-    body = []
-    for i, j in pairs[::-1]:                                        # the strongest last, on top
-        thick = max((9 if count <= NUMBERED else 5) * weight[i, j] / strongest, 0.4)
-        long = min(1.0, math.hypot(x[i] - x[j], y[i] - y[j]) / radius)
-        bend = 1.0 if count <= FEW_CLUSTERS else 0.92 - 0.47 * long          # many lines are bent towards the centre
-        a, b = (side / 2 + bend * ((end[i] + end[j]) / 2 - side / 2) for end in (x, y))
-        path = f"M{x[i]:.1f} {y[i]:.1f}Q{a:.1f} {b:.1f} {x[j]:.1f} {y[j]:.1f}"
-        tooltip = tip(f"{names[i]} - {names[j]}: {weight[i, j]:.3f}")
-        body.append(f'<path d="{path}" class="link" stroke-width="{thick:.2f}">{tooltip}</path>')
-    for i in range(count):
-        r = largest * (0.15 + 0.85 * math.sqrt(size[i] / max(size.max(), 1)))
-        tooltip = tip(f"cluster {names[i]}: {int(size[i]):,} nodes")
-        body.append(f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="{r:.1f}" fill="{colour(i)}">{tooltip}</circle>')
-        if count > NUMBERED:
-            body.append(_radial(str(names[i]), x[i], y[i], side / 2, largest + 4, 11 if count <= DENSE else 8))
-        elif r > 7:                                                 # space for a number
-            font = min(20.0, 0.9 * r)
-            style = f'class="on-disc" style="font-size:{font:.0f}px"'
-            body.append(words(x[i], y[i] + 0.36 * font, str(names[i]), extra=style))
-    rows = [[str(names[i]), str(names[j]), f"{weight[i, j]:.3f}"] for i, j in pairs[:PAIR_ROWS]]
-    total, shown = float(np.triu(weight, 1).sum()), float(sum(weight[i, j] for i, j in pairs))
-    present = int((np.triu(weight, 1) > 0).sum())
-    note = ""
-    if len(pairs) < present:
-        note = f"Lines: {len(pairs):,} of {present:,} connections, with {100 * shown / total:.0f} % of their weight."
-    kind = "dense" if count > NUMBERED else ""
-    return Chart(draw(side, side, body, label, kind), ("cluster", "cluster", "weight"), rows, note, count > NUMBERED)
-
-
-TREE_LEAVES = 40        # of a tree; more are drawn as groups
-
-
-def tree(children: np.ndarray, cost: Sequence[float], names: Sequence[str], label: str, unit: str = "cost") -> Chart:
-    """Draw a hierarchy from the leaves at the left to the root at the right, a step per union.
-
-    ``children``: ``(K - 1, 2)``, numbers below K are leaves, K + i is the union of row i. ``cost``: of every union,
-    ``(K - 1,)``, in ``unit``. ``names``: of the leaves, ``(K,)``.
-    """
-    count = len(names)
-    members = [[leaf] for leaf in range(count)]
-    for one, other in children.tolist():
-        members.append(members[one] + members[other])
-    first = max(0, count - TREE_LEAVES)                             # unions before this one are drawn as leaves
-    titles = [names[group[0]] + (f" + {len(group) - 1} more" if len(group) > 1 else "") for group in members]
-    tall, shown = 24, len(names) - first
-    width, height, left = NARROW, tall * shown + 12, 26 + 6.4 * min(LONGEST, max(map(len, titles[: count + first])))
-    step = (width - left - 50) / max(shown - 1, 1)
-    place: dict[int, tuple[float, float]] = {}
-    body, rows = [], []
-
-    def leaves(node: int) -> list[int]:
-        """Return what is drawn as leaves below a node, from the top."""
-        if node < count + first:
-            return [node]
-        one, other = children[node - count].tolist()
-        return leaves(one) + leaves(other)
-
-    for rank, leaf in enumerate(leaves(count + len(children) - 1)):
-        y = 6 + tall * (rank + 0.5)
-        place[leaf] = left, y
-        dot = f'<circle cx="{left - 8:.1f}" cy="{y:.1f}" r="5" fill="{colour(members[leaf][0])}"/>'
-        body += [words(left - 18, y + 4, shortened(titles[leaf]), "end"), dot]
-    for number, (one, other) in enumerate(children.tolist()):
-        rows.append([str(number + 1), titles[one], titles[other], f"{cost[number]:.4f}"])
-        if number < first:
-            continue
-        (x1, y1), (x2, y2) = place[one], place[other]
-        x, y = left + step * (number - first + 1), (y1 + y2) / 2
-        tooltip = tip(f"{titles[one]} and {titles[other]}: {cost[number]:.4f} {unit}")
-        body.append(f'<path d="M{x1:.1f} {y1:.1f}H{x:.1f}V{y2:.1f}H{x2:.1f}" class="branch">{tooltip}</path>')
-        body.append(words(x + 4, y - 4, f"{cost[number]:.2g}", "start") if shown <= FEW_CELLS else "")
-        place[count + number] = x, y
-    svg = draw(width, height, body, label)
-    return Chart(svg, ("union", "", "", unit), rows[::-1][:TABLE_ROWS])
-
-
-def edges_that_matter(weight: np.ndarray) -> np.ndarray:
-    """Return pairs ``(E, 2)``, strongest first: of few clusters, all but negligible ones.
-
-    Of many, the strongest ones and a maximum spanning forest, so that no cluster loses its strongest neighbour.
-    """
-    upper = np.triu(weight, 1)
-    one, other = np.nonzero(upper > NEGLIGIBLE * max(float(weight.max(initial=0)), 1e-12))
-    pairs = np.column_stack([one, other])[np.argsort(-upper[one, other], kind="stable")]
-    if len(weight) <= FEW_CLUSTERS:
-        return pairs
-    # minimum_spanning_tree minimises: negative weights, strongest first
-    forest = np.column_stack(minimum_spanning_tree(scipy.sparse.csr_matrix(-upper)).nonzero())
-    strongest = pairs[: round(1.5 * len(weight)) if len(weight) <= DENSE else len(weight) // 2]
-    kept = np.unique(np.concatenate([strongest, forest]), axis=0)
-    return kept[np.argsort(-upper[kept[:, 0], kept[:, 1]], kind="stable")]
-
-
-def _order(weight: np.ndarray) -> np.ndarray:
-    """Return the place of every cluster on the circle, so that connected ones are close: the leaves of a tree."""
-    near = (weight / max(float(weight.max(initial=0)), 1e-12)) ** 0.25                      # weights are skewed
-    distance = 1 - near[np.triu_indices(len(weight), 1)]
-    place = np.empty(len(weight), dtype=int)
-    place[leaves_list(linkage(distance, "average", optimal_ordering=True))] = np.arange(len(weight))
-    return place
-
-
-def _radial(text: str, x: float, y: float, centre: float, away: float, font: int) -> str:
-    """Draw text outside the circle, turned so that it can be read."""
-    angle = math.atan2(y - centre, x - centre)
-    x, y, turned = x + away * math.cos(angle), y + away * math.sin(angle), math.degrees(angle)
-    flip = math.cos(angle) < 0
-    anchor, turned = ("end", turned + 180) if flip else ("start", turned)
-    extra = f'transform="rotate({turned:.1f} {x:.1f} {y:.1f})" dominant-baseline="central" style="font-size:{font}px"'
-    return words(x, y, text, anchor, extra)
-
-
-def network(xy: np.ndarray, edges: np.ndarray, group: np.ndarray, label: str) -> str:
-    """Draw a small graph at given positions ``(N, 2)``, edges ``(E, 2)``, nodes coloured by group."""
-    side, edge = 300, 14
-    if len(xy) == 0:
-        return nothing(side, side, label)
-    low, high = xy.min(0), xy.max(0)
-    scale = (side - 2 * edge) / max(float((high - low).max()), 1e-9)
-    place = side / 2 + scale * (xy - (low + high) / 2)
-    paths = "".join(
-        f"M{place[a, 0]:.1f} {place[a, 1]:.1f}L{place[b, 0]:.1f} {place[b, 1]:.1f}" for a, b in edges if a < b
-    )
-    body = [f'<path d="{paths}" fill="none" class="link" stroke-width="1.5"/>']
-    for (x, y), number in zip(place, group, strict=True):
-        tooltip = tip(f"cluster {number}")
-        body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{colour(int(number))}">{tooltip}</circle>')
-    return draw(side, side, body, label)

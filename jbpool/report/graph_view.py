@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jbpool.report.charts import COLOURS, evenly, plane
+from jbpool.report.charts import COLOURS, evenly
+from jbpool.report.graph_charts import plane
 from jbpool.report.page import asset
 
 KINDS = {"u": "Uint", "i": "Int", "f": "Float"}         # of numpy, and in the browser

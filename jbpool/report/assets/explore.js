@@ -38,7 +38,7 @@
     const graph = jbpoolParts.graph(new Graph({multi: false, type: "undirected"}), arrays, ids, root.clientWidth);
 
     // ------------------------------------------------------------ colours
-    const {shade, scale, mix, neutral, faint} = jbpoolParts.colours(text.palette, dark);
+    const {shade, mark, scale, mix, neutral, faint} = jbpoolParts.colours(text.palette, dark);
     const many = Math.max(0.3, Math.min(1, Math.sqrt(8000 / Math.max(source.length, 1))));   // many edges are paler
     const lowest = confidence ? confidence.reduce((one, other) => Math.min(one, other), 10000) / 10000 : 0;
     const stretched = (node) => (share(node) - lowest) / Math.max(1 - lowest, 1e-9);
@@ -47,6 +47,8 @@
       if (state.mode === "class") return label[node] < text.classes.length ? shade(label[node]) : faint();
       return shade(cluster[node]);
     }
+    let kinds = ["circle"];                                             // of discs, by mark
+    const kind = (node) => kinds[state.mode === "confidence" ? 0 : mark((state.mode === "class" ? label : cluster)[node])] ?? "circle";
 
     // ------------------------------------------------------------ what is shown
     const form = find(".controls"), control = (name) => form.elements[name];
@@ -61,16 +63,16 @@
     const large = count + source.length > 12000;
     const focused = () => state.picked ?? (large ? null : state.hovered);
     let shown = new Uint8Array(count).fill(1);
-    function update() {
+    function update(indexed = true) {                                   // false: nodes have other kinds of discs
       let visible = 0;
       for (let node = 0; node < count; node++) visible += shown[node] = passes(node) ? 1 : 0;
       const focus = focused();
       state.near = focus === null ? null : new Set([focus, ...graph.neighbors(focus).map(Number)]);
       find(".status").textContent = `${number.format(visible)} of ${number.format(count)} nodes`;
-      renderer.refresh({skipIndexation: true});
+      renderer.refresh({skipIndexation: indexed});
     }
     function nodeReducer(key, data) {
-      const node = Number(key), out = {...data, color: colour(node), zIndex: 1};
+      const node = Number(key), out = {...data, color: colour(node), type: kind(node), zIndex: 1};
       if (!shown[node] && node !== state.picked) return {...out, color: faint(), label: "", zIndex: 0, size: data.size * 0.7};
       if (state.near && !state.near.has(node)) return {...out, color: faint(), label: "", zIndex: 0};
       if (state.mode === "confidence") out.zIndex = 1 + 9 * (1 - share(node));
@@ -103,6 +105,7 @@
       hideEdgesOnMove: source.length > 20000, minCameraRatio: 0.005, maxCameraRatio: 3, stagePadding: 26,
       defaultDrawNodeHover: jbpoolParts.drawName(ink, dark),
     });
+    kinds = jbpoolParts.marked(renderer);
     dark.addEventListener("change", () => { renderer.setSetting("labelColor", {color: ink()}); update(); });
 
     // The wheel scrolls the page until the view has the focus.
@@ -150,7 +153,7 @@
         summary.textContent = `${number.format(inside.length)} of ${number.format(around.length)} neighbours shown are in the same cluster.`;
         const list = document.createElement("div");
         list.className = "neighbours";
-        list.append(...around.slice(0, 24).map((other) => button(ids[other], () => pick(other, true), shade(cluster[other]))));
+        list.append(...around.slice(0, 24).map((other) => button(ids[other], () => pick(other, true), shade(cluster[other]), mark(cluster[other]))));
         chosen.replaceChildren(facts(node), summary, list, button("clear", () => pick(null)));
         if (move) go(node);
       }
@@ -192,7 +195,7 @@
       }
       if (event.target.name === "side") control("threshold").value = control("side").value === "least" ? 0 : 1;
       drawLimit();
-      update();
+      update(event.target.name !== "colour");
     });
     // The threshold, the share of nodes on its side, and how many of them are right: by their confidence, and where
     // classes are known, in fact.
@@ -246,7 +249,7 @@
       if (kind === "cluster") order.sort((a, b) => rows[b].size - rows[a].size);
       const buttons = order.map((k) => {
         const swatch = state.mode === "confidence" ? null : shade(k);
-        const made = button(names[k], () => isolate(kind, k), swatch);
+        const made = button(names[k], () => isolate(kind, k), swatch, mark(k));
         const size = document.createElement("span");
         size.className = "size";
         size.textContent = number.format(rows[k].size);
@@ -310,12 +313,12 @@
       const order = Array.from(cluster, (_, node) => node).sort((a, b) => confidence[a] - confidence[b]).slice(0, 15);
       find(".uncertain ol").replaceChildren(...order.map((node) => {
         const item = document.createElement("li");
-        item.append(button(ids[node], () => pick(node, true), shade(cluster[node])), ` ${share(node).toFixed(3)}`);
+        item.append(button(ids[node], () => pick(node, true), shade(cluster[node]), mark(cluster[node])), ` ${share(node).toFixed(3)}`);
         return item;
       }));
     }
     drawLegend();
-    update();
+    update(false);
     root.dataset.ready = Math.round(performance.now());                              // milliseconds since the page was opened
     globalThis.jbpoolView = {graph, renderer, state, pick, confidence: share};
   }

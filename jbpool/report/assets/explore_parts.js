@@ -44,7 +44,24 @@ globalThis.jbpoolParts = {
       return mixtures.get(key);
     }
     const neutral = () => (dark.matches ? "#e7eaee" : "#1d2127");
-    return {shade: (k) => palette[k % palette.length], scale, mix, neutral, faint: () => mix(neutral(), 0.1)};
+    const mark = (k) => Math.floor(k / palette.length) % 4;             // what is cut out where colours repeat
+    return {shade: (k) => palette[k % palette.length], mark, scale, mix, neutral, faint: () => mix(neutral(), 0.1)};
+  },
+
+  // Node programs for discs with a hole, a slit or a cross, made from that of plain discs; their names by mark.
+  marked(renderer) {
+    const classes = renderer.getSetting("nodeProgramClasses"), Disc = classes.circle;
+    const inside = ["length(v_diffVector)<v_radius*.45", "abs(v_diffVector.y)<v_radius*.28"];
+    inside.push(`${inside[1]}||abs(v_diffVector.x)<v_radius*.28`);
+    const made = inside.map((cut) => class extends Disc {
+      getDefinition() {
+        const definition = super.getDefinition(), last = "gl_FragColor = mix(v_color, transparent, t);";
+        const source = definition.FRAGMENT_SHADER_SOURCE.replace(last, `if(${cut})t=1.0;${last}`);
+        return {...definition, FRAGMENT_SHADER_SOURCE: source};
+      }
+    });
+    renderer.setSetting("nodeProgramClasses", {...classes, hole: made[0], slit: made[1], cross: made[2]});
+    return ["circle", "hole", "slit", "cross"];
   },
 
   // The colours of values from the lowest to 1, and their ends.
@@ -82,14 +99,15 @@ globalThis.jbpoolParts = {
     return [term, definition];
   },
 
-  // A button with words, and the colour of a group if given.
-  button(words, action, swatch) {
+  // A button with words, and the colour and mark of a group if given.
+  button(words, action, swatch, mark = 0) {
     const made = document.createElement("button");
     made.type = "button";
     if (swatch) {
       const square = document.createElement("span");
       square.className = "swatch";
-      square.style.background = swatch;
+      square.style.backgroundColor = swatch;
+      square.dataset.mark = mark;
       made.append(square);
     }
     const text = document.createElement("span");

@@ -1,0 +1,48 @@
+"""Drawings as XML."""
+
+import math
+import re
+from xml.etree import ElementTree
+
+HOSTILE = "<script>alert(\"x\")</script> & 'y' ]]> <!--"
+NUMBERS = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height", "stroke-width", "fill-opacity")
+
+
+def parse(drawing):
+    """The drawing as a tree; fails if it is not well-formed or contains NaN or infinity."""
+    root = ElementTree.fromstring(getattr(drawing, "svg", drawing))
+    assert root.tag == "svg"
+    for node in root.iter():
+        for key in NUMBERS:
+            if key in node.attrib:
+                assert math.isfinite(float(node.attrib[key])), ElementTree.tostring(node)
+        for key in ("d", "points"):
+            for number in re.findall(r"[^\sMLQhHvV,]+", node.attrib.get(key, "")):
+                assert math.isfinite(float(number)), node.attrib[key]
+    return root
+
+
+def texts(root):
+    return [node.text for node in root.iter() if node.tag in ("text", "title")]
+
+
+def boxes(root):
+    """(left, right, top, bottom) of discs and rectangles."""
+    for node in root.iter():
+        if node.tag == "circle":
+            x, y, r = (float(node.attrib[key]) for key in ("cx", "cy", "r"))
+            yield x - r, x + r, y - r, y + r
+        elif node.tag == "rect":
+            x, y, wide, tall = (float(node.attrib[key]) for key in ("x", "y", "width", "height"))
+            assert min(wide, tall) >= 0
+            yield x, x + wide, y, y + tall
+
+
+def assert_inside(drawing):
+    """Discs and rectangles are inside the picture."""
+    root = parse(drawing)
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    for left, right, top, bottom in boxes(root):
+        assert -0.1 <= left <= right <= width + 0.1
+        assert -0.1 <= top <= bottom <= height + 0.1
+    return root
