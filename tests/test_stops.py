@@ -107,7 +107,7 @@ def test_stopped_at_any_file_a_run_can_be_continued(command, stop, unbroken, tmp
 @pytest.mark.parametrize(
     "phase",
     [
-        "jbpool.data._call",
+        "jbpool.data.load_set",
         "jbpool.engine.fit.mean_gradients",
         "jbpool.engine.run_folder.save_state",
         "jbpool.{task}.report.render_page",
@@ -126,14 +126,14 @@ def test_ctrl_c_in_every_phase(command, phase, tmp_path, monkeypatch, capsys):
     assert len(printed) == 1
     assert printed[0].startswith("interrupted")
     assert not parts(tmp_path)
-    assert folder.exists() == ("--resume" in printed[0]) == (phase != "jbpool.data._call")
+    assert folder.exists() == ("--resume" in printed[0]) == (phase != "jbpool.data.load_set")
     assert (folder / "finished.pt").exists() == ("finished work" in printed[0])
 
 
 @pytest.mark.parametrize(
     "phase",
     [
-        "data._call",                                                       # load
+        "data.load_set",                                                       # load
         "clustering.auto.views._Smoothing.smooth",
         "clustering.auto.views._whitening",
         "clustering.network.ClusterProblem.loss",                           # train
@@ -218,7 +218,7 @@ def read_only(tmp_path):
 @both
 @pytest.mark.parametrize("where", ["--out", "working directory"])
 def test_a_read_only_folder_is_found_before_data_are_loaded(command, where, read_only, monkeypatch, capsys):
-    monkeypatch.setattr("jbpool.data._call", lambda *_: pytest.fail("data were loaded"))
+    monkeypatch.setattr("jbpool.data.load_set", lambda *_: pytest.fail("data were loaded"))
     monkeypatch.chdir(read_only)
     assert command(arguments(command, *(["--out", read_only / "run"] if where == "--out" else []))) == 2
     printed = messages(capsys)

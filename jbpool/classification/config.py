@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from jbpool.data import graph_problems
+from jbpool.data import catalogue
 from jbpool.engine.task import wrong_number_of_sizes
 from jbpool.names import BACKBONES, POOLS, PoolOptions, unknown_choices
 from jbpool.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, DatasetConfig, TrainConfig, number
@@ -96,7 +96,7 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     from jbpool.ops.segment import READOUTS
 
     dataset, model = config.dataset, config.model
-    yield from graph_problems(dataset.name, dataset.root, dataset.options)
+    yield from catalogue.problems(catalogue.GRAPH_SETS, dataset.name, dataset.root, dataset.options)
     yield from unknown_choices(
         [
             (dict.fromkeys(BACKBONES), model.backbone, "model.backbone"),

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,8 +20,9 @@ from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.model import Inputs, build_model
 from jbpool.classification.network import Ensemble
 from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.data import GraphData, load_graphs, own_graph_options
+from jbpool.data import GraphData, load_graphs
 from jbpool.data.assemble import is_degree, is_node_label
+from jbpool.data.catalogue import GRAPH_SETS, file_options
 from jbpool.data.datasets import UNLABELLED, as_numbers, sum_per_node
 from jbpool.engine.config import Change
 from jbpool.engine.predict import (
@@ -237,7 +239,7 @@ def predict(run_dir: Path, changes: Sequence[Change], out: Path, device: torch.d
             "--predict: specify the new graphs, such as --set dataset.folder=new; the predictions for the test graphs "
             f"of the training set are in {run_dir / 'predictions.npz'}."
         )
-    config = config_for(GRAPH_CLASSIFY, run_dir, changes, own_graph_options)
+    config = config_for(GRAPH_CLASSIFY, run_dir, changes, partial(file_options, GRAPH_SETS))
     options = config.dataset.options
     if config.dataset.name == "file":                           # a few numbers may be targets or classes
         known = "regression" if model.inputs.metric in LOWER_IS_BETTER else "classification"

@@ -3,7 +3,7 @@
 from jbpool.classification.config import EXCLUSIVE, ClassifyConfig
 from jbpool.classification.run import load_data, run
 from jbpool.classification.search import problems, unused
-from jbpool.data import graph_options
+from jbpool.data.catalogue import GRAPH_SETS, default_options, loader
 from jbpool.engine.task import Task
 
 GRAPH_CLASSIFY = Task(
@@ -14,6 +14,6 @@ GRAPH_CLASSIFY = Task(
     load_data=load_data,
     run=run,
     exclusive=EXCLUSIVE,
-    dataset_options=lambda config: graph_options(config.dataset.name, config.dataset.root),
+    dataset_options=lambda config: default_options(loader(GRAPH_SETS, config.dataset.name, config.dataset.root)),
     unused=unused,
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jbpool.clustering.embed import EMBEDDINGS
-from jbpool.data import node_problems
+from jbpool.data import catalogue
 from jbpool.engine.task import wrong_number_of_sizes
 from jbpool.names import BACKBONES, POOLS, PoolOptions, unknown_choices
 from jbpool.schema import MAX_WIDTH, DatasetConfig, TrainConfig, changed, number
@@ -70,7 +70,7 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     from jbpool.nn.partition import TERMS
 
     dataset, method = config.dataset, config.method
-    yield from node_problems(dataset.name, dataset.options)
+    yield from catalogue.problems(catalogue.NODE_SETS, dataset.name, dataset.root, dataset.options)
     yield from unknown_choices(
         [
             (dict.fromkeys(NETWORKS), config.model.backbone, "model.backbone"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from jbpool.clustering.network import ClusterNet, make_model
 from jbpool.clustering.run import load_data
 from jbpool.clustering.scores import label_scores
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.data import NodeData, node_files
+from jbpool.data import NodeData
+from jbpool.data.catalogue import NODE_SETS, file_options
 from jbpool.engine.config import Change, load_config
 from jbpool.engine.predict import (
     called_with,
@@ -48,7 +50,7 @@ def predict(run_dir: Path, changes: Sequence[Change], out: Path, device: torch.d
             f"--predict: specify the new graph, such as jbpool cluster new.csv --features f.csv --predict {run_dir}; "
             f"the clusters of the training graph are in {run_dir / 'assign.csv'}."
         )
-    config = config_for(NODE_CLUSTER, run_dir, changes, node_files)
+    config = config_for(NODE_CLUSTER, run_dir, changes, partial(file_options, NODE_SETS))
     data = load_data(config)
     cluster, confidence = _rebuild(config, stored, run_dir).to(device).predict(data)
     write_assign_csv(path, data.own_ids, cluster, confidence)

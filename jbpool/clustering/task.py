@@ -2,7 +2,7 @@
 
 from jbpool.clustering.config import ClusterConfig, one_process_only, problems, unused
 from jbpool.clustering.run import load_data, run
-from jbpool.data import node_options
+from jbpool.data.catalogue import NODE_SETS, default_options, loader
 from jbpool.engine.task import Task
 
 NODE_CLUSTER = Task(
@@ -12,7 +12,7 @@ NODE_CLUSTER = Task(
     problems=problems,
     load_data=load_data,
     run=run,
-    dataset_options=lambda config: node_options(config.dataset.name),
+    dataset_options=lambda config: default_options(loader(NODE_SETS, config.dataset.name)),
     one_process_only=one_process_only,
     unused=unused,
 )

@@ -74,6 +74,17 @@ def csr_to_arrays(matrix: scipy.sparse.csr_matrix, prefix: str) -> Arrays:
     return {f"{prefix}{part}": array for part, array in {**parts, "shape": np.array(matrix.shape)}.items()}
 
 
+INT32_MAX = 2**31 - 1
+
+
+def narrow(numbers: np.ndarray) -> np.ndarray:
+    """Return whole numbers as int32 if they fit, else int64; a view if they have that type already."""
+    fits = numbers.dtype.itemsize <= 2 or numbers.dtype == np.int32
+    if not fits and numbers.size:
+        fits = bool(numbers.min() >= -INT32_MAX and numbers.max() <= INT32_MAX)
+    return numbers.astype(np.int32 if fits else np.int64, copy=False)
+
+
 def checked_csr(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
     """Return a matrix as CSR, with every index checked: scipy would read beyond its arrays."""
     if hasattr(matrix, "indptr"):

@@ -158,17 +158,6 @@ def one_hot(codes: Tensor) -> Tensor:
     return torch.zeros(len(codes), int(codes.max()) + 1).scatter_(1, codes[:, None], 1.0)
 
 
-INT32_MAX = 2**31 - 1
-
-
-def narrow(numbers: np.ndarray) -> np.ndarray:
-    """Return whole numbers as int32 if they fit, else int64; a view if they have that type already."""
-    fits = numbers.dtype.itemsize <= 2 or numbers.dtype == np.int32
-    if not fits and len(numbers):
-        fits = bool(numbers.min() >= -INT32_MAX and numbers.max() <= INT32_MAX)
-    return numbers.astype(np.int32 if fits else np.int64, copy=False)
-
-
 def narrow_weights(weight: np.ndarray) -> np.ndarray:
     """Return edge weights as float32; refuse one that would become zero. Infinite ones are refused when added."""
     if weight.dtype == np.float32:

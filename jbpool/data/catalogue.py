@@ -1,18 +1,24 @@
 """The names of all datasets, what is known of them before a file is read, and the functions that load them.
 
-A module of ``sets/`` or ``files/`` is imported when one of its datasets is loaded.
+A module of ``sets/`` or ``own/`` is imported when one of its datasets is loaded.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_type_hints
 
+from jbpool.errors import DataError, JBPoolError
 from jbpool.names import lookup
+from jbpool.schema import convert, readable
+
+MAX_OPTION = 10**12         # of options that are numbers: those of generated datasets
 
 
 class Published(NamedTuple):
@@ -138,12 +144,79 @@ GRAPH_SETS: dict[str, str] = {
 }
 
 
-def loader(table: Mapping[str, str], name: str) -> Callable[..., Any]:
-    """Return the function that loads a dataset of ``NODE_SETS`` or ``GRAPH_SETS``."""
+def loader(table: Mapping[str, str], name: str, root: str | Path | None = None) -> Callable[..., Any]:
+    """Return the function that loads a dataset of ``NODE_SETS`` or ``GRAPH_SETS``, or any TU set of a data root."""
+    if table is GRAPH_SETS and name not in table and _is_tu_on_disk(name, root):
+        table = {name: TU_LOADER}
     module, function = lookup(table, name, "dataset.name").split(":")
     load = getattr(import_module(f"jbpool.data.{module}"), function)
     first = next(iter(inspect.signature(load).parameters), None)
     return partial(load, name) if first == "name" else load
+
+
+def _is_tu_on_disk(name: str, root: str | Path | None) -> bool:
+    """Return whether a data root has a dataset of this name in the TU format."""
+    from jbpool.data.download import find
+
+    plain = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][\w.-]{0,100}", name) is not None
+    return plain and any(find(place, root) for place in (f"TU/{name}.zip", f"TU/{name}/{name}_A.txt"))
+
+
+def default_options(load: Callable[..., Any]) -> dict[str, Any]:
+    """Return the options of a loader, with their defaults."""
+    parameters = inspect.signature(load).parameters.values()
+    return {item.name: item.default for item in parameters if item.name not in ("root", "name")}
+
+
+def file_options(table: Mapping[str, str], name: str) -> list[str]:
+    """Return the options of a dataset that describe files: their places, and the names of the classes in them."""
+    return [option for option, hint in _hints(loader(table, name)).items() if _is_path(hint) or option == "class_names"]
+
+
+def _hints(load: Callable[..., Any]) -> dict[str, Any]:
+    hints = get_type_hints(getattr(load, "func", load))             # of the function inside a partial
+    return {option: hints[option] for option in default_options(load)}
+
+
+def _is_path(hint: Any) -> bool:
+    return Path in get_args(hint)
+
+
+def problems(
+    table: Mapping[str, str], name: str, root: str | Path | None, options: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield key and problem of an unknown name or option, and of every value of the wrong type or range."""
+    try:
+        load = loader(table, name, root)
+    except JBPoolError as error:
+        yield "dataset.name", str(error)
+        return
+    hints = _hints(load)
+    for option, value in options.items():
+        key = f"dataset.{option}"
+        try:
+            lookup(hints, option, f"dataset {name!r}: option")
+            value = convert(value, hints[option])
+            if isinstance(value, (int, float)) and not 0 <= value <= MAX_OPTION:
+                yield key, f"{key}={value} should be at least 0 and at most {MAX_OPTION}"
+        except TypeError:
+            yield key, f"{key}={value!r} should be {readable(hints[option])}"
+        except JBPoolError as error:
+            yield key, str(error)
+
+
+def load_set(table: Mapping[str, str], name: str, root: str | Path | None, options: Mapping[str, Any]) -> Any:
+    """Check the options of a dataset and load it."""
+    wrong = [problem for _, problem in problems(table, name, root, options)]
+    if wrong:
+        raise DataError("\n".join(wrong))
+    load, options = loader(table, name, root), dict(options)
+    for option, hint in _hints(load).items():
+        if _is_path(hint) and isinstance(options.get(option), str):
+            options[option] = os.path.expanduser(options[option])
+    if "root" in inspect.signature(load).parameters:
+        options["root"] = root if root is None else Path(root).expanduser()
+    return load(**options)
 
 
 def node_file(path: Path) -> dict[str, str]:

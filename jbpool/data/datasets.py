@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -16,11 +15,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from jbpool.checks import check_index
-from jbpool.console import progress_bar
+from jbpool.data.arrays import narrow
 from jbpool.errors import DataError
 from jbpool.graph import CsrRows, Graph
 from jbpool.inputs import is_symmetric
-from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.sparse import csr, is_sparse
 
 UNLABELLED = -1
@@ -85,32 +83,27 @@ class NodeData:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of graph, weights and features."""
+        rows = self.graph.by_target
+        weight = None if self.edge_weight is None else rows.of_edges(self.edge_weight)
         feat: tuple[Tensor | None, ...] = (self.feat,)
         if self.feat is not None and is_sparse(self.feat):
             feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
-        digest = hashlib.sha256(str((self.graph.num_nodes, self.graph.num_edges)).encode())
-        with progress_bar("fingerprint of the data", self.graph.num_edges, "edges") as bar:
-            for block in edge_blocks(self.graph):
-                digest.update(block.source.long().numpy().data)         # the same for 32-bit ids
-                digest.update(block.target.long().numpy().data)
-                if self.edge_weight is not None:
-                    digest.update(self.edge_weight[block.edges].numpy().data)
-                bar.update(len(block.source))
-        return _hash(*feat, digest=digest)
+        return _hash(rows.pointers, rows.columns, weight, *feat)
 
     @property
     def fingerprint_with_labels(self) -> str:
         """A hash of everything that decides the results of a run, scores included."""
-        return _hash(self.label, digest=hashlib.sha256(self.fingerprint.encode()))
+        return _hash(self.label, names=self.fingerprint)
 
 
-def _hash(*tensors: Tensor | None, digest: Any = None) -> str:
-    """Return the SHA-256 over the shapes and values of tensors, after what ``digest`` has seen."""
-    digest = hashlib.sha256() if digest is None else digest
+def _hash(*tensors: Tensor | None, names: str = "") -> str:
+    """Return the SHA-256 over names and the shapes and values of tensors; of whole numbers, whatever their type."""
+    digest = hashlib.sha256(names.encode())
     for tensor in tensors:
         if tensor is not None:
-            digest.update(str(tuple(tensor.shape)).encode())
-            digest.update(tensor.contiguous().numpy().data)
+            values = tensor.contiguous().numpy()
+            digest.update(str(values.shape).encode())
+            digest.update((values if tensor.is_floating_point() else narrow(values)).data)
     return digest.hexdigest()
 
 
@@ -229,10 +222,9 @@ class GraphData:
     def fingerprint(self) -> str:
         """A hash of graphs, weights, features, labels, their names, ids and the official split."""
         edges = self.num_edges, self.source, self.target, self.edge_feat, self.edge_weight, self.edge_sum
-        ids = None if self.ids is None else self.ids.tolist()
-        names = self.feat_names, self.edge_names, self.class_names, ids
-        digest = hashlib.sha256(repr([None if part is None else list(part) for part in names]).encode())
-        return _hash(self.sizes, self.feat, self.label, *edges, *(self.official_split or ()), digest=digest)
+        names = self.feat_names, self.edge_names, self.class_names, None if self.ids is None else self.ids.tolist()
+        text = repr([None if part is None else list(part) for part in names])
+        return _hash(self.sizes, self.feat, self.label, *edges, *(self.official_split or ()), names=text)
 
     def with_edge_sums(self, categories: Sequence[int] | None = None, keep: bool = False) -> GraphData:
         """Return the same graphs with ``edge_sum`` instead of ``edge_feat``; categories are counted.
@@ -271,20 +263,27 @@ class GraphData:
             return self.official_split
         from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
-        whole = all(isinstance(value, Integral) and not isinstance(value, bool) for value in (fold, folds))
-        if not (whole and folds >= 2 and 0 <= fold < folds):
+        if not 0 <= fold < folds or folds < 2:
             raise DataError(f"fold={fold!r} of folds={folds!r}: give at least 2 folds, numbered from 0.")
+        label, kind = None, KFold
         if self.is_regression:
             if len(self) < max(folds, 4):
-                raise DataError(f"{self.name}: {len(self)} graphs are too few for {folds} folds.")
-            rest, test = list(KFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(self))))[fold]
-            train, valid = train_test_split(rest, test_size=0.1, random_state=seed)
-            return Split(*(torch.from_numpy(np.sort(part)) for part in (train, valid, test)))
-        label = self.label.numpy()
+                raise DataError(f"{self.name}: {len(self)} graphs are too few for {folds} folds; use fewer folds.")
+        else:
+            label, kind = self.label.numpy(), StratifiedKFold
+            self._check_classes(label, folds)
+        rest, test = list(kind(folds, shuffle=True, random_state=seed).split(np.zeros(len(self)), label))[fold]
+        share = 0.1 if label is None else max(0.1, self.num_classes / len(rest))
+        classes = None if label is None else label[rest]
+        train, valid = train_test_split(rest, test_size=share, stratify=classes, random_state=seed)
+        return Split(*(torch.from_numpy(np.sort(part)) for part in (train, valid, test)))
+
+    def _check_classes(self, label: np.ndarray, folds: int) -> None:
+        """Refuse graphs without a class, and classes that do not reach every part of every fold."""
         if (label < 0).any():
             raise DataError(f"{self.name}: {(label < 0).sum()} graphs have no class; leave them out of the folds.")
         counts = np.bincount(label, minlength=self.num_classes)
-        left = counts - -(-counts // max(folds, 1))             # graphs of each class outside the largest test fold
+        left = counts + -counts // folds                        # graphs of each class outside the largest test fold
         rare = np.flatnonzero((counts < folds) | (left < 2))    # train and valid need one each
         if len(rare):
             name = self.class_names[rare[0]] if self.class_names else rare[0]
@@ -293,12 +292,6 @@ class GraphData:
                 fix = "if the labels are numbers to predict, set dataset.task=regression"
             has = f"{self.name}: class {name} has {counts[rare[0]]} graphs"
             raise DataError(f"{has}, too few for {folds} stratified folds; {fix}.")
-        order = StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(label)), label)
-        rest, test = list(order)[fold]
-        train, valid = train_test_split(
-            rest, test_size=max(0.1, self.num_classes / len(rest)), stratify=label[rest], random_state=seed
-        )
-        return Split(*(torch.from_numpy(np.sort(part)) for part in (train, valid, test)))
 
 
 def _ranges(first: Tensor, length: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from jbpool import load_run
 from jbpool.classification.model import Inputs
 from jbpool.classification.predict import _print_score, fitted, load_trained
 from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.data import DataError, load_graphs, own_graph_options
+from jbpool.data import DataError, load_graphs
 from jbpool.data.assemble import degree_names
+from jbpool.data.catalogue import GRAPH_SETS, file_options
 from jbpool.engine.config import parse_change
 from jbpool.engine.predict import config_for
 from jbpool.errors import JBPoolError
@@ -156,9 +158,10 @@ def test_what_predict_refuses(trained, tmp_path, args, words):
 @pytest.mark.parametrize("name", ["motifs", "MUTAG"])
 def test_own_files_after_training_on_a_published_set(tmp_path, name):
     (tmp_path / "config.yaml").write_text(f"task: graph_classify\ndataset: {{name: {name}}}\n")
-    config = config_for(GRAPH_CLASSIFY, tmp_path, [parse_change("dataset.folder=new")], own_graph_options)
+    files = partial(file_options, GRAPH_SETS)
+    config = config_for(GRAPH_CLASSIFY, tmp_path, [parse_change("dataset.folder=new")], files)
     assert (config.dataset.name, config.dataset.options) == ("file", {"folder": "new"})
-    config = config_for(GRAPH_CLASSIFY, tmp_path, [parse_change(f"dataset.root={tmp_path}")], own_graph_options)
+    config = config_for(GRAPH_CLASSIFY, tmp_path, [parse_change(f"dataset.root={tmp_path}")], files)
     assert config.dataset.name == name                          # an option of every dataset
 
 

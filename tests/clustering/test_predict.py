@@ -1,5 +1,6 @@
 """A graph from CSV files, and other graphs clustered by its trained model."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ from commands import CLUSTER, CPU, call, result_of, settings
 from jbpool import load_run
 from jbpool.clustering.predict import predict
 from jbpool.clustering.task import NODE_CLUSTER
-from jbpool.data import load_nodes, node_files
+from jbpool.data import load_nodes
+from jbpool.data.catalogue import NODE_SETS, file_options
 from jbpool.engine.config import parse_change
 from jbpool.engine.predict import config_for
 from jbpool.errors import DataError, JBPoolError
@@ -128,7 +130,8 @@ def test_what_predict_refuses(trained, args, words):
 def test_own_files_after_training_on_a_published_set(tmp_path):
     write_graph(tmp_path, "new")
     (tmp_path / "config.yaml").write_text("task: node_cluster\ndataset: {name: cora}\nmethod: {num_clusters: 7}\n")
-    config = config_for(NODE_CLUSTER, tmp_path, [parse_change("dataset.edges=new-edges.csv")], node_files)
+    files = partial(file_options, NODE_SETS)
+    config = config_for(NODE_CLUSTER, tmp_path, [parse_change("dataset.edges=new-edges.csv")], files)
     assert (config.dataset.name, config.dataset.options) == ("file", {"edges": "new-edges.csv"})
 
 

@@ -88,7 +88,7 @@ print(*set(sys.modules) - before)
     [
         ("from jbpool import JBClustering; from jbpool.data import load_graphs, load_nodes", set()),
         ("from jbpool.data import load_nodes; load_nodes('sbm')", {"synthetic"}),
-        ("from jbpool.data import node_problems; list(node_problems('cora', dict()))", {"citation", "pickles"}),
+        ("from jbpool.data.catalogue import NODE_SETS, loader; loader(NODE_SETS, 'cora')", {"citation", "pickles"}),
     ],
 )
 def test_only_the_family_that_is_needed_is_imported(code, families):

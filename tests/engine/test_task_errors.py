@@ -146,6 +146,6 @@ def test_errors_of_the_package_are_one_line(case, kind, tmp_path, monkeypatch):
 
 def test_a_file_that_cannot_be_read(case, tmp_path, monkeypatch):
     error = PermissionError(13, "Permission denied", "edges.csv")
-    monkeypatch.setattr("jbpool.data._call", lambda *_: broken(error)(None))
+    monkeypatch.setattr("jbpool.data.load_set", lambda *_: broken(error)(None))
     outcome = call(case.command, cwd=tmp_path, check=False)
     assert (outcome.code, outcome.err) == (2, "edges.csv: Permission denied\n")

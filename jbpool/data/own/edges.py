@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jbpool.data.arrays import array_names, open_npy, read_arrays
-from jbpool.data.assemble import narrow, narrow_weights
+from jbpool.data.arrays import array_names, narrow, open_npy, read_arrays
+from jbpool.data.assemble import narrow_weights
 from jbpool.data.own.tables import SPACES, WEIGHT_WORDS, Table, ends_named, is_unnamed, kind_of, read_tables
 from jbpool.errors import DataError
 

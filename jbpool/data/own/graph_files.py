@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbpool.data.arrays import check_memory
-from jbpool.data.assemble import narrow, narrow_weights
+from jbpool.data.arrays import check_memory, narrow
+from jbpool.data.assemble import narrow_weights
 from jbpool.data.own.edges import EdgeList
 from jbpool.data.own.tables import PLAIN, Table, unpacked
 from jbpool.errors import DataError, reported_as

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from jbpool.data.arrays import Arrays, extract, open_archive
-from jbpool.data.assemble import narrow, node_data, packed_graphs, symmetric_adjacency
+from jbpool.data.arrays import Arrays, extract, narrow, open_archive
+from jbpool.data.assemble import node_data, packed_graphs, symmetric_adjacency
 from jbpool.data.catalogue import MOLECULES, OGB_NODES
 from jbpool.data.datasets import UNLABELLED, GraphData, NodeData, Split
 from jbpool.data.download import Source, data_roots, fetch, find
@@ -28,6 +28,7 @@ from jbpool.errors import DataError, reported_as
 NODE_PARSER = 1
 MOLECULE_PARSER = 1
 PARTS = ("train", "valid", "test")
+NO_FIT, AGAIN = "its tables do not fit together", "; download the set again"
 
 
 def import_ogb():
@@ -148,50 +149,37 @@ def _read_nodes(folder: Path, info: pd.Series) -> Arrays:
         names += ["node-feat"] if (raw / "node-feat.csv.gz").is_file() else []
         pairs, label, nodes, edges, *feat = _tables(raw, names, info)
         ends = pairs.T
-    if nodes.size != 1 or edges.size != 1 or nodes.dtype.kind not in "iu" or edges.dtype.kind not in "iu":
-        raise DataError.at(raw, f"holds {nodes.size} graphs, one expected, with whole numbers of nodes and edges")
-    count = int(nodes.item())
-    arrays = {"num_nodes": np.array(count)}
-    arrays["source"], arrays["target"] = _checked_edges(raw, ends, count, int(edges.item()))
-    if feat:
-        arrays["feat"] = _checked_features(raw, feat[0], count)
-    if int(info["num tasks"]) == 1:
-        arrays["label"] = _checked_labels(raw, label, count, int(info["num classes"]))
-    elif len(label) != count:
-        raise DataError.at(raw, f"{len(label)} rows of labels for {count} nodes")
+    with reported_as(raw, NO_FIT, AGAIN):
+        source, target = narrow(ends[0]), narrow(ends[1])
+        count = int(nodes.item())                               # a ValueError if there are several graphs
+        fits = {
+            "edges": len(source) == int(edges.item()) and ends.min(initial=0) >= 0 and ends.max(initial=0) < count,
+            "labels": len(label) == count,
+        }
+        arrays = {"num_nodes": np.array(count), "source": source, "target": target}
+        for values in feat:
+            with np.errstate(over="ignore"):
+                arrays["feat"] = np.ascontiguousarray(values, dtype=np.float32)
+            fits["features"] = len(values) == count and bool(np.isfinite(arrays["feat"]).all())
+        if int(info["num tasks"]) == 1:
+            arrays["label"] = _classes(label.ravel(), int(info["num classes"]))
+        _check(fits)
     return arrays
 
 
-def _checked_edges(raw: Path, ends: np.ndarray, nodes: int, expected: int) -> tuple[np.ndarray, np.ndarray]:
-    if ends.ndim != 2 or len(ends) != 2 or ends.shape[1] != expected or ends.dtype.kind not in "iu":
-        raise DataError.at(raw, f"edges are {ends.dtype} of shape {ends.shape}: whole numbers (2, {expected}) expected")
-    if ends.size and (ends.min() < 0 or ends.max() >= nodes):
-        bad = ends.min() if ends.min() < 0 else ends.max()
-        raise DataError.at(raw, f"an edge leads to node {bad}, but the graph has nodes 0..{nodes - 1}")
-    return narrow(ends[0]), narrow(ends[1])
-
-
-def _checked_features(raw: Path, feat: np.ndarray, nodes: int) -> np.ndarray:
-    if feat.ndim != 2 or len(feat) != nodes or feat.dtype.kind not in "fiu":
-        raise DataError.at(raw, f"features are {feat.dtype} of shape {feat.shape}: numbers of {nodes} nodes expected")
-    with np.errstate(over="ignore"):
-        feat = feat.astype(np.float32, copy=False)
-    if not np.isfinite(feat).all():
-        raise DataError.at(raw, "features hold NaN, infinity or numbers beyond float32")
-    return np.ascontiguousarray(feat)
-
-
-def _checked_labels(raw: Path, label: np.ndarray, nodes: int, classes: int) -> np.ndarray:
-    """Return ``(N,)`` classes; NaN, as papers100M has it for most nodes, is unlabelled."""
-    if label.shape not in ((nodes, 1), (nodes,)) or label.dtype.kind not in "fiu":
-        raise DataError.at(raw, f"labels are {label.dtype} of shape {label.shape}: ({nodes}, 1) numbers expected")
-    label = label.reshape(-1)
-    known = np.isfinite(label)
-    codes = np.full(nodes, UNLABELLED, dtype=np.int16)
-    if not known.any() or (label[known] % 1 != 0).any() or label[known].min() < 0 or label[known].max() >= classes:
-        raise DataError.at(raw, f"labels must be whole numbers 0..{classes - 1}")
-    codes[known] = label[known]
+def _classes(label: np.ndarray, classes: int) -> np.ndarray:
+    """Return classes from 0; NaN, as papers100M has it for most nodes, is unlabelled."""
+    labelled = np.isfinite(label)
+    codes = np.where(labelled, label, UNLABELLED).astype(np.int16)
+    if (codes[labelled] != label[labelled]).any() or codes[labelled].min() < 0 or codes.max() >= classes:
+        raise ValueError(f"labels are not whole numbers 0..{classes - 1}")
     return codes
+
+
+def _check(fits: Mapping[str, bool | np.bool_]) -> None:
+    wrong = [part for part, good in fits.items() if not good]
+    if wrong:
+        raise ValueError(", ".join(wrong))
 
 
 def molecule_catalogue() -> pd.DataFrame:
@@ -224,9 +212,8 @@ def _read_molecules(folder: Path, info: pd.Series) -> Arrays:
     edge, edge_feat, feat, label, *counts = _tables(folder / "raw", names, info)
     split = _tables(folder / "split" / str(info["split"]), PARTS, info)
     sizes, num_edges, *parts = (table[:, 0] for table in (*counts, *split))
-    problem = _first_problem(sizes, num_edges, edge, edge_feat, feat, label, np.concatenate(parts), info)
-    if problem is not None:
-        raise DataError.at(folder, problem)
+    with reported_as(folder, NO_FIT, AGAIN):
+        _check_molecules(sizes, num_edges, edge, edge_feat, feat, label, np.concatenate(parts), int(info["num tasks"]))
     ends = edge.repeat(2, axis=0)                                       # both directions of every bond
     ends[1::2] = edge[:, ::-1]
     return {
@@ -241,27 +228,24 @@ def _read_molecules(folder: Path, info: pd.Series) -> Arrays:
     }
 
 
-def _first_problem(
+def _check_molecules(
     sizes: np.ndarray, num_edges: np.ndarray, edge: np.ndarray, edge_feat: np.ndarray, feat: np.ndarray,
-    label: np.ndarray, split: np.ndarray, info: pd.Series,
-) -> str | None:  # fmt: skip
-    """Return the first inconsistency of a dataset."""
-    num_graphs, num_tasks = len(sizes), int(info["num tasks"])
-    if label.shape != (num_graphs, num_tasks):
-        return f"labels of shape {label.shape} for {num_graphs} graphs and {num_tasks} tasks"
-    if any(table.dtype.kind not in "iu" for table in (sizes, num_edges, edge, edge_feat, feat, split)):
-        return "whole numbers are expected in all tables but the labels"
-    counts, expected = (len(num_edges), sizes.sum(), num_edges.sum()), (num_graphs, len(feat), len(edge_feat))
-    if min(sizes.min(), num_edges.min()) < 0 or counts != expected or edge.shape != (len(edge_feat), 2):
-        return "the numbers of nodes and edges differ from the rows of the tables"
-    if ((edge < 0) | (edge >= sizes.repeat(num_edges)[:, None])).any():
-        return "an edge leads to a node that its graph does not have"
+    label: np.ndarray, split: np.ndarray, num_tasks: int,
+) -> None:  # fmt: skip
+    """Raise a ``ValueError`` for tables that contradict each other, or codes that ogb's encoders do not know."""
     import_ogb()
     from ogb.utils.features import get_atom_feature_dims, get_bond_feature_dims
 
-    for kind, codes, limits in ("atom", feat, get_atom_feature_dims()), ("bond", edge_feat, get_bond_feature_dims()):
-        if codes.shape[1] != len(limits) or (codes < 0).any() or (codes >= np.array(limits)).any():
-            return f"{kind} features are outside the range of ogb's encoders"
-    if split.min(initial=0) < 0 or split.max(initial=0) >= num_graphs or len(np.unique(split)) != len(split):
-        return f"the split names a graph twice or one outside 0..{num_graphs - 1}"
-    return None
+    def known(codes: np.ndarray, limits: list[int]) -> np.bool_:
+        return ((codes >= 0) & (codes < np.array(limits))).all()
+
+    num_graphs = len(sizes)
+    _check({
+        "labels": label.shape == (num_graphs, num_tasks),
+        "numbers of nodes": sizes.sum() == len(feat),
+        "numbers of edges": num_edges.sum() == len(edge) == len(edge_feat) and len(num_edges) == num_graphs,
+        "edges": ((edge >= 0) & (edge < sizes.repeat(num_edges)[:, None])).all(),
+        "atom features": known(feat, get_atom_feature_dims()),
+        "bond features": known(edge_feat, get_bond_feature_dims()),
+        "split": (np.unique(split) < num_graphs).sum() == len(split) and split.min(initial=0) >= 0,
+    })  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import logging
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from jbpool.data.arrays import Arrays, check_memory, open_archive, read_members
+from jbpool.data.arrays import Arrays, open_archive, read_members
 from jbpool.data.assemble import node_label_name, one_hot, packed_graphs, undirected
 from jbpool.data.datasets import GraphData
 from jbpool.data.download import Source, Wheel, fetch, find
 from jbpool.data.own.labels import GraphLabels, graph_labels
 from jbpool.data.parsed import cached
-from jbpool.errors import DataError
+from jbpool.errors import DataError, reported_as
 
 PARSER = 3
 MIRRORS = (
@@ -84,10 +83,7 @@ def load_tu_folder(folder: str | Path, name: str | None = None, task: str | None
                 fix = "; for edge features, write edges.csv, nodes.csv and graphs.csv" if "edge" in path.stem else ""
                 log.warning("%s is not used%s", path, fix)
     files = {part: folder / f"{name}_{part}.txt" for part in PARTS}
-    present = {part: path for part, path in files.items() if path.is_file()}
-    for part in REQUIRED:
-        if part not in present:
-            raise DataError.at(folder, f"{files[part].name} is missing")
+    present = {part: path for part, path in files.items() if path.is_file() or part in REQUIRED}
 
     def parse() -> Arrays:
         return _parse({part: (path, path.read_bytes()) for part, path in present.items()})
@@ -98,12 +94,9 @@ def load_tu_folder(folder: str | Path, name: str | None = None, task: str | None
 def _from_archive(path: Path, name: str) -> dict[str, tuple[Path, bytes]]:
     """Return part -> (path for messages, content)."""
     with open_archive(path) as archive:
-        names = set(archive.namelist())
+        names = archive.namelist()
     members = {part: f"{name}/{name}_{part}.txt" for part in PARTS}
-    missing = [members[part] for part in REQUIRED if members[part] not in names]
-    if missing:
-        raise DataError.at(path, f"the archive has no {missing[0]}")
-    members = {part: member for part, member in members.items() if member in names}
+    members = {part: member for part, member in members.items() if member in names or part in REQUIRED}
     contents = read_members(path, members.values())
     return {part: (path / member, contents[member]) for part, member in members.items()}
 
@@ -113,17 +106,14 @@ def _parse(parts: dict[str, tuple[Path, bytes]]) -> Arrays:
     pairs = _whole_numbers(*parts["A"], columns=2) - 1
     num_nodes = len(graph_of)
     labels: Arrays = {part: _numbers(*parts[part]) for part in ("graph_labels", "graph_attributes") if part in parts}
-    if not labels:
-        _refuse(graph_of >= num_nodes, parts["graph_indicator"][0], f"there are only {num_nodes} nodes")
-    num_graphs = len(next(iter(labels.values()), range(int(graph_of.max()) + 1)))
+    num_graphs = len(next(iter(labels.values()), range(min(int(graph_of.max()) + 1, num_nodes))))
     for part, values in labels.items():
-        if len(values) != num_graphs:
-            raise DataError.at(parts[part][0], f"{len(values)} rows for {num_graphs} graphs")
-        _refuse(~(np.abs(values) < 2**53).all(1), parts[part][0], "expected whole numbers, or numbers to predict")
+        _check_rows(values, num_graphs, "graphs", parts[part][0])
+        _refuse(~(np.abs(values) < 2**53).all(1), parts[part][0], "expected a class, or a number to predict")
 
-    _refuse(graph_of < 0, parts["graph_indicator"][0], "graph numbers start at 1")
-    _refuse(graph_of >= num_graphs, parts["graph_indicator"][0], f"there are labels for {num_graphs} graphs only")
-    _refuse(np.diff(graph_of, prepend=0) < 0, parts["graph_indicator"][0], "nodes must be sorted by graph")
+    indicator = parts["graph_indicator"][0]
+    _refuse((graph_of < 0) | (graph_of >= num_graphs), indicator, f"graphs must be numbered from 1 to {num_graphs}")
+    _refuse(np.diff(graph_of, prepend=0) < 0, indicator, "nodes must be sorted by graph")
     _refuse(((pairs < 0) | (pairs >= num_nodes)).any(axis=1), parts["A"][0], f"a node number is outside 1..{num_nodes}")
     _refuse(graph_of[pairs[:, 0]] != graph_of[pairs[:, 1]], parts["A"][0], "the edge joins two graphs")
 
@@ -143,19 +133,20 @@ def _parse(parts: dict[str, tuple[Path, bytes]]) -> Arrays:
             continue
         path, content = parts[part]
         table = read(path, content)
-        if len(table) != num_nodes:
-            raise DataError.at(path, f"{len(table)} rows for {num_nodes} nodes")
+        _check_rows(table, num_nodes, "nodes", path)
         if part == "node_labels":
             columns = [np.unique(column, return_inverse=True) for column in table.T]        # classes and codes
             names = [node_label_name(i, value) for i, (values, _) in enumerate(columns, 1) for value in values]
-            check_memory(path, 4 * num_nodes * len(names), f"{len(names):,} different node labels in one-hot form")
             arrays["node_label"] = np.stack([codes for _, codes in columns], axis=1)
             arrays["node_label_names"] = np.array(names)
         else:
-            with np.errstate(over="ignore"):
-                arrays["node_attribute"] = table.astype(np.float32)
-            _refuse(~np.isfinite(arrays["node_attribute"]).all(1), path, "attributes must be finite, also as float32")
+            arrays["node_attribute"] = table.astype(np.float32)
     return arrays
+
+
+def _check_rows(table: np.ndarray, count: int, of: str, path: Path) -> None:
+    if len(table) != count:
+        raise DataError.at(path, f"{len(table)} rows for {count} {of}: write one for each")
 
 
 def _refuse(bad: Any, path: Path, message: str) -> None:
@@ -166,47 +157,21 @@ def _refuse(bad: Any, path: Path, message: str) -> None:
 
 def _whole_numbers(path: Path, content: bytes, columns: int | None = None) -> np.ndarray:
     table = _numbers(path, content, columns)
-    whole = np.isfinite(table) & (table == np.round(table)) & (np.abs(table) < 2**53)      # exact as float64
+    whole = (table == np.round(table)) & (np.abs(table) < 2**53)                # exact as float64
     _refuse(~whole.all(1), path, "expected whole numbers")
     return table.astype(np.int64)
 
 
 def _numbers(path: Path, content: bytes, columns: int | None = None) -> np.ndarray:
     """Return a table of numbers separated by commas, ``(rows, columns)`` float64 (exact for ids up to 2^53)."""
-    if not content.strip():
-        raise DataError.at(path, "the file is empty")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(
-                io.BytesIO(content), header=None, skipinitialspace=True, skip_blank_lines=False, encoding="utf-8-sig"
-            )
-        if any(kind.kind not in "if" for kind in table.dtypes):
-            raise ValueError("not numbers")         # True and False would be read as 1 and 0
-        values = table.to_numpy(dtype=np.float64)
-    except (ValueError, pd.errors.ParserWarning, UnicodeDecodeError) as error:
-        raise DataError.at(path, *_first_bad_line(content, error)) from None
-    while len(values) and np.isnan(values[-1]).all():       # blank lines at the end
-        values = values[:-1]
+    options: dict[str, Any] = {"skipinitialspace": True, "encoding": "utf-8-sig", "dtype": np.float64}
+    with reported_as(path, "not a table of numbers"):
+        values = pd.read_csv(io.BytesIO(content), header=None, **options).to_numpy()
     if columns is not None and values.shape[1] != columns:
-        raise DataError.at(path, f"{values.shape[1]} numbers per line instead of {columns}", 1)
-    _refuse(np.isnan(values).any(1), path, "a number is missing or not a number")
+        raise DataError.at(path, f"{values.shape[1]} numbers per line, expected {columns}", 1)
+    largest = np.finfo(np.float32).max
+    _refuse(~(np.abs(values) <= largest).all(1), path, "a number is missing, or not finite as float32: fill it in")
     return values
-
-
-def _first_bad_line(content: bytes, error: Exception) -> tuple[str, int | None]:
-    """Return the first line that is not numeric or has another length than the first line."""
-    width = None
-    for number, line in enumerate(content.decode("utf-8-sig", errors="replace").splitlines(), 1):
-        fields = line.split(",")
-        width = width or len(fields)
-        try:
-            [float(field) for field in fields]
-        except ValueError:
-            return f"{line.strip()[:60]!r} is not a row of numbers", number
-        if len(fields) != width:
-            return f"{len(fields)} numbers instead of {width} as on line 1", number
-    return f"cannot be read ({error})", None
 
 
 def _labels(arrays: Arrays, task: str | None, path: Path) -> GraphLabels:
