@@ -26,7 +26,7 @@ import torch
 from jbpool.checks import check_count
 from jbpool.clustering.auto.recipe import choose, find_clusters, remarks
 from jbpool.clustering.auto.refinement import ClusterModel
-from jbpool.clustering.explain import Explained, Merges, explain_nodes
+from jbpool.clustering.explain import Explained, Merges, explain
 from jbpool.clustering.scores import ClusterSums, graph_scores
 from jbpool.console import watched
 from jbpool.data.datasets import NodeData
@@ -354,7 +354,7 @@ class JBClustering:
         self._check_fitted()
         if self._explained is None:
             confidence = torch.from_numpy(self.confidence_)
-            self._explained = explain_nodes(self._data, torch.from_numpy(self.labels_), confidence)
+            self._explained = explain(self._data, torch.from_numpy(self.labels_), confidence)
         return self._explained
 
     def _check_fitted(self) -> None:

@@ -20,7 +20,6 @@ from jbpool.clustering.auto.merging import Blocks, unions
 from jbpool.clustering.auto.refinement import are_measurements
 from jbpool.clustering.scores import ClusterSums
 from jbpool.data import NodeData
-from jbpool.graph import Graph
 from jbpool.ops.sparse import is_sparse
 
 NODES = 5               # nodes of a kind that are named per cluster
@@ -84,51 +83,41 @@ class Explained(NamedTuple):
 
 @torch.no_grad()
 def explain(
-    graph: Graph,
-    feat: Tensor | None,
-    edge_weight: Tensor | None,
-    cluster: Tensor,
-    confidence: Tensor | None = None,
-    node_names: Sequence[Any] | np.ndarray | None = None,
-    feat_names: Sequence[str] | np.ndarray | None = None,
-    sums: ClusterSums | None = None,
+    data: NodeData, cluster: Tensor, confidence: Tensor | None = None, sums: ClusterSums | None = None
 ) -> Explained:
-    """Describe the clusters of a graph.
+    """Describe the clusters of a graph, by the names of its nodes and features where it has them.
 
     Parameters
     ----------
-    graph : Graph
-        Both directions of every edge.
-    feat : Tensor or None
-        ``(N, D)``, dense or CSR.
-    edge_weight : Tensor or None
-        ``(E,)``; ``None``: all ones.
+    data : NodeData
+        The graph, as ``load_nodes`` returns it.
     cluster : Tensor
         ``(N,)`` numbers of clusters; some may be empty.
     confidence : Tensor, optional
         ``(N,)``.
-    node_names : sequence, optional
-        ``(N,)``; without them, nodes are numbers 0 .. N-1.
-    feat_names : sequence of str, optional
-        ``(D,)``; without them, features are numbers 0 .. D-1.
     sums : ClusterSums, optional
         Those of these clusters, where they are at hand.
     """
     numbers, place = cluster.cpu().long().unique(return_inverse=True)           # place: 0 .. K-1, none empty
-    sums = ClusterSums.of(graph, cluster, edge_weight=edge_weight) if sums is None else sums
+    sums = ClusterSums.of(data.graph, cluster, edge_weight=data.edge_weight) if sums is None else sums
     sizes, inside = place.bincount(), sums.node_inside
     between = None if sums.between is None else sums.between[numbers][:, numbers]
     trust = None if confidence is None else confidence.cpu().double()
+    means = None if trust is None else place.bincount(trust) / sizes
     traits: list[tuple[Trait, ...]] = [()] * len(numbers)
     fit = None                                                                  # (N,) to the features of the cluster
-    if feat is not None and feat.shape[1]:
-        traits, fit = _features(feat.cpu(), place, sizes, feat_names)
-    means = None if trust is None else place.bincount(trust) / sizes
-    members = place.argsort(stable=True).split(sizes.tolist())
+    if data.feat is not None and data.feat.shape[1]:
+        find = _measurements if are_measurements(data.feat) else _words
+        names = range(data.feat.shape[1]) if data.feat_names is None else data.feat_names
+        traits, fit = find(data.feat.cpu(), place, sizes, names)
+
+    def named(nodes: Tensor) -> tuple[Any, ...]:
+        return tuple(node if data.ids is None else data.ids[node] for node in nodes.tolist())
+
     summaries = []
-    for k, nodes in enumerate(members):
-        number, size = int(numbers[k]), len(nodes)
-        volume = float(sums.volume[number])
+    members = place.argsort(stable=True).split(sizes.tolist())
+    for k, (number, nodes) in enumerate(zip(numbers.tolist(), members, strict=True)):
+        size, volume = len(nodes), float(sums.volume[number])
         summaries.append(
             ClusterSummary(
                 cluster=number,
@@ -137,9 +126,9 @@ def explain(
                 density=float(sums.num_inside[number]) / (size * (size - 1)) if size > 1 else None,
                 confidence=None if means is None else float(means[k]),
                 features=traits[k],
-                central=_named(_first(nodes[inside[nodes] > 0], inside), node_names),
-                typical=_named(_typical(nodes, trust, fit, inside), node_names),
-                uncertain=() if trust is None else _named(_first(nodes, -trust), node_names),
+                central=named(_first(nodes[inside[nodes] > 0], inside)),
+                typical=named(_typical(nodes, trust, fit, inside)),
+                uncertain=() if trust is None else named(_first(nodes, -trust)),
                 closest=() if between is None else _closest(between, k, numbers),
             )
         )
@@ -150,22 +139,13 @@ def explain(
     return Explained(summaries, merges, between)
 
 
-def explain_nodes(
-    data: NodeData, cluster: Tensor, confidence: Tensor | None, sums: ClusterSums | None = None
-) -> Explained:
-    """Describe the clusters ``(N,)`` of a loaded graph; see ``explain``."""
-    return explain(data.graph, data.feat, data.edge_weight, cluster, confidence, data.ids, data.feat_names, sums)
-
-
 def as_json(explained: Explained) -> dict[str, Any]:
     """Return the summaries and the hierarchy as plain values, for ``result.json``."""
-    clusters = []
-    for one in explained.clusters:
-        entry = asdict(one)
-        for kind in ("central", "typical", "uncertain"):
-            entry[kind] = [_plain(node) for node in getattr(one, kind)]
-        entry["features"] = [{key: item for key, item in asdict(t).items() if item is not None} for t in one.features]
-        clusters.append(entry)
+    clusters = [asdict(summary) for summary in explained.clusters]
+    for entry in clusters:
+        entry |= {kind: [_plain(node) for node in entry[kind]] for kind in ("central", "typical", "uncertain")}
+        traits = entry["features"]
+        entry["features"] = [{key: value for key, value in trait.items() if value is not None} for trait in traits]
     merges = explained.merges
     tree = None if merges is None else {"children": merges.children.tolist(), "cost": merges.cost.tolist()}
     return {"clusters": clusters, "merges": tree}
@@ -188,8 +168,8 @@ def _closest(between: Tensor, k: int, numbers: Tensor) -> tuple[Neighbour, ...]:
         return ()
     ratio = leaving / leaving.sum() / (volume / volume.sum()).clamp_min(1e-300)
     order = ratio.sort(descending=True, stable=True).indices[:NEAR].tolist()
-    chosen = [other for rank, other in enumerate(order) if leaving[other] > 0 and (rank == 0 or ratio[other] > 1)]
-    return tuple(Neighbour(int(numbers[other]), float(ratio[other])) for other in chosen)
+    chosen = [place for place in order if leaving[place] > 0 and (place == order[0] or ratio[place] > 1)]
+    return tuple(Neighbour(int(numbers[place]), float(ratio[place])) for place in chosen)
 
 
 def _merges(clusters: Blocks, num_nodes: int) -> Merges:
@@ -224,19 +204,7 @@ def _typical(nodes: Tensor, trust: Tensor | None, fit: Tensor | None, inside: Te
     return _first(nodes, fit)
 
 
-def _named(nodes: Tensor, names: Sequence[Any] | np.ndarray | None) -> tuple[Any, ...]:
-    return tuple(node if names is None else names[node] for node in nodes.tolist())
-
-
 # ---------------------------------------------------------------- features
-
-
-def _features(
-    feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[str] | np.ndarray | None
-) -> tuple[list[tuple[Trait, ...]], Tensor]:
-    """Return the features that set each cluster apart, and how well every node ``(N,)`` fits those of its cluster."""
-    find = _measurements if are_measurements(feat) else _words
-    return find(feat, place, sizes, range(feat.shape[1]) if names is None else names)
 
 
 def _words(

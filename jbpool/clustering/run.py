@@ -18,7 +18,7 @@ from jbpool.clustering.auto.recipe import STARTS, choose, find_clusters, remarks
 from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
-from jbpool.clustering.explain import Explained, as_json, explain_nodes
+from jbpool.clustering.explain import Explained, as_json, explain
 from jbpool.clustering.network import ClusterProblem, make_model
 from jbpool.clustering.report import Findings, page
 from jbpool.clustering.scores import (
@@ -186,7 +186,7 @@ class Job:
         write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])
         if self.explained is None or best != self.explained[0]:
             cluster = self.clusters[best]
-            self.explained = best, explain_nodes(self.given, cluster, self.confidence[best], self.sums.get(best))
+            self.explained = best, explain(self.given, cluster, self.confidence[best], self.sums.get(best))
             self.out.details |= as_json(self.explained[1])
 
     def findings(self) -> Findings:

@@ -114,7 +114,7 @@ def test_columns_have_names(matrices):
 
 def test_the_summary_is_that_of_explain(data, fitted):
     cluster, confidence = torch.from_numpy(fitted.labels_), torch.from_numpy(fitted.confidence_)
-    explained = explain(data.graph, data.feat, None, cluster, confidence)
+    explained = explain(data, cluster, confidence)
     table = fitted.summary_
     assert table.index.name == "cluster"
     assert table["size"].tolist() == np.bincount(fitted.labels_).tolist()

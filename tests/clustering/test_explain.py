@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_summaries_equal_naive_loops(kind, sparse, block, monkeypatch):
     if sparse and kind == "measurements":
         feat = np.where(np.random.default_rng(1).random(feat.shape) < 0.5, 100 - feat, 0)   # negative values, zeros
     data = as_node_data(adjacency, scipy.sparse.csr_matrix(feat) if sparse else feat)
-    found = explain(data.graph, data.feat, data.edge_weight, torch.from_numpy(cluster), torch.from_numpy(confidence))
+    found = explain(data, torch.from_numpy(cluster), torch.from_numpy(confidence))
     expected = naive(adjacency, feat.astype(np.float32).astype(float), cluster, confidence, kind)
     assert len(found.clusters) == len(expected) == len(NUMBERS)
     for one, other in zip(found.clusters, expected, strict=True):
@@ -123,13 +124,12 @@ def test_summaries_equal_naive_loops(kind, sparse, block, monkeypatch):
 def test_names_and_json():
     adjacency, feat, cluster, confidence = made("words")
     data = as_node_data(adjacency, feat)
-    plain = explain(data.graph, data.feat, data.edge_weight, torch.from_numpy(cluster), torch.from_numpy(confidence))
+    plain = explain(data, torch.from_numpy(cluster), torch.from_numpy(confidence))
     ids = np.empty(COUNT, dtype=object)
     ids[:] = [("node", i) for i in range(COUNT)]
     words = [f"word {w}" for w in range(12)]
-    named = explain(
-        data.graph, data.feat, data.edge_weight, torch.from_numpy(cluster), torch.from_numpy(confidence), ids, words
-    )
+    data = replace(data, ids=ids, feat_names=words)
+    named = explain(data, torch.from_numpy(cluster), torch.from_numpy(confidence))
     assert named.clusters[0].central == tuple(("node", i) for i in plain.clusters[0].central)
     assert [t.feature for t in named.clusters[0].features] == [f"word {t.feature}" for t in plain.clusters[0].features]
     stored = json.loads(json.dumps(as_json(named)))
@@ -141,10 +141,10 @@ def test_names_and_json():
 def test_without_features_and_confidence():
     adjacency, _, cluster, confidence = made("words")
     data = as_node_data(adjacency)
-    bare = explain(data.graph, None, data.edge_weight, torch.from_numpy(cluster))
+    bare = explain(data, torch.from_numpy(cluster))
     assert all(one.features == one.uncertain == () and one.confidence is None for one in bare.clusters)
     assert all(one.typical[0] == one.central[0] for one in bare.clusters)
-    sure = explain(data.graph, None, data.edge_weight, torch.from_numpy(cluster), torch.from_numpy(confidence))
+    sure = explain(data, torch.from_numpy(cluster), torch.from_numpy(confidence))
     for one in sure.clusters:
         assert confidence[one.typical[0]] == max(confidence[cluster == one.cluster])
 
@@ -154,7 +154,7 @@ def test_small_and_empty_graphs(cluster, sizes):
     """A single cluster, clusters of one node, no edges at all."""
     for adjacency in (np.zeros((3, 3)), np.ones((3, 3)) - np.eye(3)):
         data = as_node_data(adjacency, np.ones((3, 2)))
-        found = explain(data.graph, data.feat, None, torch.tensor(cluster), torch.ones(3))
+        found = explain(data, torch.tensor(cluster), torch.ones(3))
         assert [one.size for one in found.clusters] == sizes
         assert [one.cluster for one in found.clusters] == sorted(set(cluster))
         assert all(one.features == () for one in found.clusters)                # constant columns tell nothing
@@ -181,7 +181,7 @@ def test_the_cheapest_union_comes_first():
     adjacency = np.triu((rng.random((60, 60)) < near) * rng.integers(1, 4, (60, 60)), 1)
     adjacency = adjacency + adjacency.T
     data = as_node_data(adjacency)
-    merges = explain(data.graph, None, data.edge_weight, torch.from_numpy(cluster)).merges
+    merges = explain(data, torch.from_numpy(cluster)).merges
     label, total = cluster.copy(), 0.0
     for step, (children, cost) in enumerate(zip(merges.children, merges.cost, strict=True)):
         before = saved_bits(adjacency, label)
@@ -201,14 +201,14 @@ def test_the_cheapest_union_comes_first():
 def test_many_clusters_have_no_tree(monkeypatch):
     monkeypatch.setattr(module, "MERGED", 2)
     data = load_nodes("sbm", num_nodes=90, num_clusters=3, seed=0)
-    found = explain(data.graph, data.feat, data.edge_weight, data.label)
+    found = explain(data, data.label)
     assert found.merges is None
     assert as_json(found)["merges"] is None
 
 
 def test_planted_words_are_found():
     data = load_nodes("sbm", num_nodes=300, num_clusters=3, seed=0)
-    for one in explain(data.graph, data.feat, None, data.label).clusters:
+    for one in explain(data, data.label).clusters:
         frequency = (data.feat.to_dense()[data.label == one.cluster] != 0).double().mean(0)
         assert one.features[0].lift > 1.2
         assert one.features[0].frequency == pytest.approx(float(frequency[one.features[0].feature]))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from jbpool.clustering.explain import explain_nodes
+from jbpool.clustering.explain import explain
 from jbpool.clustering.report import Findings, page
 from jbpool.clustering.scores import ClusterSums, graph_scores
 from jbpool.data import load_nodes
@@ -21,7 +21,7 @@ def findings(data, **parts):
     trust = torch.ones(120)
     return Findings(
         data, "auto", {"runs": [run], "mean": scores, "std": {}}, {4: data.label}, {4: trust},
-        explain_nodes(data, data.label, trust), [], {"config": {}, "versions": {}}, **parts,
+        explain(data, data.label, trust), [], {"config": {}, "versions": {}}, **parts,
     )  # fmt: skip
 
 
