@@ -79,18 +79,28 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
             *((TERMS, name, "method.objective") for name in method.objective or ()),
         ]
     )
-    if method.num_clusters is not None:
-        yield from _wrong_number(method)
-    if method.objective is not None and method.name in METHODS and method.name not in POOLS:
-        yield "method.objective", f"method.objective is for the pools ({', '.join(POOLS)}), not for {method.name}"
-    if method.objective == {}:
-        yield "method.objective", f"method.objective is empty: choose from {', '.join(TERMS)}"
-    if method.objective and not all(map(math.isfinite, method.objective.values())):
-        yield "method.objective", f"method.objective={method.objective}: weights should be finite numbers"
-    yield from wrong_number_of_sizes(method.cluster_sizes, [method.num_clusters])
-    if method.cluster_sizes is not None and method.name in METHODS and not has_balance(method):
-        problem = f"method.cluster_sizes acts on the balance term, which {method.name} does not have"
-        yield "method.cluster_sizes", problem
+    given, pools = method.num_clusters, ", ".join(POOLS)
+    low, high = cluster_range(given) if given is not None else (1, 1)
+    is_range, is_known, weights = isinstance(given, str) and low > 0, method.name in METHODS, method.objective or {}
+    contradictions = [
+        (isinstance(given, str) and not is_range, "method.num_clusters",
+         f"method.num_clusters={given!r} should be a whole number, or a range such as 2-12"),
+        (isinstance(given, int) and not 1 <= given <= MAX_WIDTH, "method.num_clusters",
+         f"method.num_clusters={given} should be at least 1 and at most {MAX_WIDTH}"),
+        (is_range and low > high, "method.num_clusters",
+         f"method.num_clusters={given}: the range should start with the smaller number"),
+        (is_range and method.name != "auto", "method.num_clusters",
+         f"method.num_clusters={given}: only method.name=auto chooses the number; give {method.name} one number"),
+        (method.objective is not None and is_known and method.name not in POOLS, "method.objective",
+         f"method.objective is for the pools ({pools}), not for {method.name}"),
+        (method.objective == {}, "method.objective", f"method.objective is empty: choose from {', '.join(TERMS)}"),
+        (not all(map(math.isfinite, weights.values())), "method.objective",
+         f"method.objective={method.objective}: weights should be finite numbers"),
+        (method.cluster_sizes is not None and is_known and not has_balance(method), "method.cluster_sizes",
+         f"method.cluster_sizes acts on the balance term, which {method.name} does not have"),
+    ]  # fmt: skip
+    yield from ((key, problem) for applies, key, problem in contradictions if applies)
+    yield from wrong_number_of_sizes(method.cluster_sizes, [given])
 
 
 def has_balance(method: ClusterMethodConfig) -> bool:
@@ -102,24 +112,12 @@ def has_balance(method: ClusterMethodConfig) -> bool:
     return method.name in POOLS and "cluster_sizes" in pools.options_of(method.name)
 
 
-def _wrong_number(method: ClusterMethodConfig) -> Iterator[tuple[str, str]]:
-    key, given = "method.num_clusters", method.num_clusters
-    if isinstance(given, str) and not re.fullmatch(r"[1-9]\d{0,8}-[1-9]\d{0,8}", given):
-        yield key, f"{key}={given!r} should be a whole number, or a range such as 2-12"
-    elif isinstance(given, int) and not 1 <= given <= MAX_WIDTH:
-        yield key, f"{key}={given} should be at least 1 and at most {MAX_WIDTH}"
-    elif isinstance(given, str):
-        low, high = cluster_range(given)
-        if low > high:
-            yield key, f"{key}={given}: the range should start with the smaller number"
-        if method.name != "auto":
-            yield key, f"{key}={given}: only method.name=auto chooses the number; give {method.name} one number"
-
-
-def cluster_range(given: str) -> tuple[int, int]:
-    """Turn ``"2-12"`` into (2, 12)."""
-    low, high = given.split("-")
-    return int(low), int(high)
+def cluster_range(given: int | str) -> tuple[int, int]:
+    """Turn ``"2-12"`` into (2, 12), and 7 into (7, 7); (0, 0) for text that is no range."""
+    if isinstance(given, int):
+        return given, given
+    parts = re.fullmatch(r"([1-9]\d{0,8})-([1-9]\d{0,8})", given)
+    return (int(parts[1]), int(parts[2])) if parts else (0, 0)
 
 
 def one_process_only(config: ClusterConfig) -> str | None:

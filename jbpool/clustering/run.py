@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +14,7 @@ from torch import Tensor
 from jbpool.clustering.auto.number import Choice, ranked
 from jbpool.clustering.auto.recipe import STARTS, choose, find_clusters, remarks
 from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
+from jbpool.clustering.baselines import BASELINES, k_means
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
 from jbpool.clustering.explain import Explained, as_json, explain
@@ -37,9 +36,6 @@ from jbpool.errors import ConfigError, TrainingError
 from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, gather, rank, world_size
 from jbpool.schema import as_dict
-
-if TYPE_CHECKING:
-    from sklearn.cluster import KMeans
 
 
 class SeedResult(NamedTuple):
@@ -258,17 +254,11 @@ def embed(job: Job, seed: int) -> SeedResult:
     """Embed the nodes and cluster them by k-means; the loss is its inertia."""
     began = time.perf_counter()
     points = embedding(job.config.method.name)(job.data, job.num_clusters, seed)
-    means = _k_means(points, job.num_clusters, seed)
+    means = k_means(points, job.num_clusters, seed)
     distance = np.sort(means.transform(points), axis=1)                             # (N, K), nearest centre first
     margin = 1 - distance[:, 0] / np.maximum(distance[:, min(1, job.num_clusters - 1)], 1e-12)
     record = {"loss": float(means.inertia_), "seconds": time.perf_counter() - began, "seconds_per_step": None}
     return SeedResult(torch.from_numpy(means.labels_).long(), torch.from_numpy(margin).float(), record)
-
-
-def _k_means(points: np.ndarray, num_clusters: int, seed: int) -> KMeans:
-    from sklearn.cluster import KMeans  # takes as long as half of torch
-
-    return KMeans(num_clusters, n_init=10, random_state=seed).fit(points)
 
 
 def train(job: Job, seed: int) -> SeedResult:
@@ -349,36 +339,6 @@ def _train_start(job: Job, seed: int, start: int, best: dict[str, Any] | None) -
     }
 
 
-# ---------------------------------------------------------------- baselines
-
-
-def _by_embedding(name: str, data: NodeData, num_clusters: int, seed: int) -> Tensor:
-    return torch.from_numpy(_k_means(embedding(name)(data, num_clusters, seed), num_clusters, seed).labels_).long()
-
-
-def _by_leiden(data: NodeData, num_clusters: int, seed: int) -> Tensor:
-    """Maximise modularity by Leiden, which chooses the number of clusters itself."""
-    import random
-
-    import igraph
-
-    once = data.graph.edge_index[0] < data.graph.edge_index[1]
-    graph = igraph.Graph(data.graph.num_nodes, data.graph.edge_index[:, once].T.tolist())
-    weight = None if data.edge_weight is None else data.edge_weight[once].tolist()
-    igraph.set_random_number_generator(random.Random(seed))
-    try:
-        return torch.tensor(graph.community_leiden("modularity", weights=weight, n_iterations=-1).membership)
-    finally:
-        igraph.set_random_number_generator(random)
-
-
-BASELINES: dict[str, Callable[[NodeData, int, int], Tensor]] = {
-    "k-means": partial(_by_embedding, "kmeans"),
-    "spectral": partial(_by_embedding, "sc"),
-    "leiden": _by_leiden,
-}
-
-
 def compare_baselines(job: Job) -> None:
     """Cluster the graph by other methods, with the first seed, and compare them with the result."""
     best = job.clusters[best_run(job.out.runs)["seed"]].long()
@@ -412,10 +372,8 @@ MOST_CLUSTERS = 30          # of the range that is searched where neither a numb
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> tuple[int, int]:
     """Return the smallest and the largest K: as configured, or the number of classes; ``auto`` may choose freely."""
     given, num_nodes, auto = config.method.num_clusters, data.graph.num_nodes, config.method.name == "auto"
-    if isinstance(given, str):
+    if given is not None:
         low, high = cluster_range(given)
-    elif given is not None:
-        low = high = given
     elif config.method.cluster_sizes is not None:
         low = high = len(config.method.cluster_sizes)
     elif data.num_classes is not None:

@@ -11,10 +11,11 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from zoo import random_graph, undirected
 
+from jbpool.clustering.baselines import BASELINES
 from jbpool.clustering.config import METHODS, NETWORKS
 from jbpool.clustering.embed import spectral
 from jbpool.clustering.network import ClusterNet, ClusterProblem, make_model
-from jbpool.clustering.run import BASELINES, collapse_warning
+from jbpool.clustering.run import collapse_warning
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.config import load_config
