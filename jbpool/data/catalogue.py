@@ -140,6 +140,7 @@ GRAPH_SETS: dict[str, str] = {
     "gcb-sim": "sets.gcb:gcb_sim",
     "motifs": "sets.synthetic:motifs",
     "trees": "sets.synthetic:trees",
+    "csl": "sets.synthetic:csl",
     "file": "own.many_graphs:load_graph_files",
 }
 

@@ -205,6 +205,34 @@ def trees(num_graphs: int = 1200, noise: float = 0.3, seed: int = 0) -> GraphDat
     return _packed("trees", graphs, 8, noise, rng, np.array(targets), ["distance", "degree"], "rmse")
 
 
+_SKIPS = (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)
+
+
+def csl(num_graphs: int = 150, seed: int = 0) -> GraphData:
+    """Generate circular skip links: rings of 41 nodes with a link from every node to the r-th next; the class is r.
+
+    All nodes have four neighbours and the same feature, so a network of messages alone gives every graph the same
+    score (Murphy et al., "Relational Pooling for Graph Representations", ICML 2019).
+
+    Parameters
+    ----------
+    num_graphs : int, default 150
+        Number of graphs.
+    seed : int, default 0
+        Seed of the order of the nodes.
+    """
+    check_count(num_graphs, "num_graphs")
+    rng = np.random.default_rng(seed)
+    label, nodes = np.arange(num_graphs) % len(_SKIPS), np.arange(41)
+    graphs = []
+    for skip in np.array(_SKIPS)[label]:
+        order = rng.permutation(41)
+        ends = order[np.concatenate([np.roll(nodes, -1), np.roll(nodes, -skip)])]
+        graphs.append((*undirected(np.tile(order, 2), ends, 41), np.ones((41, 1), dtype=np.float32)))
+    arrays = pack_graphs(graphs) | {"label": label}
+    return packed_graphs("csl", arrays, num_classes=len(_SKIPS), class_names=[f"skip {skip}" for skip in _SKIPS])
+
+
 def _mean_distance(count: int, links: Sequence[tuple[int, int]]) -> float:
     """Return the mean number of links between two different nodes of a tree, whose links lead to later nodes."""
     distance = np.zeros((count, count))

@@ -101,6 +101,22 @@ def test_motifs_differ_in_their_coarse_shape_alone():
         assert connected(graph)
 
 
+def test_circular_skip_links():
+    """Regular graphs of the published sizes; the ten classes are told apart by their spectra, not by degrees."""
+    data = load_graphs("csl")
+    assert (len(data), set(data.sizes.tolist()), data.label.bincount().tolist()) == (150, {41}, [15] * 10)
+    spectra = []
+    for index in range(40):
+        graph = data.batch([index]).graph
+        source, target = graph.edge_index
+        assert source.bincount().tolist() == [4] * 41
+        adjacency = torch.zeros(41, 41).double()
+        adjacency[source, target] = 1
+        spectra.append(torch.linalg.eigvalsh(adjacency))
+    distance = torch.cdist(torch.stack(spectra), torch.stack(spectra))
+    assert torch.equal(distance < 1e-3, data.label[:40, None] == data.label[None, :40])
+
+
 def connected(graph):
     seen = torch.zeros(graph.num_nodes, dtype=torch.bool)
     seen[0] = True
