@@ -24,3 +24,21 @@ def write_graphs(folder, seed=0, count=24, head="graph,label,split", names=("rin
             tables["edges"].append(",".join([f"g{graph},{i},{(i + 1) % size}", *bonds]))
     for name, lines in tables.items():
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+
+
+def write_targets(folder, values, head="graph,label,split", count=24, seed=0):
+    """Rings and paths whose column label, or columns of targets, are these texts."""
+    write_graphs(folder, seed=seed, count=count, head="graph,split")
+    lines = (folder / "graphs.csv").read_text().splitlines()[1:]
+    rows = [f"{line.split(',')[0]},{value},{line.split(',')[1]}" for line, value in zip(lines, values, strict=True)]
+    (folder / "graphs.csv").write_text("\n".join([head, *rows]) + "\n")
+    return folder
+
+
+def sizes_of(folder, count=24):
+    names = [line.split(",")[0] for line in (folder / "nodes.csv").read_text().splitlines()[1:]]
+    return np.array([names.count(f"g{graph}") for graph in range(count)])
+
+
+FEW = ["0.5", "1.5", "2"] * 8
+MANY = [f"{number / 7:.4f}" for number in range(24)]

@@ -7,10 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from commands import CLASSIFY, call, run_task, settings
-from own_graphs import SMALL, write_graphs
+from commands import CLASSIFY, call, result_of, run_task, settings
+from own_graphs import FEW, MANY, SMALL, sizes_of, write_graphs, write_targets
 
 from jbpool import load_run
+from jbpool.classification.class_scores import mae, mean_of, rmse
 from jbpool.classification.model import Inputs
 from jbpool.classification.predict import _print_score, fitted, load_trained
 from jbpool.classification.task import GRAPH_CLASSIFY
@@ -356,3 +357,40 @@ def test_the_unit_of_an_edge_feature_does_not_matter(edges, tmp_path):
         found.append(load_run(tmp_path / f"run-{name}")(batch.graph, batch.feat, edge_feat=batch.edge_feat))
     torch.testing.assert_close(*found, rtol=1e-3, atol=1e-3)
     assert found[0].std(0).min() > 0
+
+
+# ---------------------------------------------------------------- regression
+
+
+def test_several_targets_of_ones_own_graphs(tmp_path):
+    """Trained, and applied to graphs with the columns in another order, with unknown numbers, and without any."""
+    sizes = sizes_of(write_targets(tmp_path / "plain", MANY))
+    both = [f"{size},{1000 * value:.1f}" for size, value in zip(sizes, np.linspace(0, 1, 24), strict=True)]
+    both[4] = both[4].split(",")[0] + ","                                       # unknown
+    head = "graph,size,other,split"
+    write_targets(tmp_path / "own", both, head)
+    changes = settings("dataset.graphs=null", "dataset.folder=own", "dataset.targets=[size, other]", *SMALL)
+    call(CLASSIFY.command, "--cfg", "file", *changes, "--out", "r", cwd=tmp_path)
+    model = load_run(tmp_path / "r")
+    assert (model.classes, result_of(tmp_path / "r")["runs"][0]["metric"]) == (["size", "other"], "rmse")
+
+    turned = [f"{other},{size}" for size, other in (text.split(",") for text in both)]
+    write_targets(tmp_path / "turned", turned, "graph,other,size,split")
+    text = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=turned"), "--out", "p", cwd=tmp_path).out
+    header, *rows = (line.split(",") for line in (tmp_path / "p" / "predictions.csv").read_text().splitlines())
+    assert header == ["graph", "value_size", "value_other"]
+    found = torch.tensor([[float(number) for number in row[1:]] for row in rows]).double()
+    label = load_graphs("file", folder=tmp_path / "own", targets=["size", "other"]).label
+    shown = float(text.split("rmse: ")[1].split(",")[0])
+    assert shown == pytest.approx(mean_of(rmse(found, label)), rel=1e-3)
+    assert f"mae: {mean_of(mae(found, label)):.3g}"[:-1] in text
+    data = load_graphs("file", folder=tmp_path / "own", targets=["size", "other"])
+    torch.testing.assert_close(model.predict(data), found, rtol=1e-4, atol=1e-4)
+
+    write_graphs(tmp_path / "new", head="graph")
+    text = call(CLASSIFY.command, "--predict", "r", *settings("dataset.folder=new"), "--out", "q", cwd=tmp_path).out
+    assert "rmse" not in text
+    assert (tmp_path / "q" / "predictions.csv").read_text() == (tmp_path / "p" / "predictions.csv").read_text()
+    write_targets(tmp_path / "one", FEW)
+    with pytest.raises(DataError, match="1 targets"):
+        model.predict(load_graphs("file", folder=tmp_path / "one", task="regression"))

@@ -2,6 +2,7 @@
 
 import hashlib
 
+import networkx
 import numpy as np
 import pytest
 import torch
@@ -11,6 +12,7 @@ from zoo import degrees
 
 from jbpool.data import load_graphs, load_nodes
 from jbpool.data.catalogue import CITATION
+from jbpool.data.sets.synthetic import _mean_distance
 from jbpool.nn.conv import smooth
 
 
@@ -99,6 +101,19 @@ def test_motifs_differ_in_their_coarse_shape_alone():
     for i in range(20):
         graph = data.batch([i]).graph
         assert connected(graph)
+
+
+def test_the_answers_of_trees():
+    """The distance of the generator against networkx; the mean degree against the graphs."""
+    data = load_graphs("trees", num_graphs=20)
+    assert data.label.dtype == torch.float64                        # like numbers to predict from files
+    torch.testing.assert_close(data.label[:, 1], data.num_edges.double() / data.sizes)
+    rng = np.random.default_rng(0)
+    for count in (2, 5, 8):
+        links = [(int(rng.integers(node)), node) for node in range(1, count)]
+        expected = networkx.average_shortest_path_length(networkx.Graph(links))
+        assert _mean_distance(count, links) == pytest.approx(expected)
+    assert 1 < data.label[:, 0].min() < data.label[:, 0].max() < 3.01
 
 
 def test_circular_skip_links():

@@ -1,4 +1,4 @@
-"""Which test graphs are pictured, and what is said about them."""
+"""The report: which test graphs are pictured, and what is said about them."""
 
 from dataclasses import replace
 

@@ -1,13 +1,14 @@
-"""Every setting of the network and of the training reaches what it is a setting of."""
+"""The networks of a configuration: every setting reaches them, targets are standardised."""
+
+from dataclasses import replace
 
 import pytest
 import torch
-from commands import CPU, settings
+from commands import CLASSIFY
 
-from jbpool.classification import run as job
+from jbpool.classification.class_scores import score
 from jbpool.classification.config import ClassifyModelConfig
-from jbpool.classification.model import make_model
-from jbpool.classification.run import run
+from jbpool.classification.model import make_model, mean_and_deviation
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
@@ -43,23 +44,13 @@ def test_a_setting_changes_the_network(key):
     assert changed == described(f"model.{key}={MODEL[key]}")
 
 
-@pytest.mark.parametrize(
-    ("change", "key", "value"),
-    [
-        ("train.weight_decay=0.25", "weight_decay", 0.25),
-        ("train.schedule=constant", "schedule", "constant"),
-    ],
-)
-def test_a_setting_reaches_the_optimiser(change, key, value, tmp_path, monkeypatch):
-    seen = []
-    original = job.fit
-
-    def fit(*args, **options):
-        seen.append(options[key])
-        return original(*args, **options)
-
-    monkeypatch.setattr(job, "fit", fit)
-    changes = settings(change, "train.epochs=1", "train.folds=2", "model.compare=[]", "model.hidden=4")[1::2]
-    config = load_config(GRAPH_CLASSIFY, None, changes)
-    run(config, load_graphs("motifs", num_graphs=30), tmp_path / "r", CPU, folds=[0])
-    assert seen == [value]
+def test_unknown_and_constant_targets():
+    nan = float("nan")
+    centre, deviation = mean_and_deviation(torch.tensor([[1.0, 7.0, nan], [nan, 7.0, nan], [4.0, 7.0, nan]]).double())
+    assert centre.tolist() == [2.5, 7.0, 0.0]
+    assert deviation.tolist() == [1.5, 1.0, 1.0]
+    data = load_graphs("trees", num_graphs=8)
+    model = make_model(CLASSIFY.config(), replace(data, label=data.label * 1e6), torch.arange(8)).eval()
+    batch = data.batch(range(8))
+    assert (model.on_batch(batch, torch.device("cpu"))[0] / 1e6).mean().item() == pytest.approx(3.5, abs=1)
+    assert score(data, data.label, data.label) == 0
