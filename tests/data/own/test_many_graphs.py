@@ -266,7 +266,7 @@ def test_a_tu_folder_without_labels(tmp_path):
     assert data.label.tolist() == [-1, -1]
     assert data.feat_names == ["node label 1: 5", "node label 1: 7"]
     (tmp_path / "NEW_graph_indicator.txt").write_text("1\n1\n2\n999999999999\n")
-    with pytest.raises(DataError, match=r"graph_indicator\.txt, line 4: there are only 4 nodes"):
+    with pytest.raises(DataError, match=r"graph_indicator\.txt, line 4"):
         load_graphs("file", folder=tmp_path)
 
 
