@@ -99,6 +99,16 @@ def batch(device):
     return batched([make() for make in ZOO.values()]).to(device)
 
 
+@pytest.fixture(scope="session")
+def shared():
+    """The folder of real datasets; without it the test is skipped."""
+    from commands import SHARED  # not in all sessions: it imports both tasks
+
+    if not SHARED.is_dir():
+        pytest.skip("no datasets: set JBPOOL_DATA to their folder")
+    return SHARED
+
+
 @pytest.fixture
 def dgl():
     """DGL; without it the test is skipped."""

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from commands import SHARED
 
 from jbpool.data.own import dgl_bin
 
@@ -17,14 +16,6 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("jbpool.data.download.BACK_OFF", 0.0)
     return tmp_path / "cache" / "jbpool"
-
-
-@pytest.fixture
-def shared():
-    """The folder of real datasets."""
-    if not SHARED.is_dir():
-        pytest.skip("no datasets: set JBPOOL_DATA to their folder")
-    return SHARED
 
 
 @pytest.fixture
