@@ -91,7 +91,13 @@ def _curve(findings: Findings) -> str:
         return ""
     savings = dict(sorted((int(k), value) for k, value in choice["savings"].items()))
     best = ranked(savings)
-    drawing = charts.lines({SAVED: (list(savings), list(savings.values()))}, "clusters", "bits saved by clusters")
+    agreement = {int(k): value for k, value in choice.get("reproducibility", {}).items()}
+    levels = choice.get("levels", ())
+    rows = [
+        {"n_clusters": k, "reproducibility": agreement.get(k), "saved": savings.get(k), "level": k in levels}
+        for k in sorted({*savings, *agreement})
+    ]
+    drawing = charts.numbers_of_clusters(rows, choice["chosen"])
     note = f"{best[0]} clusters describe the edges most briefly; next: {', '.join(map(str, best[1:4])) or 'none'}."
     if choice["chosen"] == 1:
         note = "No number of clusters describes the edges more briefly than one: the graph may have no clusters."
