@@ -254,6 +254,26 @@ def test_unusual_graphs(count, clusters, labels, confidence, edges, browser, tmp
     assert "0" in browser.text(".chosen dd")
 
 
+def test_nodes_and_legend_have_marks_where_colours_repeat(browser, tmp_path):
+    """Without them, clusters 0, 10, 20 and 30 would look the same; classes and confidence have their own colours."""
+    path = tmp_path / "page.html"
+    path.write_text(made_up(250, 35, True, True))
+    browser.errors.clear()
+    browser.open(path)
+    browser.until("document.querySelector('.graph-view').dataset.ready")
+    kinds = "[0, 10, 20, 30, 4].map((node) => jbpoolView.renderer.getNodeDisplayData(node).type)"
+    assert browser.js(kinds) == ["circle", "hole", "slit", "cross", "circle"]
+    marks = "Object.fromEntries([...document.querySelectorAll('.legend button')].map((b) => [b.dataset.group,"
+    assert browser.js(f"{marks} b.querySelector('.swatch').dataset.mark]))")["27"] == "2"
+    browser.click("[value=class]")
+    assert set(browser.js(kinds)) == {"circle"}
+    browser.click("[value=cluster]")
+    assert browser.js(kinds)[1] == "hole"
+    legend = "document.querySelector('.legend')"
+    assert browser.js(f"{legend}.scrollHeight > {legend}.clientHeight")
+    assert browser.errors == []
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_phone_shows_the_page_without_scrolling_sideways(name, dark, browser, folders):
@@ -312,3 +332,63 @@ def test_the_report_of_a_command(browser, tmp_path):
     browser.open(tmp_path / "r" / "report.html")
     browser.until("document.querySelector('.graph-view').dataset.ready")
     assert browser.errors == []
+
+
+# ---------------------------------------------------------------- the browser of test graphs
+
+
+@pytest.fixture
+def graphs(browser, folders):
+    """The classification report, ready."""
+    browser.errors.clear()
+    browser.open(folders["graph_classify"])
+    browser.until("document.querySelector('.browser').dataset.ready")
+    yield browser
+    assert browser.errors == []
+
+
+def pictured(page):
+    """(number, of how many) graphs that match."""
+    words = page.js("document.querySelector('.browser [name=count]').value").split()
+    shown = page.js("document.querySelectorAll('.live-cards article').length")
+    return (shown, 0) if words[0] == "none" else (shown, int(words[-1]))
+
+
+def select(page, name, value):
+    box = f"document.querySelector('.browser [name={name}]')"
+    page.js(f"{box}.value = {json.dumps(value)}; {box}.dispatchEvent(new Event('input', {{bubbles: true}}))")
+
+
+def test_browse_test_graphs(graphs):
+    shown, total = pictured(graphs)
+    assert shown == 4
+    assert total == 30                                                          # all small test graphs of the fold
+    first = graphs.text(".live-cards h3")
+    graphs.click(".browser [name=on]")
+    assert graphs.text(".live-cards h3") != first
+    graphs.click(".browser [name=back]")
+    assert graphs.text(".live-cards h3") == first
+    counts = {}
+    for kind in ("correct", "wrong", "uncertain"):
+        select(graphs, "kind", kind)
+        counts[kind] = pictured(graphs)[1]
+        if counts[kind] and kind != "uncertain":
+            assert f"{kind}" in graphs.text(".live-cards strong")
+    assert counts["correct"] + counts["wrong"] == total
+    assert graphs.js("document.querySelectorAll('.live-cards svg title').length") == 0      # tips are prepared
+
+
+def test_a_cell_of_the_confusion_matrix_filters(graphs):
+    cell, printed = graphs.js(
+        "(c => [c.dataset.cell, c.dataset.tip])([...document.querySelectorAll('[data-cell]')]"
+        ".find((cell) => !cell.dataset.tip.endsWith(': 0')))"
+    )
+    graphs.click(f"[data-cell='{cell}']")
+    assert pictured(graphs)[1] == int(printed.rsplit(": ")[-1])                    # one fold, all graphs are pictured
+    assert graphs.js("document.querySelectorAll('.cell.chosen').length") == 1
+    label, predicted = cell.split(",")
+    assert graphs.js("document.querySelector('.browser [name=label]').value") == label
+    assert graphs.js("document.querySelector('.browser [name=predicted]').value") == predicted
+    graphs.click(f"[data-cell='{cell}']")
+    assert pictured(graphs)[1] == 30
+    assert graphs.js("document.querySelectorAll('.cell.chosen').length") == 0
