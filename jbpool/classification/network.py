@@ -184,7 +184,7 @@ class GraphClassifier(nn.Module):
         for level, block in enumerate(self.blocks):
             if level > 0 and isinstance(self.pools[level - 1], ClusterPool):
                 pooled = self.pools[level - 1](graph, feat, edge_weight)
-                graph, feat, edge_weight = pooled.graph, pooled.feat, pooled.edge_weight
+                graph, feat, edge_weight = pooled.graph, pooled.feat, None              # the graph has its weights
                 segments = segments_of(graph)
                 made.append(pooled)
             for layer in cast(nn.ModuleList, block):

@@ -47,15 +47,15 @@ def verdict(data: GraphData, scores: Tensor, label: Tensor) -> Verdict | None:
     """Return the decisions from scores ``(G, C)``; None where there are no classes (several tasks, regression)."""
     if data.metric == "acc":
         chance = scores.softmax(1)
-        known = label
+        actual = label
     elif data.metric in ("rocauc", "ap") and data.num_classes == 1 and bool(label.isfinite().all()):
         positive = scores.view(-1, 1).sigmoid()
         chance = torch.cat([1 - positive, positive], dim=1)
-        known = label.flatten()
+        actual = label.flatten()
     else:
         return None
     best = chance.topk(2, dim=1)
-    return Verdict(known.long(), best.indices[:, 0], best.values[:, 0] - best.values[:, 1])
+    return Verdict(actual.long(), best.indices[:, 0], best.values[:, 0] - best.values[:, 1])
 
 
 def names_of_classes(data: GraphData) -> list[str]:
@@ -72,11 +72,11 @@ def choose_pictured(data: GraphData, graphs: Tensor, scores: Tensor) -> Tensor:
     """
     small = data.sizes[graphs] <= PICTURED_NODES
     graphs, scores = graphs[small], scores[small]
-    found = verdict(data, scores, data.label[graphs])
-    if found is None or len(graphs) <= PICTURED:
+    decisions = verdict(data, scores, data.label[graphs])
+    if decisions is None or len(graphs) <= PICTURED:
         return graphs[:PICTURED]
-    cell = found.label * (int(found.predicted.max()) + 1) + found.predicted
-    order = found.margin.argsort(stable=True)
+    cell = decisions.label * (int(decisions.predicted.max()) + 1) + decisions.predicted
+    order = decisions.margin.argsort(stable=True)
     order = order[cell[order].argsort(stable=True)]                                 # by cell, the least certain first
     first = torch.searchsorted(cell[order], cell[order])
     rank = torch.arange(len(order)) - first
@@ -88,26 +88,26 @@ def graphs_section(data: GraphData, pictures: list[dict[str, Tensor]]) -> str:
     if not pictures:
         return ""
     scores = torch.stack([picture["scores"] for picture in pictures])
-    found = verdict(data, scores, data.label[torch.stack([picture["graph"] for picture in pictures])])
+    decisions = verdict(data, scores, data.label[torch.stack([picture["graph"] for picture in pictures])])
     cards: list[dict[str, Any]] = []
     for place, picture in enumerate(pictures):
         card = _card(data, picture)
-        if found is not None:
-            margin = float(found.margin[place])
+        if decisions is not None:
+            margin = float(decisions.margin[place])
             card |= {
-                "label": int(found.label[place]), "predicted": int(found.predicted[place]),
+                "label": int(decisions.label[place]), "predicted": int(decisions.predicted[place]),
                 "margin": round(margin, 4), "uncertain": margin < UNCERTAIN,
             }  # fmt: skip
         elif data.is_regression:
             card["caption"] += _values(data, data.label[picture["graph"]], picture["scores"])
         cards.append(card)
-    classes = [] if found is None else names_of_classes(data)
+    classes = [] if decisions is None else names_of_classes(data)
     static = "".join(_static(card, classes) for card in cards[:STATIC])
     note = (
         f"{len(cards)} test graphs of at most {PICTURED_NODES} nodes, as seen by the model with the best validation "
         "score. Left: the graph, a colour per cluster. Right: the pooled graph. "
     )
-    if found is not None:
+    if decisions is not None:
         note += f"Margin: probability of the predicted class minus that of the next; uncertain: below {UNCERTAIN:g}."
     return (
         f'<section class="wide browser"><h2>Test graphs: clusters and pooled graphs</h2>{asset("browse.html")}'
@@ -131,10 +131,10 @@ def _card(data: GraphData, picture: dict[str, Tensor]) -> dict[str, Any]:
     return {"graph": index, "name": name, "caption": caption, "svg": f'<div class="pair">{drawn}{pooled}</div>'}
 
 
-def _values(data: GraphData, label: Tensor, found: Tensor) -> str:
+def _values(data: GraphData, label: Tensor, predicted: Tensor) -> str:
     """Return true and predicted targets of a graph."""
     names = target_names(data)
-    values = zip(names, label.tolist(), found.tolist(), strict=True)
+    values = zip(names, label.tolist(), predicted.tolist(), strict=True)
     return "".join(f" {name}: {true:.4g}, predicted: {value:.4g}." for name, true, value in values)
 
 
@@ -183,8 +183,8 @@ def _scores(results: Results) -> str:
     flat_too = "none" in methods and len(methods) > 1
     for method, scores in methods.items():
         flat = {} if method == "none" else methods.get("none", {})
-        found = paired_difference(scores["runs"], flat.get("runs", []), result["config"]["train"]["folds"])
-        better = "-" if found is None else found.text(results.data.metric)
+        difference = paired_difference(scores["runs"], flat.get("runs", []), result["config"]["train"]["folds"])
+        better = "-" if difference is None else difference.text(results.data.metric)
         more = [score(scores, key) if key in scores["mean"] else "-" for key in keys]
         rows.append((method, *more, *[better] * flat_too, str(len(scores["runs"]))))
     for source, (mean, deviation) in CLASSIFICATION.get(result["dataset"], {}).items():
@@ -247,8 +247,8 @@ def _targets(results: Results) -> str:
     """Return predicted against true numbers, a chart and a row of scores for every target."""
     if not results.data.is_regression:
         return ""
-    names, label, found = target_names(results.data), results.tested["label"], results.tested["scores"]
-    errors = [score(found, label) for score in (rmse, mae, r2)]
+    names, label, predicted = target_names(results.data), results.tested["label"], results.tested["scores"]
+    errors = [score(predicted, label) for score in (rmse, mae, r2)]
     deviation = (label - label.nanmean(0)).square().nanmean(0).sqrt()
     rows = [
         [name, *(f"{values[place]:.4g}" for values in (*errors, deviation))] for place, name in enumerate(names)
@@ -257,8 +257,8 @@ def _targets(results: Results) -> str:
     note = "Test graphs of all folds and seeds. R2: 1 is exact, 0 as good as the mean of these graphs for all of them."
     parts = [section("Numbers to predict", table(head, rows), note)]
     for place, name in enumerate(names[:CHARTED]):
-        known = label[:, place].isfinite()
-        chart = charts.agreement(label[known, place].tolist(), found[known, place].tolist(), name)
+        labelled = label[:, place].isfinite()
+        chart = charts.agreement(label[labelled, place].tolist(), predicted[labelled, place].tolist(), name)
         parts.append(section(f"{name}: predicted against true", chart))
     return "".join(parts)
 

@@ -88,7 +88,8 @@ def _types(section: str) -> dict[str, Any]:
 def unused(config: ClassifyConfig) -> list[str]:
     """Return the settings that differ from their defaults although no method and no trial reads them."""
     methods = dict.fromkeys((config.model.pool, *config.model.compare))
-    read = {key for method in methods for one in settings_to_try(config, method) for key in settings_read(one.config)}
+    tried = [setting.config for method in methods for setting in settings_to_try(config, method)]
+    read = {key for each in tried for key in settings_read(each)}
     return [key for key in changed(config) if key.partition(".")[0] in SECTIONS and key not in read]
 
 
@@ -114,8 +115,8 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
             sound.setdefault(section, {})[option] = values
     tried = replace(config, search=replace(config.search, grid=sound))
     methods = {name for name in (config.model.pool, *config.model.compare) if name == "none" or name in POOLS}
-    settings = (one.config for method in sorted(methods) for one in settings_to_try(tried, method)) if sound else ()
-    new = dict.fromkeys(problem for one in settings for problem in _problems_of(one))
+    settings = [setting for method in sorted(methods) for setting in settings_to_try(tried, method)] if sound else []
+    new = dict.fromkeys(problem for setting in settings for problem in _problems_of(setting.config))
     yield from (("search.grid", problem) for problem in new if problem not in set(_problems_of(config)))
 
 
@@ -147,9 +148,9 @@ def _grid_problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
                 convert(value, kind)
             except TypeError:
                 yield f"search.grid.{key}", f"{key}={value!r} should be {readable(kind)}"
-    for one, rival in EXCLUSIVE.items():
-        if one < rival and {one, rival} <= grid.keys():
-            yield f"search.grid.{rival}", f"{one} and {rival} both set the number of clusters: search only one of them"
+    for key, rival in EXCLUSIVE.items():
+        if key < rival and {key, rival} <= grid.keys():
+            yield f"search.grid.{rival}", f"{key} and {rival} both set the number of clusters: search only one of them"
     if config.search.trials is not None and not grid:
         yield "search.trials", "search.trials draws from search.grid, which is empty: add the settings to try"
     combinations = math.prod(len(values) for values in grid.values() if isinstance(values, list))

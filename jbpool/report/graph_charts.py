@@ -44,10 +44,10 @@ def plane(
     place = _into(xy * (1, -1), width, height, edge)
     size = 7 if len(xy) <= 400 else 5 if len(xy) <= 4000 else 3.2
     body = []
-    one, other = group[edges[:, 0]], group[edges[:, 1]]
+    source, target = group[edges[:, 0]], group[edges[:, 1]]
     inks = {int(number): f'stroke="{colour(int(number))}" stroke-opacity=".3"' for number in np.unique(group)}
     for number, ink in {-1: 'class="between"', **inks}.items():         # edges between groups, then inside each
-        chosen = edges[np.where(one == other, one, -1) == number]
+        chosen = edges[np.where(source == target, source, -1) == number]
         path = "".join(f"M{a[0]:.0f} {a[1]:.0f}L{b[0]:.0f} {b[1]:.0f}" for a, b in place[chosen])
         body.append(f'<path d="{path}" fill="none" {ink} stroke-width=".8"/>' if path else "")
     for number in np.unique(group):
@@ -127,8 +127,8 @@ def tree(children: np.ndarray, cost: Sequence[float], names: Sequence[str], labe
     """
     count = len(names)
     members = [[leaf] for leaf in range(count)]
-    for one, other in children.tolist():
-        members.append(members[one] + members[other])
+    for upper, lower in children.tolist():
+        members.append(members[upper] + members[lower])
     first = max(0, count - TREE_LEAVES)                             # unions before this one are drawn as leaves
     titles = [names[group[0]] + (f" + {len(group) - 1} more" if len(group) > 1 else "") for group in members]
     tall, shown = 24, len(names) - first
@@ -141,20 +141,20 @@ def tree(children: np.ndarray, cost: Sequence[float], names: Sequence[str], labe
         """Return what is drawn as leaves below a node, from the top."""
         if node < count + first:
             return [node]
-        one, other = children[node - count].tolist()
-        return leaves(one) + leaves(other)
+        upper, lower = children[node - count].tolist()
+        return leaves(upper) + leaves(lower)
 
     for rank, leaf in enumerate(leaves(count + len(children) - 1)):
         y = 6 + tall * (rank + 0.5)
         place[leaf] = left, y
         body += [words(left - 18, y + 4, shortened(titles[leaf]), "end"), disc(left - 8, y, 5, members[leaf][0])]
-    for number, (one, other) in enumerate(children.tolist()):
-        rows.append([str(number + 1), titles[one], titles[other], f"{cost[number]:.4f}"])
+    for number, (upper, lower) in enumerate(children.tolist()):
+        rows.append([str(number + 1), titles[upper], titles[lower], f"{cost[number]:.4f}"])
         if number < first:
             continue
-        (x1, y1), (x2, y2) = place[one], place[other]
+        (x1, y1), (x2, y2) = place[upper], place[lower]
         x, y = left + step * (number - first + 1), (y1 + y2) / 2
-        tooltip = tip(f"{titles[one]} and {titles[other]}: {cost[number]:.4f} {unit}")
+        tooltip = tip(f"{titles[upper]} and {titles[lower]}: {cost[number]:.4f} {unit}")
         body.append(f'<path d="M{x1:.1f} {y1:.1f}H{x:.1f}V{y2:.1f}H{x2:.1f}" class="branch">{tooltip}</path>')
         body.append(words(x + 4, y - 4, f"{cost[number]:.2g}", "start") if shown <= FEW_CELLS else "")
         place[count + number] = x, y
@@ -168,8 +168,8 @@ def edges_that_matter(weight: np.ndarray) -> np.ndarray:
     Of many, the strongest ones and a maximum spanning forest, so that no cluster loses its strongest neighbour.
     """
     upper = np.triu(weight, 1)
-    one, other = np.nonzero(upper > NEGLIGIBLE * max(float(weight.max(initial=0)), 1e-12))
-    pairs = np.column_stack([one, other])[np.argsort(-upper[one, other], kind="stable")]
+    rows, columns = np.nonzero(upper > NEGLIGIBLE * max(float(weight.max(initial=0)), 1e-12))
+    pairs = np.column_stack([rows, columns])[np.argsort(-upper[rows, columns], kind="stable")]
     if len(weight) <= FEW_CLUSTERS:
         return pairs
     # minimum_spanning_tree minimises: negative weights, strongest first
@@ -181,8 +181,8 @@ def edges_that_matter(weight: np.ndarray) -> np.ndarray:
 
 def _order(weight: np.ndarray) -> np.ndarray:
     """Return the place of every cluster on the circle, so that connected ones are close: the leaves of a tree."""
-    near = (weight / max(float(weight.max(initial=0)), 1e-12)) ** 0.25                      # weights are skewed
-    distance = 1 - near[np.triu_indices(len(weight), 1)]
+    closeness = (weight / max(float(weight.max(initial=0)), 1e-12)) ** 0.25                      # weights are skewed
+    distance = 1 - closeness[np.triu_indices(len(weight), 1)]
     place = np.empty(len(weight), dtype=int)
     place[leaves_list(linkage(distance, "average", optimal_ordering=True))] = np.arange(len(weight))
     return place

@@ -86,20 +86,20 @@ def _spread(xy: np.ndarray, distance: float) -> np.ndarray:
     count = len(xy)
     for _ in range(SPREAD_STEPS):
         tree = cKDTree(xy, LEAF)
-        gap, near = tree.query(xy, k=min(NEIGHBOURS + 1, count), distance_upper_bound=distance)     # (N, k)
-        node, rank = np.nonzero((near < count) & (near != np.arange(count)[:, None]))       # not itself, not none
-        other, gap_here = near[node, rank], gap[node, rank]
+        gap, neighbours = tree.query(xy, k=min(NEIGHBOURS + 1, count), distance_upper_bound=distance)     # (N, k)
+        node, rank = np.nonzero((neighbours < count) & (neighbours != np.arange(count)[:, None]))   # not itself or none
+        neighbour, gap_here = neighbours[node, rank], gap[node, rank]
         push = (distance - gap_here) / np.maximum(gap_here, 1e-9) / 4
-        moved = (xy[node] - xy[other]) * push[:, None]
-        xy = xy + np.column_stack([np.bincount(node, moved[:, i], count) for i in range(2)])
+        shift = (xy[node] - xy[neighbour]) * push[:, None]
+        xy = xy + np.column_stack([np.bincount(node, shift[:, i], count) for i in range(2)])
     return xy
 
 
 def _attraction(feat: np.ndarray, edges: np.ndarray) -> scipy.sparse.csr_array:
     """Return symmetric shares of attraction with sum one: half to the edges of a node, half to its nearest nodes."""
     count = len(feat)
-    _, near = cKDTree(feat, LEAF).query(feat, k=min(NEIGHBOURS + 1, count), eps=NEARLY)     # (N, k), itself included
-    pairs = np.column_stack([np.repeat(np.arange(count), near.shape[1]), near.ravel()])
+    _, neighbours = cKDTree(feat, LEAF).query(feat, k=min(NEIGHBOURS + 1, count), eps=NEARLY)       # (N, k), and itself
+    pairs = np.column_stack([np.repeat(np.arange(count), neighbours.shape[1]), neighbours.ravel()])
     parts = []
     for pair in (np.concatenate([edges, edges[:, ::-1]]), pairs):
         pair = pair[pair[:, 0] != pair[:, 1]]
@@ -115,14 +115,14 @@ def _descend(xy: np.ndarray, attraction: scipy.sparse.csr_array) -> np.ndarray:
     """Minimise the t-SNE objective by gradient descent with momentum."""
     count = len(xy)
     pairs = scipy.sparse.coo_matrix(scipy.sparse.triu(attraction, 1))                       # every pair once
-    one, other, share = pairs.row, pairs.col, pairs.data.astype(np.float32)
+    first, second, share = pairs.row, pairs.col, pairs.data.astype(np.float32)
     speed, gain, grid = np.zeros_like(xy), np.ones_like(xy), None
     for step in range(STEPS):
         pull, momentum = (EARLY_PULL, 0.5) if step < EARLY else (PULL, 0.8)
         x, y = np.ascontiguousarray(xy.T, dtype=np.float32)
-        x, y = x[one] - x[other], y[one] - y[other]
+        x, y = x[first] - x[second], y[first] - y[second]
         force = share / (1 + x * x + y * y)
-        attract = [np.bincount(one, part, count) - np.bincount(other, part, count) for part in (force * x, force * y)]
+        attract = [np.bincount(first, f, count) - np.bincount(second, f, count) for f in (force * x, force * y)]
         if grid is None or not grid.holds(xy):
             grid = _Grid(xy)
         gradient = pull * np.column_stack(attract) - grid.repulsion(xy)
@@ -145,8 +145,8 @@ class _Grid:
         self.size = scipy.fft.next_fast_len(2 * lines + 2, real=True)
         offset = scipy.fft.fftfreq(self.size, 1 / self.size) * self.spacing                 # 0, 1, .., -2, -1 spacings
         x, y = np.meshgrid(offset.astype(np.float32), offset.astype(np.float32), indexing="ij")
-        near = 1 / (1 + x**2 + y**2)
-        self.kernels = [scipy.fft.rfft2(kernel) for kernel in (near, x * near**2, y * near**2)]
+        decay = 1 / (1 + x**2 + y**2)
+        self.kernels = [scipy.fft.rfft2(kernel) for kernel in (decay, x * decay**2, y * decay**2)]
 
     def holds(self, xy: np.ndarray) -> bool:
         place = (xy - self.low) / self.spacing
@@ -165,5 +165,5 @@ class _Grid:
         density = np.bincount(corner.ravel(), share.ravel(), self.size**2).reshape(self.size, self.size)
         spectrum = scipy.fft.rfft2(density.astype(np.float32))
         fields = [scipy.fft.irfft2(spectrum * kernel, s=density.shape).ravel() for kernel in self.kernels]
-        near, *push = [(field[corner] * share).sum(0) for field in fields]
-        return np.column_stack(push) / max(float(near.sum()) - len(xy), 1e-9)
+        total, *push = [(field[corner] * share).sum(0) for field in fields]
+        return np.column_stack(push) / max(float(total.sum()) - len(xy), 1e-9)
