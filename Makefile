@@ -2,7 +2,7 @@
 # make test   set up, then run all tests except the slow ones
 # make test-gpu    the tests of the layer and of both networks on a GPU (docs/gpu.md)
 # make test-slow   the slow ones: large datasets, the longer benchmarks
-# make fuzz   10,000 damaged inputs of every kind: each is read, or refused by name (docs/reliability.md)
+# make fuzz   1,000 damaged inputs of every kind: each is read, or refused by name (docs/reliability.md)
 # make soak   runs that are killed, started twice, or lose their disk, and continued to the same result
 # make matrix the oldest and the newest versions, and fresh Debians, each made from nothing (gigabytes)
 # make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
@@ -63,7 +63,7 @@ test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
 
 fuzz: $(READY)
-	$(BIN)/python scripts/qa/fuzz.py --jobs 2
+	OMP_NUM_THREADS=1 MUTANTS=1000 $(BIN)/python -m pytest -n 2 tests/test_fuzz.py
 
 soak: $(READY)
 	$(BIN)/python scripts/qa/soak.py

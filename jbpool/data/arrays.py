@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -31,7 +32,7 @@ def read_array(path: Path, wanted: str) -> np.ndarray | scipy.sparse.csr_matrix:
                 return checked_csr(scipy.sparse.load_npz(path))
             if wanted not in names and len(names) != 1:
                 raise DataError(f"has the arrays {names}: name the one to use {wanted!r}")
-            return stored[wanted if wanted in names else names[0]]
+            return _member(stored, wanted if wanted in names else names[0])
 
 
 def open_npy(path: Path) -> np.ndarray:
@@ -52,7 +53,14 @@ def array_names(path: Path) -> list[str]:
 def read_arrays(path: Path, names: Iterable[str] | None = None) -> Arrays:
     """Return the arrays of a ``.npz`` file by name."""
     with reported_as(path, NO_ARRAYS), open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-        return {name: stored[name] for name in (stored.files if names is None else names)}
+        return {name: _member(stored, name) for name in (stored.files if names is None else names)}
+
+
+def _member(stored: Any, name: str) -> np.ndarray:
+    array = stored[name]
+    if isinstance(array, bytes):                        # what numpy returns for a member without the head of an array
+        raise ValueError(f"{name} is no array")
+    return array
 
 
 def csr_from_arrays(path: Path, arrays: Arrays, prefix: str = "") -> scipy.sparse.csr_matrix:
