@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from inspect import signature
 from typing import Any, NamedTuple, TypeVar
@@ -79,6 +80,43 @@ class CsrRows(NamedTuple):
         if self.edges is None:
             return torch.arange(start, stop, device=self.columns.device)
         return self.edges[start:stop].long()
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Complete graphs as blocks of a table that has room for K nodes per graph, edges in row-major order."""
+
+    num_graphs: int                 # B
+    width: int                      # K, the nodes of the largest graph
+    nodes: Tensor | None = None     # (M,) place of each node among the B * K of the table; None: every graph has K
+    edges: Tensor | None = None     # (E,) place of each edge among the B * K * K
+
+    def table(self, rows: Tensor) -> Tensor:
+        """Return rows of nodes laid out by graph, zeros beyond its nodes: ``(M, D)`` to ``(B, K, D)``."""
+        if self.nodes is not None:
+            rows = rows.new_zeros(self.num_graphs * self.width, rows.shape[1]).index_copy(0, self.nodes, rows)
+        return rows.view(self.num_graphs, self.width, rows.shape[1])
+
+    def rows(self, table: Tensor) -> Tensor:
+        """Return the rows of the nodes there are: ``(B, K, D)`` to ``(M, D)``."""
+        rows = table.flatten(0, 1)
+        return rows if self.nodes is None else rows.index_select(0, self.nodes)
+
+    def matrix(self, edge_weight: Tensor) -> Tensor:
+        """Return weights of edges as adjacency matrices, zeros beyond the nodes: ``(E,)`` to ``(B, K, K)``."""
+        if self.edges is not None:
+            room = edge_weight.new_zeros(self.num_graphs * self.width**2)
+            edge_weight = room.index_copy(0, self.edges, edge_weight)
+        return edge_weight.view(self.num_graphs, self.width, self.width)
+
+    def entries(self, matrix: Tensor) -> Tensor:
+        """Return the weights of the edges there are: ``(B, K, K)`` to ``(E,)``."""
+        return matrix.flatten() if self.edges is None else matrix.flatten().index_select(0, self.edges)
+
+    def to(self, device: torch.device) -> Blocks:
+        """Return the same on a device."""
+        nodes, edges = (None if places is None else places.to(device) for places in (self.nodes, self.edges))
+        return Blocks(self.num_graphs, self.width, nodes, edges)
 
 
 class _Remembered(NamedTuple):
@@ -166,7 +204,7 @@ class Graph:
     ) -> None:
         self.num_nodes, self.num_edges, self.device, self.idtype = num_nodes, num_edges, device, idtype
         self.sizes = torch.full((1,), num_nodes, device=device) if sizes is None else sizes
-        self.complete_size: int | None = None       # K, if the graphs are complete and have K nodes each
+        self.blocks: Blocks | None = None           # if the graphs are complete, as pooled ones are
         self.edge_weight = edge_weight
         self.known_symmetric = False                # both directions of every edge are there, as checked or built
         self._edges_of: Graph | None = None       # the graph whose edges these are
@@ -199,10 +237,33 @@ class Graph:
         >>> Graph.complete(3, 2, torch.int64, torch.device("cpu"))
         Graph(3 graphs, 6 nodes, 12 edges)
         """
-        graph = Graph.__new__(Graph)
         sizes = kept(lambda: torch.full((num_graphs,), num_nodes, device=device))
-        graph._start(num_graphs * num_nodes, num_graphs * num_nodes**2, device, idtype, sizes)
-        graph.complete_size, graph.known_symmetric = num_nodes, True
+        return Graph._of_blocks(sizes, num_graphs * num_nodes**2, Blocks(num_graphs, num_nodes), idtype)
+
+    @staticmethod
+    def complete_of(sizes: Tensor, width: int, idtype: torch.dtype) -> Graph:
+        """Return complete graphs of different ``sizes``, of at most ``width`` nodes, with self loops; edges as above.
+
+        Two numbers are read from the device: how many nodes and edges there are.
+        """
+        num_nodes, num_edges = torch.stack([sizes.sum(), sizes.square().sum()]).tolist()
+
+        def places(first: Tensor, counts: Tensor, total: int) -> Tensor:
+            """Return the numbers first, first + 1, ... of every run, as many as it counts, in a row."""
+            shift = first - (counts.cumsum(0) - counts)
+            return torch.arange(total, device=sizes.device) + shift.repeat_interleave(counts, output_size=total)
+
+        nodes = places(torch.arange(len(sizes), device=sizes.device) * width, sizes, num_nodes)         # (M,)
+        neighbours = sizes.repeat_interleave(sizes, output_size=num_nodes)                              # (M,)
+        edges = places(nodes * width, neighbours, num_edges)                                            # (E,)
+        return Graph._of_blocks(sizes, num_edges, Blocks(len(sizes), width, nodes, edges), idtype)
+
+    @staticmethod
+    def _of_blocks(sizes: Tensor, num_edges: int, blocks: Blocks, idtype: torch.dtype) -> Graph:
+        num_nodes = blocks.num_graphs * blocks.width if blocks.nodes is None else len(blocks.nodes)
+        graph = Graph.__new__(Graph)
+        graph._start(num_nodes, num_edges, sizes.device, idtype, sizes)
+        graph.blocks, graph.known_symmetric = blocks, True
         return graph
 
     def weighted(self, edge_weight: Tensor | None) -> Graph:
@@ -222,8 +283,10 @@ class Graph:
     def __reduce__(self):
         # What was computed from the edges is not stored.
         edges: tuple[Callable[..., Graph], tuple]
-        if self.complete_size is not None:
-            edges = Graph.complete, (self.num_graphs, self.complete_size, self.idtype, self.device)
+        if self.blocks is not None and self.blocks.nodes is None:
+            edges = Graph.complete, (self.num_graphs, self.blocks.width, self.idtype, self.device)
+        elif self.blocks is not None:
+            edges = Graph.complete_of, (self.sizes, self.blocks.width, self.idtype)
         else:
             edges = Graph, (self.edge_index, self.num_nodes, self.sizes)
         return edges if self.edge_weight is None else (_restored, (*edges, self.edge_weight))
@@ -238,8 +301,8 @@ class Graph:
         """Number of edges of each graph, ``(B,)``."""
         if self.num_graphs == 1:
             return torch.full((1,), self.num_edges, device=self.device)
-        if self.complete_size is not None:
-            return self.sizes * self.complete_size
+        if self.blocks is not None:
+            return self.sizes.square()
         member = torch.repeat_interleave(self.sizes, output_size=self.num_nodes)                # (N,)
         owner = member[self.edge_index[0].long()]                                               # (E,)
         return torch.zeros_like(self.sizes).index_add_(0, owner, torch.ones_like(owner))
@@ -250,8 +313,9 @@ class Graph:
         if device == self.device or (device.type == self.device.type and device.index is None):
             return self
         weight = None if self.edge_weight is None else self.edge_weight.to(device)
-        if self.complete_size is not None:
-            return Graph.complete(self.num_graphs, self.complete_size, self.idtype, device).weighted(weight)
+        if self.blocks is not None:
+            blocks = self.blocks.to(device)
+            return Graph._of_blocks(self.sizes.to(device), self.num_edges, blocks, self.idtype).weighted(weight)
         moved = Graph.__new__(Graph)
         moved._start(self.num_nodes, self.num_edges, device, self.idtype, self.sizes.to(device), weight)
         moved.known_symmetric = self.known_symmetric
@@ -267,12 +331,15 @@ class Graph:
         """Source and target of every edge, ``(2, E)``."""
         if self._edges_of is not None:
             return self._edges_of.edge_index
-        if self.complete_size is not None:
-            node = torch.arange(self.num_nodes, dtype=self.idtype, device=self.device)
-            block = node.view(-1, self.complete_size)                                           # (B, K)
-            source = node.repeat_interleave(self.complete_size)
-            target = block.repeat_interleave(self.complete_size, dim=0, output_size=self.num_nodes).flatten()
-            return torch.stack([source, target])
+        if self.blocks is not None:
+            width, edges = self.blocks.width, self.blocks.edges                                 # K, (E,)
+            if edges is None:
+                edges = torch.arange(self.num_edges, device=self.device)
+            shift = self.sizes.cumsum(0) - self.sizes - torch.arange(self.num_graphs, device=self.device) * width
+            source, column = edges.div(width, rounding_mode="floor"), edges.remainder(width)
+            owner = source.div(width, rounding_mode="floor")                                    # (E,)  graph of each
+            ends = torch.stack([source, owner * width + column]) + shift.index_select(0, owner)
+            return ends.to(self.idtype)
         rows = self.by_target                                           # in the order of the rows
         return torch.stack([rows.columns, row_of_entries(rows.pointers, self.num_edges).to(self.idtype)])
 

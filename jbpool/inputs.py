@@ -33,7 +33,7 @@ def checked_graph(
         check_symmetric(checked, checked.edge_weight)
         return checked
     # On a pooled graph only negative weights are refused: if any is not finite, neither is the loss of the pool.
-    check_edge_weight(edge_weight, checked.num_edges, checked.device, finite=checked.complete_size is None)
+    check_edge_weight(edge_weight, checked.num_edges, checked.device, finite=checked.blocks is None)
     check_symmetric(checked, edge_weight)
     return checked.weighted(edge_weight)
 
@@ -73,7 +73,7 @@ def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
             raise InputError(_asymmetry(graph))
         _check_parts(graph)
         graph.known_symmetric = True
-    pooled = edge_weight is not None and (edge_weight.requires_grad or graph.complete_size is not None)
+    pooled = edge_weight is not None and (edge_weight.requires_grad or graph.blocks is not None)
     if edge_weight is None or (pooled and not reads_all()):
         return
     if not graph.remembered("equal weights", lambda weight: _has_symmetric_weights(graph, weight), edge_weight):

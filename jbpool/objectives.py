@@ -34,6 +34,7 @@ def balance_loss(
     cluster_sizes: Sequence[float] | Tensor | None = None,
     normalize: bool = True,
     gram: Tensor | None = None,
+    num_clusters: Tensor | None = None,
 ) -> Tensor:
     """Return the Just Balance loss ``-Tr(sqrt(S^T S))``, one value per graph (paper Eq. 8).
 
@@ -55,6 +56,8 @@ def balance_loss(
         Divide by sqrt(n K), or by sqrt(n) with ``cluster_sizes``. Default: True.
     gram : Tensor, optional
         ``S^T S`` of each graph ``(B, K, K)`` in float64, if it is known already.
+    num_clusters : Tensor, optional
+        How many of the K columns each graph uses, ``(B,)``; the others are zero. Default: all.
 
     Returns
     -------
@@ -71,15 +74,16 @@ def balance_loss(
     trace = lookup(TRACES, sqrt, "sqrt")
     assign = at_least_float32(assign)
     segments = make_segments(sizes, assign)
-    num_clusters = assign.shape[1]
-    share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, num_clusters).to(assign.device)
-    if gram is not None and gram.shape != (len(segments.sizes), num_clusters, num_clusters):
-        expected = (len(segments.sizes), num_clusters, num_clusters)
+    width = assign.shape[1]
+    share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, width).to(assign.device)
+    expected = (len(segments.sizes), width, width)
+    if gram is not None and gram.shape != expected:
         raise JBPoolError(f"gram has shape {tuple(gram.shape)}: give S^T S of each graph, {expected}.")
     total = trace(assign, segments, share, gram)                                            # (B,)
     if not normalize:
         return -total.to(assign.dtype)
-    best = segments.sizes * num_clusters if share is None else segments.sizes               # (B,)
+    clusters = width if num_clusters is None else num_clusters
+    best = segments.sizes * clusters if share is None else segments.sizes                   # (B,)
     return (total * best.clamp_min(1).double().rsqrt_().neg_()).to(assign.dtype)
 
 
@@ -122,7 +126,9 @@ def cut_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: Sizes = 
     return -_ratio(inside, volume).to(assign.dtype)
 
 
-def ortho_loss(assign: Tensor, sizes: Sizes = None, gram: Tensor | None = None) -> Tensor:
+def ortho_loss(
+    assign: Tensor, sizes: Sizes = None, gram: Tensor | None = None, num_clusters: Tensor | None = None
+) -> Tensor:
     """Return MinCut's ``|| S^T S / ||S^T S||_F - I / sqrt(K) ||_F``, one value per graph (paper Eq. 6, second term).
 
     0 when clusters are hard and of equal size, and for a graph without nodes.
@@ -135,11 +141,17 @@ def ortho_loss(assign: Tensor, sizes: Sizes = None, gram: Tensor | None = None) 
         Nodes per graph ``(B,)``. Default: a single graph.
     gram : Tensor, optional
         ``S^T S`` of each graph ``(B, K, K)`` in float64, if it is known already.
+    num_clusters : Tensor, optional
+        How many of the K columns each graph uses, ``(B,)``; the others are zero. Default: all.
     """
     assign, segments = _prepare(assign, sizes)
     gram = segment_gram(assign, segments) if gram is None else gram                         # (B, K, K)
-    num_clusters = gram.shape[-1]
-    target = torch.eye(num_clusters, dtype=gram.dtype, device=gram.device) / num_clusters**0.5
+    target = torch.eye(assign.shape[1], dtype=gram.dtype, device=gram.device)               # (K, K)
+    if num_clusters is None:
+        target = target / assign.shape[1] ** 0.5
+    else:
+        used = torch.arange(assign.shape[1], device=gram.device) < num_clusters[:, None]    # (B, K)
+        target = target * (used * num_clusters[:, None].double().rsqrt())[:, None]          # (B, K, K)
     norm = torch.linalg.matrix_norm(gram)[:, None, None]                                    # (B, 1, 1)
     return (torch.linalg.matrix_norm(_ratio(gram, norm) - target) * (segments.sizes > 0)).to(assign.dtype)
 
@@ -167,7 +179,7 @@ def modularity_loss(assign: Tensor, neighbours: Tensor, degree: Tensor, sizes: S
     return -_ratio(inside - expected, volume).to(assign.dtype)
 
 
-def collapse_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
+def collapse_loss(assign: Tensor, sizes: Sizes = None, num_clusters: Tensor | None = None) -> Tensor:
     """Return DMoN's ``sqrt(K)/n ||sum_i S_i||_2 - 1``, one value per graph (paper Eq. 7, second term).
 
     0 when soft clusters have equal mass and for a graph without nodes, sqrt(K) - 1 when all mass is in one.
@@ -178,10 +190,13 @@ def collapse_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:
         Soft assignments ``(N, K)``.
     sizes : Tensor, sequence of int, Segments or None, optional
         Nodes per graph ``(B,)``. Default: a single graph.
+    num_clusters : Tensor, optional
+        How many of the K columns each graph uses, ``(B,)``; the others are zero. Default: all.
     """
     assign, segments = _prepare(assign, sizes)
     mass = segment_sum(assign, segments)                                                    # (B, K)
-    excess = assign.shape[1] ** 0.5 * mass.norm(dim=1) / segments.sizes.clamp_min(1) - 1    # (B,)
+    root = assign.shape[1] ** 0.5 if num_clusters is None else num_clusters.double().sqrt()
+    excess = root * mass.norm(dim=1) / segments.sizes.clamp_min(1) - 1                      # (B,)
     return (excess * (segments.sizes > 0)).to(assign.dtype)
 
 

@@ -219,7 +219,7 @@ def test_pooled_graphs_are_of_the_kind_that_was_given(name, to_kind):
     two = second(one.graph, one.feat, one.edge_weight)
     assert isinstance(two.graph, type(given))
     plain = first(graph, feat)
-    assert as_graph(one.graph).complete_size == 4                # its products are dense
+    assert as_graph(one.graph).blocks.width == 4                # its products are dense
     expected = second(plain.graph, plain.feat, plain.edge_weight)
     torch.testing.assert_close(two.edge_weight, expected.edge_weight)
     assert torch.equal(as_graph(two.graph).edge_index.long(), expected.graph.edge_index)

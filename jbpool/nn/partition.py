@@ -21,8 +21,15 @@ class Partition:
 
     graph: Graph
     assign: Tensor                  # (N, K)
+    coarse: Graph                   # the graph of the clusters, complete, without weights
     feat: Tensor | None = None      # (N, D)  to be pooled, if any
     with_gram: bool = False         # the losses need S^T S: it is computed with the products, which lays S out once
+
+    @property
+    def num_clusters(self) -> Tensor | None:
+        """K_g of every graph, (B,); None: all have K."""
+        blocks = self.coarse.blocks
+        return None if blocks is None or blocks.nodes is None else self.coarse.sizes
 
     @property
     def segments(self) -> Segments:
@@ -93,7 +100,13 @@ def balance(
     """Return the Just Balance loss ``-Tr(sqrt(S^T S))``."""
     gram = part.gram if sqrt == "matrix" else None
     return objectives.balance_loss(
-        part.assign, part.segments, sqrt=sqrt, cluster_sizes=cluster_sizes, normalize=normalize, gram=gram
+        part.assign,
+        part.segments,
+        sqrt=sqrt,
+        cluster_sizes=cluster_sizes,
+        normalize=normalize,
+        gram=gram,
+        num_clusters=part.num_clusters,
     )
 
 
@@ -104,7 +117,7 @@ def cut(part: Partition) -> Tensor:
 
 def ortho(part: Partition) -> Tensor:
     """Return MinCut's orthogonality term."""
-    return objectives.ortho_loss(part.assign, part.segments, part.gram)
+    return objectives.ortho_loss(part.assign, part.segments, part.gram, part.num_clusters)
 
 
 def modularity(part: Partition) -> Tensor:
@@ -114,7 +127,7 @@ def modularity(part: Partition) -> Tensor:
 
 def collapse(part: Partition) -> Tensor:
     """Return DMoN's collapse regularisation."""
-    return objectives.collapse_loss(part.assign, part.segments)
+    return objectives.collapse_loss(part.assign, part.segments, part.num_clusters)
 
 
 def link(part: Partition) -> Tensor:

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from jbpool.checks import check_count, may_read
 from jbpool.errors import InputError, JBPoolError
-from jbpool.graph import Graph, like
+from jbpool.graph import Blocks, Graph, like
 from jbpool.inputs import checked_graph
 from jbpool.nn.partition import Partition
 from jbpool.ops.adjacency import normalized_off_diagonal, propagate
-from jbpool.ops.segment import segment_lift, segment_products, segments_of
+from jbpool.ops.segment import graph_max, segment_lift, segment_products, segments_of
 from jbpool.ops.sparse import at_least_float32
 
 
@@ -26,17 +26,19 @@ class Pooled:
     Attributes
     ----------
     graph : DGLGraph, Batch or Graph
-        B complete graphs of K nodes, K*K edges each in row-major order, with their weights; of the kind that was given.
+        B complete graphs, edges in row-major order, with their weights; of the kind that was given.
     feat : Tensor
-        ``S^T X``, ``(B*K, D)``.
+        ``S^T X``, ``(sum of K_g, D)``; every graph has K_g = K nodes, unless the pool has a ratio.
     edge_weight : Tensor
-        ``S^T A S`` with zero diagonal, symmetrically normalised, ``(B*K*K,)``; differentiable.
+        ``S^T A S`` with zero diagonal, symmetrically normalised, ``(sum of K_g^2,)``; differentiable.
     assign : Tensor
-        S, ``(N, K)``; rows sum to one.
+        S, ``(N, K)``; rows sum to one, and are zero beyond K_g.
     losses : dict of str to Tensor
         One value per graph for every loss, ``(B,)``, unreduced.
     source : Graph
         The graph that was pooled.
+    coarse : Graph
+        The pooled graph as a ``Graph``.
     """
 
     graph: Any
@@ -45,6 +47,17 @@ class Pooled:
     assign: Tensor
     losses: dict[str, Tensor]
     source: Graph = field(repr=False)
+    coarse: Graph = field(repr=False)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Nodes K_g of every pooled graph, ``(B,)``."""
+        return self.coarse.sizes
+
+    @property
+    def _blocks(self) -> Blocks:
+        assert self.coarse.blocks is not None
+        return self.coarse.blocks
 
     @property
     def loss(self) -> Tensor:
@@ -56,9 +69,8 @@ class Pooled:
 
     @property
     def adj(self) -> Tensor:
-        """The pooled adjacency, ``(B, K, K)``: a view of ``edge_weight``, no copy."""
-        num_clusters = self.assign.shape[1]
-        return self.edge_weight.view(-1, num_clusters, num_clusters)
+        """The pooled adjacency, ``(B, K, K)``: a view of ``edge_weight``, padded with zeros if some K_g are smaller."""
+        return self._blocks.matrix(self.edge_weight)
 
     def lift(self, feat: Tensor) -> Tensor:
         """Bring features of the clusters back to the nodes: each node gets the mean of its clusters, by its assignment.
@@ -66,17 +78,17 @@ class Pooled:
         Parameters
         ----------
         feat : Tensor
-            Features of the pooled nodes ``(B*K, D)``.
+            Features of the pooled nodes ``(sum of K_g, D)``, or ``(sum of K_g,)``.
 
         Returns
         -------
         Tensor
-            ``(N, D)``, S times the rows of each graph's clusters.
+            ``(N, D)`` or ``(N,)``, S times the rows of each graph's clusters.
         """
-        num_clusters = self.assign.shape[1]
-        _check_rows("feat", feat, "pooled node", self.source.num_graphs * num_clusters, self.assign.device)
-        clusters = feat.view(-1, num_clusters, feat.shape[1])                               # (B, K, D)
-        return segment_lift(self.assign, clusters, segments_of(self.source)).to(feat.dtype)
+        _check_rows("feat", feat, "pooled node", self.coarse.num_nodes, self.assign.device)
+        clusters = self._blocks.table(feat if feat.dim() == 2 else feat.unsqueeze(1))       # (B, K, D)
+        lifted = segment_lift(self.assign, clusters, segments_of(self.source)).to(feat.dtype)
+        return lifted if feat.dim() == 2 else lifted.squeeze(1)
 
     def pool_edges(self, edge_feat: Tensor) -> Tensor:
         """Pool features of the edges: what joins two clusters, ``S^T A_f S`` for every feature f.
@@ -84,22 +96,24 @@ class Pooled:
         Parameters
         ----------
         edge_feat : Tensor
-            Features of the edges of the graph that was pooled ``(E, F)``.
+            Features of the edges of the graph that was pooled ``(E, F)``, or ``(E,)``.
 
         Returns
         -------
         Tensor
-            ``(B*K*K, F)``, in the order of the pooled edges. Entries of a cluster and itself are kept.
+            ``(sum of K_g^2, F)`` in the order of the pooled edges. Entries of a cluster and itself are kept.
         """
         _check_rows("edge_feat", edge_feat, "edge", self.source.num_edges, self.assign.device)
-        neighbours = [propagate(self.source, self.assign, column) for column in edge_feat.unbind(1)]    # (N, K) each
+        columns = [edge_feat] if edge_feat.dim() == 1 else edge_feat.unbind(1)
+        neighbours = [propagate(self.source, self.assign, column) for column in columns]    # (N, K) each
         pooled = segment_products(self.assign, neighbours, segments_of(self.source))        # (B, K, K) each
-        return torch.stack([part.mT.flatten() for part in pooled], dim=1).to(edge_feat.dtype)
+        entries = torch.stack([self._blocks.entries(part.mT) for part in pooled], dim=1)    # (sum of K_g^2, F)
+        return (entries if edge_feat.dim() == 2 else entries.squeeze(1)).to(edge_feat.dtype)
 
 
 def _check_rows(name: str, rows: Tensor, what: str, count: int, device: torch.device) -> None:
-    """Require a floating-point matrix with one row for each of what is counted, on the device of the assignments."""
-    if not isinstance(rows, Tensor) or rows.dim() != 2 or len(rows) != count:
+    """Require floating-point numbers, a row for each of what is counted, on the device of the assignments."""
+    if not isinstance(rows, Tensor) or rows.dim() not in (1, 2) or len(rows) != count:
         got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
         raise InputError(f"{name} is {got}: give a tensor with one row per {what}, ({count}, number of features).")
     if not rows.is_floating_point():
@@ -115,20 +129,16 @@ def coarsened(given: Any, part: Partition, losses: dict[str, Tensor], dtype: tor
     """
     assert part.feat is not None
     adj, pooled = part.products                                                             # (S^T A S)^T, S^T X
-    feat, edge_weight = pooled.flatten(0, 1).to(part.feat.dtype), normalized_off_diagonal(adj.mT).flatten().to(dtype)
-    graph = Graph.complete(adj.shape[0], adj.shape[1], part.graph.idtype, part.graph.device).weighted(edge_weight)
-    return Pooled(
-        graph=like(graph, given, feat),
-        feat=feat,
-        edge_weight=edge_weight,
-        assign=part.assign,
-        losses=losses,
-        source=part.graph,
-    )
+    coarse = part.coarse
+    assert coarse.blocks is not None
+    feat = coarse.blocks.rows(pooled).to(part.feat.dtype)
+    edge_weight = coarse.blocks.entries(normalized_off_diagonal(adj.mT)).to(dtype)
+    coarse = coarse.weighted(edge_weight)
+    return Pooled(like(coarse, given, feat), feat, edge_weight, part.assign, losses, part.graph, coarse)
 
 
 def pool_by(
-    graph: Any, feat: Tensor, cluster: Tensor, num_clusters: int, edge_weight: Tensor | None = None
+    graph: Any, feat: Tensor, cluster: Tensor, num_clusters: int | None = None, edge_weight: Tensor | None = None
 ) -> Pooled:
     """Pool a graph by clusters that are known, such as communities or the nodes of a grid; there are no losses.
 
@@ -139,9 +149,9 @@ def pool_by(
     feat : Tensor
         Node features ``(N, D)``.
     cluster : Tensor
-        The cluster of each node in its graph, ``(N,)`` whole numbers from 0 to K - 1.
-    num_clusters : int
-        Number of clusters K of every graph.
+        The cluster of each node in its graph, ``(N,)`` whole numbers from 0 to K - 1; -1: the node is dropped.
+    num_clusters : int, optional
+        Number of clusters K of every graph. Default: as many as each graph has, at least one.
     edge_weight : Tensor, optional
         Finite, non-negative weights ``(E,)``. Default: those of the graph.
 
@@ -151,17 +161,26 @@ def pool_by(
     >>> pool_by(path, torch.eye(3), torch.tensor([0, 0, 1]), 2).feat.tolist()
     [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    check_count(num_clusters, "num_clusters")
-    found = checked_graph(graph, feat, edge_weight, feat.dtype, feat.shape[-1])
+    checked = checked_graph(graph, feat, edge_weight, feat.dtype, feat.shape[-1])
     whole = isinstance(cluster, Tensor) and not (cluster.is_floating_point() or cluster.dtype == torch.bool)
-    if not whole or cluster.shape != (found.num_nodes,):
+    if not whole or cluster.shape != (checked.num_nodes,):
         got = f"{cluster.dtype} {tuple(cluster.shape)}" if isinstance(cluster, Tensor) else type(cluster).__name__
-        raise InputError(f"cluster is {got}: give a tensor with one whole number per node, ({found.num_nodes},).")
-    if cluster.device != found.device:
-        raise InputError(f"cluster is on {cluster.device} but the graph is on {found.device}: use cluster.to(device).")
+        raise InputError(f"cluster is {got}: give a tensor with one whole number per node, ({checked.num_nodes},).")
+    if cluster.device != checked.device:
+        raise InputError(f"cluster is on {cluster.device}, the graph on {checked.device}: use cluster.to(device).")
+    cluster = cluster.long()
+    if num_clusters is None:
+        segments = segments_of(checked)
+        counts = (graph_max(cluster.unsqueeze(1), segments).squeeze(1) + 1).clamp_min(1)                # (B,)
+        num_clusters = int(counts.max())
+        coarse = Graph.complete_of(counts, num_clusters, checked.idtype)
+    else:
+        num_clusters = check_count(num_clusters, "num_clusters")
+        coarse = Graph.complete(checked.num_graphs, num_clusters, checked.idtype, checked.device)
     if len(cluster) and may_read(cluster):
         low, high = (int(end) for end in cluster.aminmax())
-        if low < 0 or high >= num_clusters:
-            raise InputError(f"cluster holds {low} to {high}: clusters are numbered 0 to {num_clusters - 1}.")
-    assign = at_least_float32(feat).new_zeros(found.num_nodes, num_clusters).scatter_(1, cluster.long()[:, None], 1)
-    return coarsened(graph, Partition(found, assign, feat), {}, assign.dtype)
+        if low < -1 or high >= num_clusters:
+            raise InputError(f"cluster holds {low} to {high}: clusters are numbered 0 to {num_clusters - 1}, -1: none.")
+    assign = at_least_float32(feat).new_zeros(checked.num_nodes, num_clusters)
+    assign.scatter_(1, cluster.clamp_min(0)[:, None], (cluster >= 0).to(assign.dtype)[:, None])
+    return coarsened(graph, Partition(checked, assign, coarse, feat), {}, assign.dtype)

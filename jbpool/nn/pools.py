@@ -42,7 +42,7 @@ from jbpool.nn.partition import (
 )
 from jbpool.nn.pooled import Pooled, coarsened
 from jbpool.ops.adjacency import smooth
-from jbpool.ops.segment import row_softmax
+from jbpool.ops.segment import row_softmax, segments_of
 from jbpool.ops.sparse import at_least_float32
 
 Head = Literal["linear", "cosine"]
@@ -60,6 +60,9 @@ class ClusterPool(nn.Module):
         Number of clusters K, the nodes of each pooled graph.
     hidden_feats : sequence of int, optional
         Sizes of the hidden layers of the MLP that computes the assignments. Default: none.
+    ratio : float, optional
+        Clusters by the size of each graph: ``K_g = min(num_clusters, max(1, ceil(ratio * n_g)))`` for n_g nodes.
+        Default: ``num_clusters`` in every graph.
     activation : str or callable, optional
         Activation between the layers of the MLP: relu, elu, gelu, leaky_relu, silu, tanh, or a function.
         Default: ``"relu"``.
@@ -82,6 +85,7 @@ class ClusterPool(nn.Module):
         num_clusters: int,
         hidden_feats: Sequence[int] = (),
         *,
+        ratio: float | None = None,
         activation: Activation = "relu",
         dropout: float = 0.0,
         head: Head = "linear",
@@ -92,6 +96,9 @@ class ClusterPool(nn.Module):
         self.num_clusters = check_count(num_clusters, "num_clusters")
         hidden = hidden_feats if isinstance(hidden_feats, Iterable) else [hidden_feats]
         widths = [self.in_feats, *(check_count(width, "hidden_feats") for width in hidden)]
+        if ratio is not None and not check_positive(ratio, "ratio") <= 1:
+            raise JBPoolError(f"ratio={ratio!r}: give a number of at most 1, clusters over nodes.")
+        self.ratio = ratio
         make_activation(activation)
         check_fraction(dropout, "dropout")
         make_head = lookup(HEADS, head, "head")
@@ -154,7 +161,7 @@ class ClusterPool(nn.Module):
         return part.assign, self._losses(part)
 
     def forward(self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled:
-        """Pool every graph of the batch to ``num_clusters`` nodes.
+        """Pool every graph of the batch to ``num_clusters`` nodes, or fewer by ``ratio``.
 
         Parameters
         ----------
@@ -168,8 +175,8 @@ class ClusterPool(nn.Module):
         Returns
         -------
         Pooled
-            The pooled batch, ``B`` complete graphs of K nodes with features and edge weights, the assignments, and the
-            losses to train with.
+            The pooled batch, ``B`` complete graphs with features and edge weights, the assignments, and the losses to
+            train with.
         """
         part = self._partition_of(graph, feat, edge_weight, coarsen=True)
         return coarsened(graph, part, self._losses(part), self._dtype)
@@ -196,11 +203,28 @@ class ClusterPool(nn.Module):
 
     def partition(self, graph: Graph, scores: Tensor, feat: Tensor | None = None) -> Partition:
         """Return the soft partition of the scores of the MLP, ``(N, K)``; ``feat``: features to be pooled, if any."""
-        logits = smooth(graph, scores) if self.smooth_scores else scores
-        return Partition(graph, row_softmax(at_least_float32(logits)), feat, self.needs_gram)
+        logits = at_least_float32(smooth(graph, scores) if self.smooth_scores else scores)
+        coarse = clusters_of(graph, self.num_clusters, self.ratio)
+        if self.ratio is not None:
+            unused = torch.arange(self.num_clusters, device=graph.device) >= coarse.sizes[:, None]          # (B, K)
+            logits = logits.masked_fill(unused.index_select(0, segments_of(graph).member), -torch.inf)
+        return Partition(graph, row_softmax(logits), coarse, feat, self.needs_gram)
 
     def extra_repr(self) -> str:
-        return f"in_feats={self.in_feats}, num_clusters={self.num_clusters}"
+        ratio = "" if self.ratio is None else f", ratio={self.ratio}"
+        return f"in_feats={self.in_feats}, num_clusters={self.num_clusters}{ratio}"
+
+
+def clusters_of(graph: Graph, num_clusters: int, ratio: float | None) -> Graph:
+    """Return the graph of the clusters, complete and without weights; the source keeps it where sizes decide."""
+    if ratio is None:
+        return Graph.complete(graph.num_graphs, num_clusters, graph.idtype, graph.device)
+
+    def make() -> Graph:
+        counts = (graph.sizes.double() * ratio).ceil().long().clamp(1, num_clusters)        # (B,)
+        return Graph.complete_of(counts, num_clusters, graph.idtype)
+
+    return graph.remembered(("clusters", num_clusters, ratio), make)
 
 
 class JBPool(ClusterPool):
@@ -217,6 +241,9 @@ class JBPool(ClusterPool):
         Number of clusters K, the nodes of each pooled graph.
     hidden_feats : sequence of int, optional
         Sizes of the hidden layers of the MLP that computes the assignments. Default: none.
+    ratio : float, optional
+        Clusters by the size of each graph: ``K_g = min(num_clusters, max(1, ceil(ratio * n_g)))`` for n_g nodes.
+        Default: ``num_clusters`` in every graph.
     sqrt : str, optional
         ``"matrix"``, the paper's matrix square root, exact and in float64; or ``"diagonal"``, the element-wise root
         of public implementations, O(N K). Default: ``"matrix"``.
@@ -256,6 +283,7 @@ class JBPool(ClusterPool):
         num_clusters: int,
         hidden_feats: Sequence[int] = (),
         *,
+        ratio: float | None = None,
         sqrt: objectives.Sqrt = "matrix",
         cluster_sizes: Sequence[float] | Tensor | None = None,
         normalize: bool = True,
@@ -265,13 +293,15 @@ class JBPool(ClusterPool):
         temperature: float = 0.2,
     ):
         super().__init__(
-            in_feats, num_clusters, hidden_feats,
+            in_feats, num_clusters, hidden_feats, ratio=ratio,
             activation=activation, dropout=dropout, head=head, temperature=temperature,
         )  # fmt: skip
         lookup(objectives.TRACES, sqrt, "sqrt")
         self.sqrt: objectives.Sqrt = sqrt
         self.needs_gram = sqrt == "matrix"
         self.normalize = check_flag(normalize, "normalize")
+        if cluster_sizes is not None and ratio is not None:
+            raise JBPoolError(f"ratio={ratio!r} and cluster_sizes contradict each other: leave one of them out.")
         share = None
         if cluster_sizes is not None:
             with torch.device("cpu"):                       # also if the layer is built on the meta device

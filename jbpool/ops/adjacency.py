@@ -31,12 +31,11 @@ def propagate(graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> 
     edge_weight = graph.edge_weight if edge_weight is None else edge_weight
     if edge_weight is None or _is_constant(graph, edge_weight):
         return multiply(sparse_operator(graph, edge_weight, feat.dtype), feat)
-    size, weight = graph.complete_size, edge_weight.to(feat.dtype)
-    if size is None:
+    blocks, weight = graph.blocks, edge_weight.to(feat.dtype)
+    if blocks is None:
         return weighted_product(graph, weight, feat)
-    with full_precision(feat):
-        adj = weight.view(-1, size, size)                       # (B, K, K)  one dense product per pooled graph
-        return torch.bmm(adj.mT, feat.view(len(adj), size, -1)).flatten(0, 1)
+    with full_precision(feat):                                  # one dense product per pooled graph
+        return blocks.rows(torch.bmm(blocks.matrix(weight).mT, blocks.table(feat)))
 
 
 def degree(graph: Graph, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -44,12 +43,10 @@ def degree(graph: Graph, edge_weight: Tensor | None, dtype: torch.dtype) -> Tens
     dtype = torch.promote_types(dtype, torch.float32)
     edge_weight = graph.edge_weight if edge_weight is None else edge_weight
     if edge_weight is None:
-        if graph.complete_size is not None:
-            return torch.full((graph.num_nodes,), graph.complete_size, dtype=dtype, device=graph.device)
         return graph.by_target.pointers.diff().to(dtype)
-    size, weight = graph.complete_size, edge_weight.to(dtype)
-    if size is not None:
-        return weight.view(-1, size, size).sum(1).flatten()
+    blocks, weight = graph.blocks, edge_weight.to(dtype)
+    if blocks is not None:
+        return blocks.rows(blocks.matrix(weight).sum(1).unsqueeze(-1)).squeeze(-1)
     rows = graph.by_target
     target = row_of_entries(rows.pointers, graph.num_edges)                             # (E,)
     return weight.new_zeros(graph.num_nodes).index_add(0, target, rows.of_edges(weight))
@@ -67,7 +64,7 @@ def inverse_sqrt(degree: Tensor) -> Tensor:
 
 def _is_constant(graph: Graph, edge_weight: Tensor) -> bool:
     """Return whether to keep an operator built from the weights: neither learned nor the output of a pool."""
-    return not (edge_weight.requires_grad or graph.complete_size)
+    return not (edge_weight.requires_grad or graph.blocks)
 
 
 def sparse_operator(

@@ -124,7 +124,8 @@ def segments_of(graph: Graph) -> Segments:
     """Return the segments of the nodes of each graph of a batch; the graph keeps them."""
     def make() -> Segments:
         rows = torch.empty(graph.num_nodes, 0, device=graph.device)
-        return replace(make_segments(graph.sizes, rows), equal=graph.complete_size)
+        equal = graph.blocks.width if graph.blocks is not None and graph.blocks.nodes is None else None
+        return replace(make_segments(graph.sizes, rows), equal=equal)
 
     return graph.remembered("segments", make)
 

@@ -60,7 +60,7 @@ def test_complete_graphs_take_a_dense_product(device):
     """The same numbers and gradients as edge by edge, also for weights that are not symmetric."""
     graph = Graph.complete(3, 5, torch.int64, device)
     plain = Graph(graph.edge_index)
-    assert (graph.complete_size, plain.complete_size) == (5, None)
+    assert (graph.blocks.width, plain.blocks) == (5, None)
     feat = torch.randn(15, 2, dtype=torch.float64, device=device, requires_grad=True)
     weight = torch.rand(75, dtype=torch.float64, device=device, requires_grad=True)
     probe = torch.randn(15, 2, dtype=torch.float64, device=device)

@@ -1,13 +1,19 @@
 """The pools as layers: contract, oracles, batches, stacking."""
 
+import copy
+import math
+import pickle
+
 import dense_reference as dense
 import numpy as np
 import pytest
 import torch
 from dense_reference import array
-from zoo import POOLS, batched, features, grid, parts, random_graph, symmetric_weights, undirected
+from torch.nn import functional
+from zoo import POOLS, ZOO, batched, features, grid, parts, random_graph, symmetric_weights, undirected
 
-from jbpool import DeltaConv, DiffPool, Graph, JBPool, MinCutPool, Pooled
+from jbpool import DeltaConv, DiffPool, Graph, JBPool, MinCutPool, Pooled, as_graph, pool_by
+from jbpool.errors import JBPoolError
 from jbpool.nn.pools import make_pool as make_pool_by_name
 
 
@@ -55,6 +61,7 @@ def test_against_dense_oracles(make_pool, odd_graph, weighted):
     assert np.allclose(array(pooled.feat), S.T @ array(feat))
     assert np.allclose(array(pooled.adj[0]), dense.pooled_adjacency(S, A))
     share = getattr(pool, "cluster_sizes", None)
+    share = share if share is None else array(share)
     for name, value in pooled.losses.items():
         expected = dense.balance(S, pool.sqrt, share) if name == "balance" else dense.LOSSES[name](S, A)
         assert value.item() == pytest.approx(expected, rel=1e-7, abs=1e-7), name
@@ -205,3 +212,109 @@ def test_wrong_options_of_a_pool_by_name(options, words):
 def test_a_batch_without_nodes_costs_nothing(make_pool, device):
     nothing = Graph(torch.zeros(2, 0, dtype=torch.int64, device=device), sizes=[0, 0])
     assert make_pool(5, 3)(nothing, torch.zeros(0, 5, device=device)).loss.item() == 0
+
+
+# ---------------------------------------------------------------- clusters by the size of each graph
+
+
+def narrowed(pool, num_clusters):
+    """The same pool with the first clusters only."""
+    twin = copy.deepcopy(pool)
+    twin.num_clusters, twin.ratio, last = num_clusters, None, twin.mlp[-1]
+    for name, parameter in last.named_parameters():
+        setattr(last, name, torch.nn.Parameter(parameter.detach()[:num_clusters].clone()))
+    return twin
+
+
+BY_SIZE = {name: make for name, make in POOLS.items() if name != "jb sizes"}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_a_ratio_gives_every_graph_its_own_pool(name, weighted):
+    """Assignments, losses, pooled graphs and gradients of a loop over the graphs, each with its own K."""
+    batch, ratio, most = batched([make() for make in ZOO.values()]), 0.25, 6
+    pool = BY_SIZE[name](5, most).double()
+    pool.ratio = ratio
+    feat = features(batch).requires_grad_()
+    weight = symmetric_weights(batch).double() if weighted else None
+    whole = pool(batch, feat, weight)
+    expected = [min(most, max(1, math.ceil(ratio * size))) for size in batch.sizes.tolist()]
+    assert whole.sizes.tolist() == whole.graph.sizes.tolist() == expected
+    assert len({*expected}) > 3
+    lifted, joined = whole.lift(whole.feat), whole.pool_edges(torch.ones(batch.num_edges))
+    loss = torch.zeros(())
+    rows, entries = whole.feat.split(expected), whole.edge_weight.split([K * K for K in expected])
+    joins = joined.split([K * K for K in expected])
+    for i, (graph, nodes, edges) in enumerate(parts(batch)):
+        one = narrowed(pool, expected[i])(graph, feat[nodes], weight[edges] if weighted else None)
+        torch.testing.assert_close(whole.assign[nodes], functional.pad(one.assign, (0, most - expected[i])))
+        for term, value in one.losses.items():
+            torch.testing.assert_close(whole.losses[term][i], value[0], rtol=1e-7, atol=1e-7)
+        torch.testing.assert_close(rows[i], one.feat)
+        torch.testing.assert_close(entries[i], one.edge_weight)
+        torch.testing.assert_close(lifted[nodes], one.lift(one.feat))
+        torch.testing.assert_close(joins[i], one.pool_edges(torch.ones(graph.num_edges)))
+        loss = loss + (one.loss / batch.num_graphs + one.edge_weight.square().sum() + one.feat.square().sum())
+    total = whole.loss + whole.edge_weight.square().sum() + whole.feat.square().sum()
+    torch.testing.assert_close(
+        torch.autograd.grad(total, feat)[0], torch.autograd.grad(loss, feat)[0], rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", ["Graph", "int32", "dgl", "pyg"])
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_pools_with_a_ratio_stack(name, kind):
+    sizes = [0, 1, 3, 40, 12]
+    batch = batched([random_graph(size, 3 * size, seed=size) for size in sizes])
+    feat, first, second = torch.randn(56, 5), *(BY_SIZE[name](5, K) for K in (8, 3))
+    first.ratio = second.ratio = 0.5
+    given = Graph(batch.edge_index.int(), batch.num_nodes, batch.sizes) if kind == "int32" else batch
+    if kind in ("dgl", "pyg"):
+        pytest.importorskip({"dgl": "dgl", "pyg": "torch_geometric"}[kind])
+        given = getattr(batch, f"to_{kind}")()
+    expected = second(*two_of(first(batch, feat)))
+    one = first(given, feat)
+    two = second(one.graph, one.feat)
+    assert type(two.graph) is type(given)
+    assert two.sizes.tolist() == [1, 1, 1, 3, 3]
+    torch.testing.assert_close(two.losses, expected.losses)
+    assert one.lift(two.lift(two.feat)).shape == feat.shape
+    deeper = DeltaConv(5, 2)(two.graph, two.feat)
+    (one.loss + two.loss + deeper.square().sum()).backward()
+    assert all(parameter.grad.isfinite().all() for parameter in first.parameters())
+    assert two.adj.shape == (5, 3, 3)
+    pickled = pickle.loads(pickle.dumps(as_graph(one.graph).weighted(None)))
+    assert torch.equal(pickled.edge_index, as_graph(one.graph).edge_index)
+
+
+def two_of(pooled):
+    return pooled.graph, pooled.feat
+
+
+def test_ratios_that_cannot_be():
+    for ratio in (0, -0.5, 1.5, "half"):
+        with pytest.raises(JBPoolError, match="ratio"):
+            JBPool(4, 2, ratio=ratio)
+    with pytest.raises(JBPoolError, match="cluster_sizes"):
+        JBPool(4, 2, ratio=0.5, cluster_sizes=[0.5, 0.5])
+
+
+def test_dropped_nodes_and_clusters_by_graph():
+    """Without a number of clusters every graph has as many as it was given."""
+    batch, feat = batched([grid(2), grid(3)]), torch.eye(13)
+    cluster = torch.tensor([0, -1, 1, -1, *[2, 0, 1, -1, -1, -1, -1, -1, -1]])
+    pooled = pool_by(batch, feat, cluster)
+    assert pooled.sizes.tolist() == [2, 3]
+    assert torch.equal(pooled.feat, feat[[0, 2, 5, 6, 4]])
+    A = dense.adjacency(batch)[np.ix_([5, 6, 4], [5, 6, 4])]
+    assert np.allclose(array(pooled.adj[1]), dense.normalized(A))
+    assert pooled.lift(pooled.feat).sum() == 5                          # dropped nodes get zeros
+    assert pool_by(batch, feat, cluster, 4).sizes.tolist() == [4, 4]
+
+
+def test_lift_and_edges_take_a_single_feature(batch):
+    pooled = JBPool(5, 3)(batch, features(batch).float())
+    feat, edge_feat = torch.rand(batch.num_graphs * 3), torch.rand(batch.num_edges)
+    assert torch.equal(pooled.lift(feat), pooled.lift(feat[:, None])[:, 0])
+    assert torch.equal(pooled.pool_edges(edge_feat), pooled.pool_edges(edge_feat[:, None])[:, 0])
