@@ -20,7 +20,6 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
 import torch
 
 from jbpool.checks import check_count
@@ -30,7 +29,7 @@ from jbpool.clustering.explain import Explained, Merges, explain
 from jbpool.clustering.scores import ClusterSums, graph_scores
 from jbpool.console import watched
 from jbpool.data.datasets import NodeData
-from jbpool.data.own.objects import as_node_data
+from jbpool.data.own.one_graph import as_node_data
 from jbpool.errors import DataError, JBPoolError
 from jbpool.files import write_text
 
@@ -189,7 +188,7 @@ class JBClustering:
             raise JBPoolError("the second argument is y and ignored: pass features by name, fit(X, features=...).")
         low, high = self._range()
         starts = check_count(self.n_init, "n_init")
-        data = as_node_data(_undirected_neighbours(X), features)
+        data = as_node_data(X, features)
         num_nodes = data.graph.num_nodes
         if num_nodes < 2:
             raise DataError("the graph has one node: there is nothing to cluster (n_samples=1).")
@@ -253,7 +252,7 @@ class JBClustering:
                 "the columns of features differ from those given to fit, or from their order: pass "
                 "features[model.feature_names_in_]."
             )
-        data = as_node_data(_undirected_neighbours(X), features)
+        data = as_node_data(X, features)
         if data.feat is None or data.feat.shape[1] != self.n_features_in_:
             got = "no" if data.feat is None else data.feat.shape[1]
             raise DataError(f"{got} features, but the model was fitted on {self.n_features_in_}: pass the same ones.")
@@ -388,30 +387,3 @@ def _column_names(features: Any) -> np.ndarray | None:
     if not all(isinstance(name, str) for name in getattr(features, "columns", [None])):
         return None
     return np.asarray(features.columns, dtype=object)
-
-
-def _undirected_neighbours(X: Any) -> Any:
-    """Return both directions of the edges of scikit-learn's nearest neighbours, without distances; others as they are.
-
-    Such a sparse matrix has as many neighbours in every row, not symmetric, or a zero in every row, the distance of a
-    point to itself.
-    """
-    if not scipy.sparse.issparse(X) or X.dtype.kind not in "biuf" or X.ndim != 2 or X.shape[0] != X.shape[1]:
-        return X
-    matrix = scipy.sparse.csr_matrix(X).astype(np.float64)
-    counts = np.diff(matrix.indptr)
-    if not counts.size or not counts.all():
-        return X
-    zeros = np.add.reduceat(matrix.data == 0, matrix.indptr[:-1], dtype=np.int64)
-    distances = bool(zeros.all()) and matrix.data.min() == 0 < matrix.data.max()
-    one_way = counts.max() == counts.min() < len(counts) - 1 and (matrix != matrix.T).nnz > 0
-    said = []
-    if distances:
-        said.append("its values are distances and not used as weights (if they are weights: X.eliminate_zeros())")
-        matrix.data = np.ones_like(matrix.data)
-    if one_way:
-        said.append("its edges are used in both directions")
-    if not said:
-        return X
-    log.warning("X looks like a graph of nearest neighbours: %s", "; ".join(said))
-    return matrix.maximum(matrix.T)

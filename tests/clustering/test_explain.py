@@ -14,7 +14,7 @@ from jbpool.clustering import explain as module
 from jbpool.clustering.auto.merging import saved_nats
 from jbpool.clustering.explain import FEATURES, NODES, as_json, explain
 from jbpool.data import load_nodes
-from jbpool.data.own.objects import as_node_data
+from jbpool.data.own.one_graph import as_node_data
 
 COUNT, NUMBERS = 40, [0, 2, 3]                  # cluster 1 is empty
 

@@ -1,129 +1,222 @@
-"""Tables in memory, pandas DataFrames: edge lists, matrices with named nodes, features."""
+"""Features of nodes in any form: tables in files and DataFrames, arrays, sparse matrices."""
 
 from __future__ import annotations
 
 import logging
-import warnings
-from typing import Any
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import scipy.sparse
+import torch
+from torch import Tensor
 
-from jbpool.data.assemble import check_weights, symmetric_adjacency
-from jbpool.data.own.tables import WEIGHT_WORDS, column_named, ends_named
+from jbpool.data.arrays import open_npy, read_array
+from jbpool.data.datasets import to_csr_tensor
+from jbpool.data.own.edges import places
+from jbpool.data.own.matrices import is_of, plain
 from jbpool.errors import DataError
+
+if TYPE_CHECKING:
+    from jbpool.data.own.tables import Table  # and pandas, which arrays do without
+
+NUMBERS_AT_ONCE = 1 << 22       # looked at or converted
+CATEGORIES = 256                # different words of a column at most
 
 log = logging.getLogger(__name__)
 
 
-def is_matrix(table: pd.DataFrame) -> bool:
-    """Return whether a table is a matrix of nodes, and not an edge list."""
-    is_edge_list = None not in ends_named(map(str, table.columns)) and set(table.index) != set(table.columns)
-    return 3 < len(table) == table.shape[1] and not is_edge_list
+@dataclass(frozen=True)
+class Features:
+    """Rows of features, by node id or (``ids`` is None) by number."""
+
+    origin: Path | str                      # the file, or "features"
+    values: np.ndarray | scipy.sparse.csr_matrix        # (R, D) float32, finite
+    ids: np.ndarray | None                  # (R,)
+    names: list[str] | None = None          # (D,) of the columns
+    ignored: tuple[str, ...] = ()           # what is not used, for messages
+
+    def rows_of(self, nodes: np.ndarray | None) -> Tensor:
+        """Return the rows of these nodes, the mean of all rows for nodes without one; all rows for ``None``."""
+        values = self.values
+        if scipy.sparse.issparse(values):
+            return to_csr_tensor(values)
+        if nodes is not None and self.ids is not None and not np.array_equal(nodes, self.ids):
+            row = places(self.ids, nodes)
+            values = np.where((row < 0)[:, None], values.mean(0), values[row]) if (row < 0).any() else values[row]
+        return torch.from_numpy(values)
 
 
-def from_edges(
-    edges: pd.DataFrame | np.ndarray | list[tuple], features: Any
-) -> tuple[scipy.sparse.csr_matrix, bool, np.ndarray | None]:
-    """Return the adjacency of an edge list, whether it has weights, and the ids of nodes, ``None`` for 0 .. N-1."""
-    edges = _named_columns(pd.DataFrame(edges))
-    if edges.shape[1] not in (2, 3) or len(edges) == 0:
-        raise DataError(f"the edge list has shape {edges.shape}: give columns source, target and optionally weight.")
-    if edges.iloc[:, :2].isna().any(axis=None):
-        raise DataError("the edge list has missing node ids: drop these rows.")
-    one, other = edges.iloc[:, 0].to_numpy(), edges.iloc[:, 1].to_numpy()
-    weight = None
-    if edges.shape[1] == 3:
-        try:
-            weight = edges.iloc[:, 2].to_numpy(dtype=np.float64)
-        except (TypeError, ValueError):
-            raise DataError("the third column of the edge list must hold numbers, the weights.") from None
-        check_weights(weight, "the third column of the edge list")
-    ids = pd.Index(pd.unique(np.concatenate([one, other])))
-    if ids.dtype.kind == "f" and np.isinf(ids).any():
-        raise DataError("the edge list has infinite node ids: drop these rows.")
-    if isinstance(features, pd.DataFrame):
-        ids = index_of(features, ids)
-    elif features is not None and pd.api.types.is_numeric_dtype(ids.dtype):
-        count = features.shape[0]
-        if ids.min() < 0 or not (ids == ids.astype(np.int64)).all() or ids.max() >= count:
-            raise DataError(f"node ids {ids.min():g} to {ids.max():g}: expected whole numbers from 0 to {count - 1}.")
-        matrix = symmetric_adjacency(one.astype(np.int64), other.astype(np.int64), weight, count)
-        return matrix, weight is not None, None
-    elif features is not None:
-        raise DataError("node ids are not numbers: pass features as a DataFrame whose index holds the node ids.")
+def fill(origin: Path | str) -> str:
+    """Return what to do about gaps, for messages."""
+    option = "--set dataset.missing=mean" if isinstance(origin, Path) else 'missing="mean"'
+    return f"fill the gaps, e.g. with sklearn.impute.SimpleImputer, or {option}"
+
+
+def read_features(given: Any, missing: str | None = None) -> Features:
+    """Return features from a table, a ``.npy`` or ``.npz`` array, a sparse scipy ``.npz``, or the same in memory.
+
+    A float32 array in C order, a memory map of a ``.npy`` too, is not copied. Others are converted block by block.
+    ``missing="mean"`` fills gaps by the mean of their column.
+    """
+    if missing not in (None, "mean"):
+        raise DataError(f"missing={missing!r}: the only choice is mean.")
+    origin: Path | str = "features"
+    if isinstance(given, (str, Path)):
+        from jbpool.data.own.tables import is_header_of_features, kind_of, read_table
+
+        path = Path(given)
+        if kind_of(path) != "array":
+            table = read_table(path, find_header=is_header_of_features)
+            key = _id_column(table)
+            chosen = [place for place in range(int(key > 0 and table.unnamed), table.columns) if place != key]
+            if not chosen:
+                raise table.error("one column: expected a node id and its features", 0)
+            return features_of_table(table, key, chosen, missing)
+        origin, values = path, open_npy(path) if path.suffix.lower() == ".npy" else read_array(path, "feat")
+    elif is_of(given, "pandas", "DataFrame"):
+        return _of_frame(given, missing)
     else:
-        mixed = ids.inferred_type.startswith("mixed")                   # numbers and text have no order
-        ids = pd.Index(sorted(ids, key=str), dtype=object) if mixed else ids.sort_values()
-    matrix = symmetric_adjacency(ids.get_indexer(one), ids.get_indexer(other), weight, len(ids))
-    return matrix, weight is not None, ids.to_numpy()
+        values = plain(given)
+    if scipy.sparse.issparse(values) and values.ndim == 2:
+        values = scipy.sparse.csr_matrix(values)
+    try:
+        values = values if scipy.sparse.issparse(values) else np.asanyarray(values)
+    except ValueError:
+        raise DataError.at(origin, "rows of different lengths: give a table of numbers") from None
+    # Without columns a file of a few bytes may have any number of rows, each of which becomes a node.
+    if values.ndim != 2 or values.shape[1] < 1 or values.dtype.kind not in "biuf":
+        raise DataError.at(origin, f"{values.dtype} of shape {values.shape}: give a row of numbers per node")
+    return Features(origin, _finite_float32(origin, values, missing), None)
 
 
-def _named_columns(edges: pd.DataFrame) -> pd.DataFrame:
-    """Return source, target and weight in this order, by the names that a CSV header may have; else as they are."""
-    names = [str(name).strip().lower() for name in edges.columns]
-    place = [*ends_named(names), column_named(WEIGHT_WORDS, names)]
-    if None not in place[:2]:
-        chosen = [number for number in place if number is not None]
-        unused = [name for number, name in enumerate(edges.columns) if number not in chosen]
-        if unused:
-            log.warning("columns %s of the edge list are not used; weights come from a column called weight", unused)
-        return edges.iloc[:, chosen]
-    if edges.shape[1] == 3 and isinstance(edges.columns[2], str) and place[2] != 2:
-        raise DataError(
-            f"the third column of the edge list is called {edges.columns[2]!r}: call it weight, or leave it out."
-        )
-    return edges
+def _of_frame(frame: Any, missing: str | None) -> Features:
+    """Return the features in a DataFrame, whose index has the node ids."""
+    from jbpool.data.own.tables import read_table
+
+    table = read_table(frame, "features")
+    if not len(frame) or not table.columns:
+        raise DataError(f"features have shape {frame.shape}: give a row of numbers per node.")
+    is_number = frame.index.dtype.kind in "iuf"
+    ids = frame.index.to_numpy() if is_number else np.fromiter(frame.index, dtype=object, count=len(frame))
+    values, names = _columns(table, list(range(table.columns)), missing)
+    has_names = all(isinstance(name, str) for name in frame.columns)
+    return Features("features", values, ids, names if has_names else None)
 
 
-def index_of(features: pd.DataFrame, nodes: pd.Index) -> pd.Index:
-    """Return the index of a table of features, which has to hold every node once."""
-    if not features.index.is_unique:
-        raise DataError("the index of features holds a node twice: give one row per node.")
-    missing = nodes.difference(features.index, sort=False)
-    if len(missing):
-        raise DataError(f"features have no row for node {missing.tolist()[0]!r}: their index must hold all node ids.")
-    return features.index
+def _id_column(table: Table) -> int:
+    """Return the place of the node ids: the column that is called id, else the first.
+
+    An unnamed first column alone is the id: ``DataFrame.to_csv()`` writes an index of node ids so.
+    """
+    from jbpool.data.own.tables import ID_WORDS
+
+    named = table.column(ID_WORDS)
+    if not table.unnamed:
+        return named or 0
+    if named is None:
+        if table.counts_rows():
+            log.warning("%s: the unnamed first column counts the rows; it is read as the node id", table.source)
+        return 0
+    table.skip_index("give it a name")
+    return named
 
 
-def in_order_of_rows(adjacency: pd.DataFrame) -> pd.DataFrame:
-    """Return a matrix whose index and columns name the nodes; columns with numbers are in the order of the rows."""
-    nodes, columns = adjacency.index, adjacency.columns
-    if nodes.equals(columns) or columns.equals(pd.RangeIndex(len(columns))):
-        return adjacency
-    if not (nodes.is_unique and columns.is_unique and nodes.isin(columns).all()):
-        raise DataError("the index and the columns of adjacency name different nodes: use the same names for both.")
-    return adjacency[nodes]
+def features_of_table(table: Table, key: int, chosen: list[int], missing: str | None) -> Features:
+    """Return the features in the chosen columns of a table whose column ``key`` has the node ids."""
+    from jbpool.data.own.labels import refuse_repeated
+
+    ids = table.ids(key)
+    refuse_repeated(table, ids)
+    values, names = _columns(table, chosen, missing)
+    return Features(table.source, values, ids, names if table.header else None, tuple(table.ignored((key, *chosen))))
 
 
-def check_features(features: pd.DataFrame) -> None:
-    """Refuse columns that are not numbers."""
-    for name, column in features.items():
-        if column.dtype.kind in "mM":
-            raise DataError(f"column {name!r} of features contains dates or times: drop it, or make it a number.")
-        if not pd.api.types.is_numeric_dtype(column.dtype) and pd.to_numeric(column, errors="coerce").isna().any():
-            raise DataError(f"column {name!r} of features is not numeric: drop it, or encode it, e.g. one-hot.")
+def _columns(table: Table, chosen: list[int], missing: str | None) -> tuple[np.ndarray, list[str]]:
+    """Return columns as numbers, a column for each word of a column of words, and their names."""
+    columns, names = [], []
+    for place, name in zip(chosen, table.names(chosen) if table.header else map(str, chosen), strict=True):
+        for suffix, values in _numbers(table, place, missing).items():
+            columns.append(values)
+            names.append(name + suffix)
+    return _finite_float32(table.source, np.column_stack(columns), missing), names
 
 
-def feature_array(features: pd.DataFrame, ids: np.ndarray | None) -> np.ndarray:
-    """Return the numbers of a table, its rows in the order of the nodes."""
-    if ids is not None:
-        index_of(features, pd.Index(ids))
-        features = features.loc[ids]
+def _numbers(table: Table, place: int, missing: str | None) -> dict[str, np.ndarray]:
+    """Return a column of numbers, or a column of zeros and ones per word, by the end of their names; gaps are NaN."""
+    import pandas as pd
+
+    from jbpool.data.own.tables import GAPS, is_number, not_a_number
+
+    column, gaps = table.frame[place], f": {fill(table.source)}"
+    if column.dtype.kind in "mMc":
+        raise table.error(f"{table.called(place)} holds {column.dtype}: drop it, or make it a number")
+    if column.dtype.kind in "iufb":
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        table.refuse(np.isinf(values), "infinity is not a finite number")
+        result, gap = {"": values}, np.isnan(values)
     else:
-        features = _in_order_of_nodes(features)
-    return features.apply(pd.to_numeric).to_numpy(dtype=np.float64, na_value=np.nan)
+        codes, different = pd.factorize(table.words(place))
+        is_gap = np.array([text.lower() in GAPS - {"inf", "-inf"} for text in different])
+        numeric = np.array([is_number(text) for text in different])
+        words = ~(is_gap | numeric)
+        commas = all(re.fullmatch(r"[-+]?\d*,\d+", text) for text in different[words])
+        if words.any() and (numeric.any() or commas):
+            row = int(words[codes].argmax())
+            raise table.error(not_a_number(different[codes[row]], place), row)
+        gap = is_gap[codes]
+        if gap.any() and missing is None:
+            row = int(gap.argmax())
+            raise table.error(not_a_number(different[codes[row]], place, gaps), row)
+        if not words.any():
+            numbers = np.array([np.nan if skip else float(text) for text, skip in zip(different, is_gap, strict=True)])
+            result = {"": numbers[codes]}
+        else:
+            if words.sum() > CATEGORIES:
+                fix = "leave it out, or encode it as numbers"
+                raise table.error(f"{table.called(place)} has {words.sum():,} different words: {fix}")
+            log.warning("%s: %s is text: it becomes a column of zeros and ones for each of its %d words",
+                        table.source, table.called(place), words.sum())  # fmt: skip
+            result = {}
+            for code in np.flatnonzero(words)[np.argsort(different[words])]:
+                result[f"={different[code]}"] = np.where(gap, np.nan, codes == code)
+    if gap.any() and missing is None:
+        raise table.error(f"{table.called(place)} has no number here{gaps}", int(gap.argmax()))
+    if gap.all():
+        raise table.error(f"{table.called(place)} is empty: leave it out")
+    return result
 
 
-def _in_order_of_nodes(features: pd.DataFrame) -> pd.DataFrame:
-    """Return rows in the order of the nodes 0 .. N-1 if their index is a permutation of these; else as they are."""
-    index, nodes = features.index, pd.RangeIndex(len(features))
-    if index.dtype.kind not in "iuf" or index.equals(nodes) or not index.is_unique or not index.isin(nodes).all():
-        return features
-    warnings.warn(
-        "the index of features holds the nodes 0 .. N-1 in another order: rows are used by their index. If row i is "
-        "node i, pass features.reset_index(drop=True).",
-        stacklevel=5,
-    )
-    return features.loc[nodes]
+def _finite_float32(origin: Path | str, values: Any, missing: str | None) -> np.ndarray | scipy.sparse.csr_matrix:
+    """Return the numbers as float32 in C order, without a copy if they are; refuse them unless all are finite.
+
+    The scale of features has no influence, but their squares must be neither infinite nor zero in float32.
+    """
+    is_sparse = scipy.sparse.issparse(values)
+    flat = values.data[:, None] if is_sparse else values
+    rows = max(1, NUMBERS_AT_ONCE // max(1, flat.shape[1]))
+    parts = [slice(start, start + rows) for start in range(0, len(flat), rows)]
+    if missing is not None and not is_sparse and any(np.isnan(flat[part]).any() for part in parts):
+        gaps = sum(np.isnan(flat[part]).sum(0) for part in parts)
+        total = sum(np.nansum(flat[part], axis=0, dtype=np.float64) for part in parts)
+        mean = total / np.maximum(len(flat) - gaps, 1)
+        values = flat = np.concatenate([np.where(np.isnan(flat[part]), mean, flat[part]) for part in parts])
+    ends = np.array([[flat[part].min(initial=0), flat[part].max(initial=0)] for part in parts], dtype=np.float64)
+    if not np.isfinite(ends).all():
+        gap = any(np.isnan(flat[part]).any() for part in parts)
+        raise DataError.at(origin, f"features hold NaN or infinity: {fill(origin) if gap else 'leave them out'}")
+    largest = float(np.abs(ends).max(initial=0)) or 1.0
+    if not 1e-6 < largest < 1e16:
+        flat = flat.astype(np.float64) / largest * min(max(largest, 1.0), 1e16)
+    if is_sparse:                                       # its entries may be sorted later: not those of the user
+        entries = flat[:, 0].astype(np.float32), values.indices, values.indptr
+        return scipy.sparse.csr_matrix(entries, values.shape, copy=not values.has_canonical_format)
+    values = flat
+    if values.dtype == np.float32 and values.flags.c_contiguous:
+        return values
+    converted = np.empty(values.shape, dtype=np.float32)
+    for part in parts:
+        converted[part] = values[part]
+    return converted

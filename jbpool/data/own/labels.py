@@ -16,7 +16,8 @@ from torch import Tensor
 
 from jbpool.data.arrays import read_array
 from jbpool.data.datasets import UNLABELLED
-from jbpool.data.own.tables import ID_WORDS, Table, is_header_of_labels, kind_of, read_tables, shown
+from jbpool.data.own.edges import places
+from jbpool.data.own.tables import ID_WORDS, Table, is_header_of_labels, kind_of, read_table, shown
 from jbpool.errors import DataError
 from jbpool.names import lookup
 
@@ -35,10 +36,10 @@ class Labels:
     ignored: list[str]              # unused parts of the file, for the summary
 
 
-def read_labels(path: Path, nodes: pd.Index) -> Labels:
+def read_labels(path: Path, nodes: np.ndarray) -> Labels:
     """Return the classes of these nodes, from a table with node ids or an array with one row per node."""
     if kind_of(path) != "array":
-        table = next(read_tables(path, whole=True, find_header=is_header_of_labels))
+        table = read_table(path, find_header=is_header_of_labels)
         first = int(table.unnamed and table.columns == 3)
         if first:
             table.skip_index("two columns are expected, node id and label")
@@ -59,27 +60,26 @@ def read_labels(path: Path, nodes: pd.Index) -> Labels:
     return _labels(path, np.arange(len(values)), np.asarray(values), nodes, [])
 
 
-def table_labels(table: Table, key: int, value: int, nodes: pd.Index) -> Labels:
+def table_labels(table: Table, key: int, value: int, nodes: np.ndarray) -> Labels:
     """Return the classes of these nodes: the column ``value`` of a table whose column ``key`` has the node ids."""
-    ids, values = table.ids(key), without_gaps(table.text(value), table.path)
+    ids, values = table.ids(key), without_gaps(table.words(value), table.source)
     refuse_repeated(table, ids)
-    if ids.dtype.kind != nodes.dtype.kind:                          # 7 in one file and "7" in the other are one node
-        ids, nodes = (np.array([*map(str, names)], dtype=object) for names in (ids, nodes))
-    return _labels(table.path, ids, values, pd.Index(nodes), table.ignored((key, value)))
+    return _labels(table.source, ids, values, nodes, table.ignored((key, value)))
 
 
-def _labels(path: Path, ids: np.ndarray, values: np.ndarray, nodes: pd.Index, ignored: list[str]) -> Labels:
+def _labels(path: Path | str, ids: np.ndarray, values: np.ndarray, nodes: np.ndarray, ignored: list[str]) -> Labels:
     codes, class_names = class_codes(values)
     if not class_names:
         raise DataError.at(path, "has no label for any node")
-    place = pd.Index(ids).get_indexer(nodes)                        # (N,) row of each node, -1: none
+    place = places(ids, nodes)                                      # (N,) row of each node, -1: none
     label = np.where(place < 0, UNLABELLED, codes[place])
     if (label == UNLABELLED).all():
         where = f"its first id is {shown(ids[0])}, the first id of the graph {shown(nodes[0])}"
         raise DataError.at(path, f"has no label for any node of the graph; {where}")
     num_unknown_ids = len(ids) - int((place >= 0).sum())
     if num_unknown_ids:
-        ignored.append(f"{num_unknown_ids:,} rows of {path.name} for ids that are not in the graph")
+        name = getattr(path, "name", path)
+        ignored.append(f"{num_unknown_ids:,} rows of {name} for ids that are not in the graph")
     used, label[label >= 0] = np.unique(label[label >= 0], return_inverse=True)     # only classes of the graph
     return Labels(torch.from_numpy(label), [class_names[code] for code in used], ignored)
 
@@ -108,7 +108,7 @@ def class_codes(values: np.ndarray) -> tuple[np.ndarray, list[str]]:
     return codes, [str(name) for name in names]
 
 
-def without_gaps(texts: np.ndarray, path: Path) -> np.ndarray:
+def without_gaps(texts: np.ndarray, path: Path | str) -> np.ndarray:
     """Return class names with empty text for NA and NaN, as pandas writes missing values."""
     gap = np.isin(texts, GAPS)
     if gap.any():

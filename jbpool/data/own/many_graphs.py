@@ -1,6 +1,6 @@
 """The user's own graphs to classify: a folder in the TU format or of CSV files, or a file of ``dgl.save_graphs``.
 
-As CSV files in one folder, read in blocks:
+As CSV files in one folder:
 
 =============  =========================================================================================================
 graphs.csv     ``graph`` (its id), optionally ``label`` (its class, any text, or a number to predict; empty: unknown)
@@ -14,7 +14,7 @@ edges.csv      ``graph``, ``source``, ``target``, optionally ``weight``, and a c
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -44,7 +44,7 @@ class _Nodes(NamedTuple):
     sizes: np.ndarray               # (G,) nodes per graph
     feat: np.ndarray                # (N, D) float32, sorted by graph
     feat_names: list[str]
-    names: dict[str, int]           # node id -> code
+    names: pd.Index                 # different node ids
     keys: np.ndarray                # (N,) sorted: graph * len(names) + code of the node id
     place: np.ndarray               # (N,) node with that key, numbered over all graphs
 
@@ -66,12 +66,12 @@ def load_graph_tables(folder: Path, task: str | None = None, targets: Sequence[s
         )  # fmt: skip
 
 
-def _tables(path: Path, whole: bool = False) -> Iterator[Table]:
-    """Yield the rows of a CSV file with a header, block by block."""
-    for table in read_text(path, whole, header=True):
-        if table.unnamed:                               # an index that pandas has written, not a feature
-            table.skip_index("if it is a feature, give it a name")
-        yield table
+def _table(path: Path) -> Table:
+    """Return the rows of a CSV file with a header."""
+    table = read_text(path, header=True)
+    if table.unnamed:                                   # an index that pandas has written, not a feature
+        table.skip_index("if it is a feature, give it a name")
+    return table
 
 
 def _others(table: Table, used: Sequence[int | None]) -> list[int]:
@@ -84,7 +84,7 @@ def _column(table: Table, words: Sequence[str]) -> int:
     place = table.column(words)
     if place is None:
         named = ", ".join(repr(column) for column in table.header or ())
-        raise DataError.at(table.path, f"no column is called {words[0]!r}; the header has {named}", 1)
+        raise DataError.at(table.source, f"no column is called {words[0]!r}; the header has {named}", 1)
     return place
 
 
@@ -105,19 +105,19 @@ def _read_graphs(
     path: Path, task: str | None, targets: Sequence[str] | None
 ) -> tuple[pd.Index, GraphLabels, Split | None]:
     """Return the ids of graphs as text, their labels, and the split, if there is one."""
-    table = next(_tables(path, whole=True))
+    table = _table(path)
     graph = _column(table, (*GRAPH_WORDS, "id"))
     found, split = _label_columns(table, targets), table.column(("split",))
     unused = [(table.header or [])[place] for place in _others(table, (graph, *found, split))]
     if unused:
         log.warning("%s: columns %s are not used; features belong to %s", path, unused, NODES)
     ids = _unique_ids(table, graph, "has more than one row")
-    texts = (without_gaps(table.text(place), path) for place in found)
+    texts = (without_gaps(table.words(place), path) for place in found)
     columns = dict(zip(table.names(found), texts, strict=True))
     if not columns:                                         # graphs to be predicted
         columns = dict.fromkeys(targets or ["label"], np.full(len(ids), "", dtype=object))
     labels = graph_labels(columns, "regression" if targets else task, path)
-    return pd.Index(ids), labels, None if split is None else _split(table, table.text(split))
+    return pd.Index(ids), labels, None if split is None else _split(table, table.words(split))
 
 
 def _label_columns(table: Table, targets: Sequence[str] | None) -> tuple[int, ...]:
@@ -128,7 +128,7 @@ def _label_columns(table: Table, targets: Sequence[str] | None) -> tuple[int, ..
     found = {name: table.column((name,)) for name in targets}
     missing = [name for name, place in found.items() if place is None]
     if missing and len(missing) < len(targets):
-        raise DataError.at(table.path, f"no column is called {missing[0]!r}, as dataset.targets says", 1)
+        raise DataError.at(table.source, f"no column is called {missing[0]!r}, as dataset.targets says", 1)
     return tuple(place for place in found.values() if place is not None)
 
 
@@ -138,7 +138,7 @@ def _split(table: Table, values: np.ndarray) -> Split | None:
     wrong = parts.isna().to_numpy()
     table.refuse(wrong, lambda row: f"split {values[row]!r} is not train, valid or test.{hint(values[row], known)}")
     if not (parts == "train").any():                    # graphs to be predicted
-        log.warning("%s: no graph has the split 'train', so the column is not used", table.path)
+        log.warning("%s: no graph has the split 'train', so the column is not used", table.source)
         return None
     for name in Split._fields:
         if not (parts == name).any():
@@ -157,74 +157,57 @@ def _graphs_of(table: Table, place: int, ids: pd.Index) -> np.ndarray:
 def _float32(table: Table, places: Sequence[int], fix: str = "") -> np.ndarray:
     """Return columns of numbers as ``(rows, columns)``; ``fix``: what to do about words, for messages."""
     with np.errstate(over="ignore"):
-        values = np.column_stack([table.numbers(place, fix).astype(np.float32) for place in places])
+        columns = [table.numbers(place, fix).astype(np.float32) for place in places]
+    values = np.column_stack(columns) if columns else np.zeros((len(table.frame), 0), dtype=np.float32)
     table.refuse(~np.isfinite(values).all(1), "a number is beyond the range of float32")
     return values
 
 
 def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
-    graph_blocks, code_blocks, feat_blocks = [], [], []
-    names: dict[str, int] = {}
-    for table in _tables(path):
-        graph, node = _column(table, GRAPH_WORDS), table.column(("node", "node_id", "id"))
-        places = _others(table, (graph, node))
-        feat_names = table.names(places)
-        graph_blocks.append(_graphs_of(table, graph, ids))
-        if node is not None:
-            codes, different = _ids(table, node)
-            code_blocks.append(np.array([names.setdefault(name, len(names)) for name in different])[codes])
-        if places:
-            feat_blocks.append(_float32(table, places, ENCODE))
-    graph_of = np.concatenate(graph_blocks)
+    table = _table(path)
+    graph, node = _column(table, GRAPH_WORDS), table.column(("node", "node_id", "id"))
+    places = _others(table, (graph, node))
+    feat_names, feat, graph_of = table.names(places), _float32(table, places, ENCODE), _graphs_of(table, graph, ids)
     order = np.argsort(graph_of, kind="stable")
     sizes = np.bincount(graph_of, minlength=len(ids))
     if not sizes.all():
         raise DataError.at(path, f"has no node of graph {shown(ids[int(np.argmin(sizes))])}")
-    if code_blocks:
-        code = np.concatenate(code_blocks)[order]
+    if node is not None:
+        code, different = _ids(table, node)
+        code = code[order]
     else:
         code = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        names = {str(number): number for number in range(int(sizes.max()))}
-    key = graph_of[order] * len(names) + code
+        different = np.arange(int(sizes.max())).astype(str).astype(object)
+    key = graph_of[order] * len(different) + code
     place = np.argsort(key, kind="stable")
-    repeated = np.flatnonzero(np.diff(key[place]) == 0)
-    if len(repeated):
-        row = int(order[place[repeated[0] + 1]])                    # the second of two equal rows
-        table = next(table for table in _tables(path) if row < table.first + len(table.frame))
-        raise table.error("the graph already has a node of this id", row - table.first)
-    feat = np.concatenate(feat_blocks)[order] if feat_blocks else np.zeros((len(order), 0), dtype=np.float32)
-    return _Nodes(sizes, feat, feat_names, names, key[place], place)
+    repeated = np.zeros(len(order), dtype=bool)
+    repeated[order[place[1:][np.diff(key[place]) == 0]]] = True         # the second of two equal rows
+    table.refuse(repeated, "the graph already has a node of this id")
+    return _Nodes(sizes, feat[order], feat_names, pd.Index(different), key[place], place)
 
 
 def _read_edges(
     path: Path, ids: pd.Index, nodes: _Nodes
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None, list[str] | None]:
     """Return source and target, numbered over all graphs, weights, features and their names of the edges."""
-    ends: tuple[list[np.ndarray], list[np.ndarray]] = [], []
-    weights, feats, names = [], [], None
-    for table in _tables(path):
-        graph = _column(table, GRAPH_WORDS)
-        pair = _column(table, SOURCE_WORDS), _column(table, TARGET_WORDS)
-        weight = table.column(WEIGHT_WORDS)
-        places = _others(table, (graph, *pair, weight))
-        graph_of = _graphs_of(table, graph, ids)
-        for kept, end in zip(ends, pair, strict=True):
-            kept.append(_nodes_of(table, graph_of, end, nodes))
-        if weight is not None:
-            weights.append(_float32(table, [weight])[:, 0])
-            table.refuse(weights[-1] < 0, "the weight is negative")
-        if places:
-            feats.append(_float32(table, places, ENCODE))
-            names = table.names(places)
-    source, target = (np.concatenate(blocks) for blocks in ends)
-    edge_weight, edge_feat = (np.concatenate(blocks) if blocks else None for blocks in (weights, feats))
-    return source, target, edge_weight, edge_feat, names
+    table = _table(path)
+    graph, weight = _column(table, GRAPH_WORDS), table.column(WEIGHT_WORDS)
+    pair = _column(table, SOURCE_WORDS), _column(table, TARGET_WORDS)
+    places = _others(table, (graph, *pair, weight))
+    graph_of = _graphs_of(table, graph, ids)
+    source, target = (_nodes_of(table, graph_of, end, nodes) for end in pair)
+    edge_weight = None if weight is None else _float32(table, [weight])[:, 0]
+    if edge_weight is not None:
+        table.refuse(edge_weight < 0, "the weight is negative")
+    if not places:
+        return source, target, edge_weight, None, None
+    return source, target, edge_weight, _float32(table, places, ENCODE), table.names(places)
 
 
 def _nodes_of(table: Table, graph_of: np.ndarray, place: int, nodes: _Nodes) -> np.ndarray:
     """Return the number, over all graphs, of the node in every row."""
     codes, different = _ids(table, place)
-    code = np.array([nodes.names.get(name, -1) for name in different], dtype=np.int64)[codes]
+    code = nodes.names.get_indexer(different)[codes]
     key = graph_of * len(nodes.names) + code
     found = np.searchsorted(nodes.keys, key).clip(max=len(nodes.keys) - 1)
     bad = (code < 0) | (nodes.keys[found] != key)
@@ -305,7 +288,7 @@ def load_graph_files(
 def _lines(path: Path) -> tuple[np.ndarray, Table]:
     """Return the ids in a file, one per line, as text; a header such as ``id`` is skipped."""
     names = (*GRAPH_WORDS, "id")
-    table = next(read_text(path, whole=True, find_header=lambda rows: rows[0][0].lower() in names))
+    table = read_text(path, find_header=lambda rows: rows[0][0].lower() in names)
     if table.columns != 1:
         raise table.error(f"{table.columns} columns: expected one graph id per line", 0)
     return _unique_ids(table, 0, "is listed twice"), table

@@ -1,4 +1,4 @@
-"""The user's own graph: edges, features and labels in files of any kind, or a file that has all of them.
+"""The user's own graph: edges, features and labels in files of any kind or in memory, read by the same rules.
 
 Every edge counts in both directions, self loops and zero weights are dropped, the weights of repeated edges are added,
 and where the two directions of an edge differ the larger weight holds.
@@ -6,41 +6,24 @@ and where the two directions of an edge differ the larger weight holds.
 
 from __future__ import annotations
 
-import logging
-import re
-from dataclasses import dataclass
+import warnings
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
-import scipy.sparse
-import torch
-from torch import Tensor
 
-from jbpool.data.arrays import open_npy, read_array
+from jbpool.data.arrays import array_names, read_array
 from jbpool.data.assemble import node_data, symmetric_adjacency
-from jbpool.data.datasets import NodeData, to_csr_tensor
-from jbpool.data.own.edges import EdgeList, read_edges
-from jbpool.data.own.labels import read_labels, refuse_repeated, table_labels
-from jbpool.data.own.tables import (
-    GAPS,
-    ID_WORDS,
-    PLAIN,
-    Table,
-    is_header_of_features,
-    is_number,
-    kind_of,
-    not_a_number,
-    read_tables,
-    shown,
-)
+from jbpool.data.datasets import NodeData
+from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_character
+from jbpool.data.own.features import Features, features_of_table, fill, places, read_features
+from jbpool.data.own.libraries import edges_of_graph_file, edges_of_igraph, edges_of_library, edges_of_networkx
+from jbpool.data.own.matrices import as_matrix, edges_of_matrix, is_of, plain
 from jbpool.errors import DataError, naming
-
-BLOCK = 1 << 22                 # numbers looked at or converted at a time
-CATEGORIES = 256                # different words of a column at most
-FILL = "fill the gaps, e.g. with sklearn.impute.SimpleImputer, or --set dataset.missing=mean"
-
-log = logging.getLogger(__name__)
+from jbpool.graph import Graph
+from jbpool.interop import is_dgl, is_pyg
 
 
 def load_node_files(
@@ -71,10 +54,11 @@ def load_node_files(
     missing : str, optional
         ``mean``: gaps in the features, and nodes without features, get the mean of the column. Default: an error.
     """
+    from jbpool.data.own.labels import read_labels, table_labels
+    from jbpool.data.own.tables import kind_of
+
     if (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
-    if missing not in (None, "mean"):
-        raise DataError(f"dataset.missing={missing!r}: the only choice is mean.")
     path = Path(edges if graph is None else graph)          # type: ignore[arg-type]
     kind = kind_of(path) if graph is None else "dgl"
     if kind != "text" and (separator or header is not None):
@@ -85,218 +69,148 @@ def load_node_files(
         from jbpool.data.own.dgl_bin import load_node_bin
 
         return load_node_bin(path)
+    listed = read_edges(path, separator, header)
+    table = listed.attributes("features", features) if features is not None else None
+    if table is not None:
+        feat: Features | None = features_of_table(table, 0, [*range(1, table.columns)], missing)
+    else:
+        feat = None if features is None else read_features(Path(features), missing)
+    data = _together(path.name.split(".")[0], listed, feat, missing)
+    if labels is None:
+        return data
+    table = listed.attributes("labels", labels)
+    nodes = data.own_ids
+    known = table_labels(table, 0, 1, nodes) if table is not None else read_labels(Path(labels), nodes)
+    return replace(
+        data, label=known.label, num_classes=len(known.class_names), class_names=known.class_names,
+        ignored=[*data.ignored, *known.ignored],
+    )  # fmt: skip
+
+
+def as_node_data(adjacency: Any, features: Any = None, missing: str | None = None) -> NodeData:
+    """Return one graph to cluster, in a file or given as one of ``matrices.FORMS``, a ``Data`` of PyG or a ``Graph``.
+
+    A square array is always a matrix. Matrices and directed graphs have to hold both directions of every edge, edge
+    lists either one or both. Weights and features of a graph are used: ``edata["weight"]`` and ``ndata["feat"]`` of
+    DGL, ``edge_weight`` and ``x`` of PyG, the edge attribute ``weight`` of networkx and igraph.
+
+    ``features`` has a row per node and overrides those of the graph. Where nodes have ids (networkx graph, edge list),
+    the index of a DataFrame holds them; else row i is node i, unless the index is a permutation of 0 .. N-1, which is
+    followed with a warning. The ``ids`` of the result are in the order of the rows, ``None`` for matrices.
+    """
+    listed = read_edges(adjacency)
+    features = listed.feat if features is None else features
+    return _together("graph", listed, None if features is None else read_features(features, missing), missing)
+
+
+def read_edges(given: Any, separator: str | None = None, header: bool | None = None) -> Edges:
+    """Return the edges of a file, or of any other form; separator and header of text are detected unless given."""
+    if isinstance(given, (str, Path)):
+        with naming(given):
+            return _edges_of_file(Path(given), separator, header)
+    if isinstance(given, Graph) or is_dgl(given) or is_pyg(given):
+        return edges_of_library(given)
+    if is_of(given, "networkx", "Graph"):
+        return edges_of_networkx(given)
+    if is_of(given, "igraph", "Graph"):
+        return edges_of_igraph(given)
+    given = plain(given)
+    matrix = as_matrix(given)
+    if matrix is not None:
+        return edges_of_matrix(*matrix)
+    import pandas as pd
+
+    from jbpool.data.own.tables import read_table
+
+    return list_of_table(read_table(pd.DataFrame(given), "the edge list"), from_zero=isinstance(given, np.ndarray))
+
+
+def _edges_of_file(path: Path, separator: str | None, header: bool | None) -> Edges:
+    from jbpool.data.own.tables import kind_of, read_table
+
+    kind = kind_of(path)
     if kind in ("gml", "graphml", "gexf"):
-        from jbpool.data.own.graph_files import read_graph_file
+        return edges_of_graph_file(path, kind)
+    if kind == "array":
+        is_matrix = path.suffix.lower() == ".npz" and "format" in array_names(path)         # of scipy.sparse.save_npz
+        return edges_of_matrix(read_array(path, "adjacency")) if is_matrix else list_of_arrays(path)
+    separator = one_character(separator) if separator else None
+    return list_of_table(read_table(path, separator=separator, header=header, attributes=True), header)
 
-        file = read_graph_file(path, kind)
-        listed = file.edges
-    else:
-        file = None
-        with naming(path):
-            listed = read_edges(path, separator, header)
-    table, known = None, None
-    if features is not None:
-        chosen = file.table("features", features) if file else None
-        columns = [*range(1, chosen.columns)] if chosen else []
-        table = table_features(chosen, 0, columns, missing) if chosen else read_features(Path(features), missing)
-    ids = _node_ids(listed, table, path, missing)
-    source, target = listed.numbered(ids)
-    weight, weight_name, ignored = listed.weight, listed.weight_name, list(listed.ignored)
-    del listed                                              # its ids are no longer needed
-    with naming(path):                                      # a weight beyond float32
-        adjacency = symmetric_adjacency(source, target, weight, len(ids))
-    if labels is not None:
-        chosen, index = file.table("labels", labels) if file else None, pd.Index(ids)
-        known = table_labels(chosen, 0, 1, index) if chosen else read_labels(Path(labels), index)
+
+def _together(name: str, edges: Edges, feat: Features | None, missing: str | None) -> NodeData:
+    """Return the graph of all nodes that have edges or features."""
+    if edges.num_nodes < 1:
+        raise DataError("the graph has no nodes: there is nothing to cluster.")
+    if feat is not None:
+        feat, ids = _matched(edges, feat, missing)
+        edges = edges if ids is None else edges.onto(ids)
+    with naming(edges.origin) if isinstance(edges.origin, Path) else nullcontext():         # a weight beyond float32
+        adjacency = symmetric_adjacency(edges.source, edges.target, edges.weight, edges.num_nodes)
     return node_data(
-        path.name.split(".")[0],
-        adjacency,
-        weight_name=weight_name,
-        feat=None if table is None else table.rows_of(ids),
-        feat_names=None if table is None else table.names,
-        label=None if known is None else known.label,
-        class_names=None if known is None else known.class_names,
-        ids=ids,
-        ignored=[*ignored, *(table.ignored if table else ()), *(known.ignored if known else ())],
-    )
+        name, adjacency, weight_name=None if edges.weight is None else edges.weight_name,
+        feat=None if feat is None else feat.rows_of(edges.ids), feat_names=None if feat is None else feat.names,
+        ids=edges.ids, ignored=[*edges.ignored, *(feat.ignored if feat else ())],
+    )  # fmt: skip
 
 
-def _node_ids(edges: EdgeList, table: FeatureTable | None, path: Path, missing: str | None) -> np.ndarray:
-    """Return all node ids, sorted: those of the edges and those of the features."""
-    if table is None:
-        return edges.distinct_ids()
-    if table.ids is None:                                       # rows by number
-        low, high = edges.extremes()
-        if edges.names is not None or low < 0 or high >= len(table):
-            bad = edges.names[0] if edges.names is not None else low if low < 0 else high
-            raise DataError.at(
-                table.path,
-                f"{len(table)} rows are for node ids 0..{len(table) - 1}, but {path.name} has node {shown(bad)}; "
-                "use a table whose first column is the node id",
-            )
-        return np.arange(len(table))
-    ids = edges.distinct_ids()
-    if ids.dtype.kind != table.ids.dtype.kind:                  # 7 in one file and "7" in the other are the same node
-        kinds = [_kind_of_ids(given) for given in (table.ids, ids)]
-        raise DataError.at(table.path, f"node ids are {kinds[0]} here, but {kinds[1]} in {path.name}")
-    lacking = np.setdiff1d(ids, table.ids)
-    if not len(lacking):
-        return np.sort(table.ids)
-    if missing is None:
+def _matched(edges: Edges, feat: Features, missing: str | None) -> tuple[Features, np.ndarray | None]:
+    """Return features that fit the nodes, and the ids of all nodes, in order.
+
+    A graph in memory keeps the order of its nodes, other edges take that of a DataFrame of features, and the nodes of
+    files are sorted.
+    """
+    in_memory, rows = isinstance(feat.origin, str), feat.values.shape[0]
+    if edges.ids is None and in_memory:
+        feat = _by_position(feat)
+    if feat.ids is None and edges.in_order:
+        if rows != edges.num_nodes:
+            fix = f"the graph has {edges.num_nodes} nodes: give a row for each"
+            raise DataError.at(feat.origin, f"{feat.values.shape} is the shape, and {fix}")
+        return feat, edges.ids
+    import pandas as pd
+
+    from jbpool.data.own.tables import shown
+
+    nodes = np.arange(edges.num_nodes) if edges.ids is None else edges.ids
+    graph = edges.origin.name if isinstance(edges.origin, Path) else edges.origin
+    if feat.ids is None:
+        wrong = nodes if nodes.dtype == object else nodes[(nodes < 0) | (nodes >= rows)]
+        if len(wrong):
+            fix = "give a DataFrame whose index holds the node ids" if in_memory else "give a table with node ids"
+            what = f"{rows} rows are for node ids 0..{rows - 1}, but {graph} has node {shown(wrong[0])}: {fix}"
+            raise DataError.at(feat.origin, what)
+        return feat, np.arange(rows)
+    if not (names := pd.Series(pd.Index(feat.ids, tupleize_cols=False))).is_unique:
+        raise DataError.at(feat.origin, f"node {shown(names[names.duplicated()].iloc[0])} has more than one row")
+    lacking = nodes[places(feat.ids, nodes) < 0]
+    if len(lacking) and missing is None:
         others = f" and {len(lacking) - 1} others" if len(lacking) > 1 else ""
-        what = f"has no row for node {shown(lacking[0])}{others} of {path.name}"
-        raise DataError.at(table.path, f"{what}: add rows, or --set dataset.missing=mean")
-    return np.union1d(ids, table.ids)
+        fix = fill(feat.origin).rpartition("or ")[2]
+        what = f"has no row for node {shown(lacking[0])}{others} of {graph}"
+        raise DataError.at(feat.origin, f"{what}: add rows, or {fix}")
+    if edges.in_order:
+        return feat, nodes
+    if in_memory:
+        return feat, np.concatenate([feat.ids, lacking])
+    extra = feat.ids[places(nodes, feat.ids) < 0]
+    if not len(extra):
+        return feat, nodes
+    if nodes.dtype != extra.dtype:                                      # numbers and text: all of them are text
+        nodes, extra = (np.array([*map(str, ids)], dtype=object) for ids in (nodes, extra))
+    return feat, np.sort(np.concatenate([nodes, extra]))
 
 
-def _kind_of_ids(ids: np.ndarray) -> str:
-    """Return ``"whole numbers"`` or text, with the first id that is not a number."""
-    if ids.dtype.kind in "iu":
-        return "whole numbers"
-    other = next((name for name in ids.tolist() if not re.fullmatch(PLAIN, str(name))), ids[0])
-    return f"text, such as {shown(other)},"
-
-
-@dataclass(frozen=True)
-class FeatureTable:
-    """Rows of features, by node id or (``ids`` is None) by number."""
-
-    path: Path
-    values: np.ndarray | scipy.sparse.csr_matrix
-    ids: np.ndarray | None
-    ignored: list[str]
-    names: list[str] | None = None          # of the columns
-
-    def __len__(self) -> int:
-        return self.values.shape[0]
-
-    def rows_of(self, nodes: np.ndarray) -> Tensor:
-        """Return the rows of these nodes; the mean of all rows for nodes without one."""
-        values = self.values
-        if scipy.sparse.issparse(values):
-            return to_csr_tensor(scipy.sparse.csr_matrix(values))
-        if self.ids is not None:
-            row = pd.Index(self.ids).get_indexer(nodes)
-            values = np.where((row < 0)[:, None], values.mean(0), values[row]) if (row < 0).any() else values[row]
-        return torch.from_numpy(values)
-
-
-def read_features(path: Path, missing: str | None = None) -> FeatureTable:
-    """Return features from a table, a ``.npy`` or ``.npz`` array or a sparse scipy ``.npz``.
-
-    A ``.npy`` of float32 in C order is memory-mapped and not copied. Others are converted to float32 block by block.
-    """
-    if kind_of(path) != "array":
-        table = next(read_tables(path, whole=True, find_header=is_header_of_features))
-        key = _id_column(table)
-        places = [place for place in range(int(key > 0 and table.unnamed), table.columns) if place != key]
-        if not places:
-            raise table.error("one column: expected a node id and its features", 0)
-        return table_features(table, key, places, missing)
-    values = open_npy(path) if path.suffix.lower() == ".npy" else read_array(path, "feat")
-    # Without columns a file of a few bytes may have any number of rows, each of which becomes a node.
-    if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "fiub":
-        raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected a table of numbers")
-    return FeatureTable(path, _finite_float32(path, values, missing), None, [])
-
-
-def _id_column(table: Table) -> int:
-    """Return the place of the node ids: the column that is called id, else the first.
-
-    An unnamed first column alone is the id: ``DataFrame.to_csv()`` writes an index of node ids so.
-    """
-    named = table.column(ID_WORDS)
-    if not table.unnamed:
-        return named or 0
-    if named is None:
-        if table.counts_rows():
-            log.warning("%s: the unnamed first column counts the rows; it is read as the node id", table.path)
-        return 0
-    table.skip_index("give it a name")
-    return named
-
-
-def table_features(table: Table, key: int, places: list[int], missing: str | None) -> FeatureTable:
-    """Return the features in these columns of a table whose column ``key`` has the node ids."""
-    ids = table.ids(key)
-    refuse_repeated(table, ids)
-    columns, names = [], []
-    for place, name in zip(places, table.names(places) if table.header else map(str, places), strict=True):
-        for suffix, values in _numbers(table, place, missing).items():
-            columns.append(values)
-            names.append(name + suffix)
-    values = _finite_float32(table.path, np.column_stack(columns), missing)
-    return FeatureTable(table.path, values, ids, table.ignored((key, *places)), names if table.header else None)
-
-
-def _numbers(table: Table, place: int, missing: str | None) -> dict[str, np.ndarray]:
-    """Return a column of numbers, or a column of zeros and ones per word, by the end of their names; gaps are NaN."""
-    column = table.frame[place]
-    if column.dtype.kind in "iufb":
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        table.refuse(np.isinf(values), "infinity is not a finite number")
-        result, gap = {"": values}, np.isnan(values)
-    else:
-        codes, different = pd.factorize(table.text(place))
-        is_gap = np.array([text.lower() in GAPS - {"inf", "-inf"} for text in different])
-        numeric = np.array([is_number(text) for text in different])
-        words = ~(is_gap | numeric)
-        commas = all(re.fullmatch(r"[-+]?\d*,\d+", text) for text in different[words])
-        if words.any() and (numeric.any() or commas):
-            row = int(words[codes].argmax())
-            raise table.error(not_a_number(different[codes[row]], place), row)
-        gap = is_gap[codes]
-        if gap.any() and missing is None:
-            row = int(gap.argmax())
-            raise table.error(f"{not_a_number(different[codes[row]], place)}: {FILL}", row)
-        if not words.any():
-            numbers = np.array([np.nan if skip else float(text) for text, skip in zip(different, is_gap, strict=True)])
-            result = {"": numbers[codes]}
-        else:
-            if words.sum() > CATEGORIES:
-                fix = "leave it out, or encode it as numbers"
-                raise table.error(f"{table.called(place)} has {words.sum():,} different words: {fix}")
-            log.warning("%s: %s is text: it becomes a column of zeros and ones for each of its %d words",
-                        table.path, table.called(place), words.sum())  # fmt: skip
-            result = {}
-            for code in np.flatnonzero(words)[np.argsort(different[words])]:
-                result[f"={different[code]}"] = np.where(gap, np.nan, codes == code)
-    if gap.any() and missing is None:
-        raise table.error(f"{table.called(place)} has no number here: {FILL}", int(gap.argmax()))
-    if gap.all():
-        raise table.error(f"{table.called(place)} is empty: leave it out")
-    return result
-
-
-def _finite_float32(
-    path: Path, values: np.ndarray | scipy.sparse.csr_matrix, missing: str | None
-) -> np.ndarray | scipy.sparse.csr_matrix:
-    """Return the same numbers as float32 in C order, without a copy if they are; refuse them unless all are finite."""
-    if scipy.sparse.issparse(values):
-        with np.errstate(over="ignore"):
-            matrix = scipy.sparse.csr_matrix(values, dtype=np.float32)
-        _require_finite(path, matrix.data)
-        return matrix
-    rows = max(1, BLOCK // max(1, values.shape[1]))
-    parts = [slice(start, start + rows) for start in range(0, len(values), rows)]
-    if missing is not None and any(np.isnan(values[part]).any() for part in parts):
-        gaps = [np.isnan(values[part]).sum(0) for part in parts]
-        total = sum(np.nansum(values[part], axis=0, dtype=np.float64) for part in parts)
-        mean = total / np.maximum(len(values) - sum(gaps), 1)
-        values = np.concatenate([np.where(np.isnan(values[part]), mean, values[part]) for part in parts])
-    if values.dtype == np.float32 and values.flags.c_contiguous:
-        for part in parts:
-            _require_finite(path, values[part])
-        return values
-    converted = np.empty(values.shape, dtype=np.float32)
-    for part in parts:
-        with np.errstate(over="ignore"):
-            converted[part] = values[part]
-        _require_finite(path, converted[part])
-    return converted
-
-
-def _require_finite(path: Path, values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
-        fix = f": {FILL}" if np.isnan(values).any() else ""
-        raise DataError.at(path, f"features hold NaN, infinity or numbers beyond float32{fix}")
+def _by_position(feat: Features) -> Features:
+    """Return rows in the order of the nodes 0 .. N-1 if their ids are a permutation of these; else as they are."""
+    ids = feat.ids
+    numbers = np.arange(feat.values.shape[0])
+    if ids is None or ids.dtype.kind not in "iuf" or not np.array_equal(np.sort(ids), numbers):
+        return replace(feat, ids=None)
+    if not np.array_equal(ids, numbers):
+        warnings.warn(
+            "the index of features holds the nodes 0 .. N-1 in another order: rows are used by their index. If row i "
+            "is node i, pass features.reset_index(drop=True).",
+            stacklevel=6,
+        )
+    return replace(feat, values=feat.values[np.argsort(ids)], ids=None)

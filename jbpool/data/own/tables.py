@@ -1,4 +1,4 @@
-"""Tables of a user's files, text (CSV, TSV, spaces, ``.gz``) or Parquet, read in blocks of rows.
+"""A table as a data frame: text (CSV, TSV, spaces, ``.gz``), Parquet, or a DataFrame in memory.
 
 The columns of a table are numbered, and found by their names if there is a header. Lines of text end in LF, CRLF or CR;
 those that start with ``#`` or ``%`` are comments. Separator and header are detected from the first rows; callers can
@@ -20,8 +20,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jbpool.console import progress_bar
-from jbpool.data.arrays import check_memory, unpacked_limit
 from jbpool.errors import DataError, reported_as
 
 # What columns may be called; if several of the names occur, the first of them counts.
@@ -47,17 +44,15 @@ PAIRS = (
     ("follower_id", "followee_id"), ("parent", "child"), ("origin", "destination"), ("src_id", "dst_id"),
 )  # fmt: skip
 PLAIN = r"-?(?:0|[1-9]\d*)"             # a whole number that is written like any other program would write it
-BLOCK = 8 << 20                 # bytes read at a time
-MAX_LINE = 16 << 20             # bytes of a line, where a file is read in blocks
 SPACES = r"\s+"
-SPREADSHEETS = (b"PK\3\4", b"\xd0\xcf\x11\xe0")         # first bytes of .xlsx, .ods and .zip; of .xls
-SAMPLE = 20                     # rows from which the format of a table is detected
+SAMPLE = 20                             # rows from which the format of a table is detected
+BYTES_AT_ONCE = 8 << 20                 # in which odd numbers are looked for
 GAPS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
 KINDS = {
-    ".npy": "array", ".npz": "array", ".parquet": "parquet", ".pq": "parquet",
-    ".gml": "gml", ".graphml": "graphml", ".gexf": "gexf", ".bin": "dgl",
+    ".npy": "array", ".npz": "array", ".parquet": "parquet", ".pq": "parquet", ".gml": "gml", ".graphml": "graphml",
+    ".gexf": "gexf", ".bin": "dgl",
 }  # fmt: skip
-ROWS = 1 << 20                  # of Parquet read at a time
+SPREADSHEET = "is a spreadsheet or an archive, not text: save the table as CSV UTF-8"
 
 log = logging.getLogger(__name__)
 
@@ -95,26 +90,63 @@ def shown(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A block of rows. A column holds numbers if all its fields are numbers, else text."""
+class Text:
+    """What a table was read from, if it is text."""
 
-    path: Path
-    frame: pd.DataFrame         # columns 0, 1, 2, ...
-    header: list[str] | None    # as the user has written it; key words count in any case
-    first: int = 0              # rows of the file before these
+    content: bytes                  # the rows and blank lines: comments and the header are blank
+    separator: str
+    comments: int                   # lines left out
+
+    def rows(self) -> Iterator[tuple[int, str]]:
+        """Yield line number (from 1) and text of every line that is not blank."""
+        return ((number, line.decode("utf-8").rstrip("\n"))
+                for number, line in enumerate(io.BytesIO(self.content), start=1) if line.strip())  # fmt: skip
+
+    def parsed(self, **more: Any) -> pd.DataFrame:
+        """Return the columns, of numbers or of text as pandas infers them from all rows."""
+        with np.errstate(invalid="ignore"):             # an infinite id: pandas converts it, compares, and refuses it
+            return pd.read_csv(
+                io.BytesIO(self.content), sep=self.separator, header=None, na_filter=False,
+                skipinitialspace=True, encoding="utf-8", low_memory=False,
+                quoting=csv.QUOTE_NONE if self.separator == SPACES else csv.QUOTE_MINIMAL, **more,
+            )  # fmt: skip
+
+    def has_odd_numbers(self) -> bool:
+        """Return whether there may be numbers such as 007 and +7, which as ids are not 7."""
+        before = b' \t\n,;"' + self.separator.encode()
+        if b"+" in self.content or b"-0" in self.content:
+            return re.search(rb"(?:^|[" + re.escape(before) + rb"])(?:\+|-?0\d)", self.content) is not None
+        is_before = np.zeros(256, dtype=bool)
+        is_before[[*before]] = True
+        for start in range(0, len(self.content), BYTES_AT_ONCE):            # four times as fast as the expression
+            part = self.content[max(start - 1, 0) : start + BYTES_AT_ONCE + 1]
+            byte = np.frombuffer(part if start else b"\n" + part, dtype=np.uint8)
+            zero = (byte[1:-1] == ord("0")) & (byte[2:] - np.uint8(ord("0")) < 10)
+            if (zero & is_before[byte[:-2]]).any():
+                return True
+        return False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns 0, 1, 2, ... A column holds numbers if all its fields are numbers, else text."""
+
+    source: Path | str              # the file, or what the table is, for messages
+    frame: pd.DataFrame
+    header: list[str] | None        # as the user has written it; key words count in any case
+    text: Text | None = None
 
     @property
     def columns(self) -> int:
         return self.frame.shape[1]
 
-    @property
-    def comments(self) -> int:
-        """Lines of the file so far that are left out."""
-        return 0
-
     def error(self, problem: str, row: int | None = None) -> DataError:
-        """Return an error in a row of this block."""
-        return DataError.at(self.path, problem if row is None else f"row {self.first + row + 1}: {problem}")
+        """Return an error, in a row of the table or line of the file; rows of other lengths are mentioned first."""
+        if row is None or self.text is None:
+            return DataError.at(self.source, problem if row is None else f"row {row + 1}: {problem}")
+        rows = [*islice(self.text.rows(), row + 1)]
+        ragged = _ragged(self.source, rows, self.text.separator, self.columns)
+        return ragged or DataError.at(self.source, problem, rows[-1][0])
 
     def refuse(self, bad: Any, problem: str | Callable[[int], str]) -> None:
         """Raise an error for the row of the first True; a function says what is wrong with that row."""
@@ -140,26 +172,41 @@ class Table:
         return names
 
     def ids(self, place: int) -> np.ndarray:
-        """Return ids: whole numbers, or text if any of them is not plainly a whole number; none is missing."""
+        """Return ids: whole numbers, or text or other objects if any of them is not plainly a whole number."""
         column = self.frame[place]
-        if column.isna().any():
-            raise self.error(f"{self.called(place)} has missing values: drop these rows")
-        if column.dtype.kind in "iu":
-            return column.to_numpy()
-        if not pd.api.types.is_string_dtype(column):
+        if self.text is not None:
+            if column.dtype == np.int64 and not self.text.has_odd_numbers():
+                return column.to_numpy()
+            text = self.words(place)
+            self.refuse(text == "", f"field {place + 1} is empty")
+            is_plain = column.dtype == np.int64 and pd.Series(text).str.fullmatch(PLAIN).all()
+            return column.to_numpy() if is_plain else text
+        self.refuse(column.isna().to_numpy(), f"{self.called(place)} has missing values: drop these rows")
+        is_text = pd.api.types.is_string_dtype(column)
+        if is_text or (isinstance(self.source, str) and column.dtype in ("object", "category")):
+            return column.to_numpy(dtype=object)                        # in memory any objects
+        numbers = column.to_numpy()
+        if numbers.dtype.kind == "f" and np.isfinite(numbers).all() and (numbers % 1 == 0).all():
+            numbers = numbers.astype(np.int64)
+        if numbers.dtype.kind not in "iu" or (len(numbers) and numbers.max() > np.iinfo(np.int64).max):
             raise self.error(f"{self.called(place)} holds {column.dtype}: node ids must be whole numbers or text")
-        return column.to_numpy(dtype=object)
+        return numbers
 
-    def text(self, place: int) -> np.ndarray:
+    def words(self, place: int) -> np.ndarray:
         """Return a column as text; missing values are empty."""
         column = self.frame[place]
-        return column.astype(object).where(column.notna(), "").map(str).to_numpy(dtype=object)
+        if self.text is None:
+            return column.astype(object).where(column.notna(), "").map(str).to_numpy(dtype=object)
+        if not pd.api.types.is_string_dtype(column):
+            column = self.text.parsed(dtype=str, usecols=[place])[place]
+        codes, different = pd.factorize(column)                 # stripping each text once is faster
+        return np.array([name.strip() for name in different], dtype=object)[codes]
 
     def numbers(self, place: int, fix: str = "") -> np.ndarray:
         """Return a column of finite numbers, float64; ``fix``: what to do about words, for messages."""
         column = self.frame[place]
         if column.dtype.kind not in "iufb":
-            text = self.text(place)
+            text = self.words(place)
             number = pd.to_numeric(pd.Series(text), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
             self.refuse(~np.isfinite(number), lambda row: not_a_number(text[row], place, fix))
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -174,274 +221,165 @@ class Table:
 
     def counts_rows(self) -> bool:
         """Return whether the first column is 0, 1, 2, ..."""
-        expected = np.arange(self.first, self.first + len(self.frame))
-        return np.array_equal(self.frame[0].to_numpy(), expected)
+        return np.array_equal(self.frame[0].to_numpy(), np.arange(len(self.frame)))
 
     def skip_index(self, fix: str) -> None:
         """Warn that the unnamed first column is skipped; refuse it if it does not count the rows."""
         if not self.counts_rows():
             what = "the first column has no name and is not a row number 0, 1, 2, ..."
             raise self.error(f"{what}: {fix}, or leave it out (DataFrame.to_csv(..., index=False))")
-        if self.first == 0:
-            log.warning("%s: the unnamed first column counts the rows and is skipped", self.path)
+        log.warning("%s: the unnamed first column counts the rows and is skipped", self.source)
 
     def ignored(self, used: Iterable[int | None]) -> list[str]:
-        """Return the unused parts of the file, for the summary."""
-        used = set(used)
+        """Return the unused parts of the table, for the summary."""
+        used, name = set(used), getattr(self.source, "name", self.source)
         parts = [self.called(place) for place in range(len(self.header or ())) if place not in used]
-        if self.comments:
-            parts.append(f"{self.comments:,} comment line{'s' if self.comments > 1 else ''}")
-        return [f"{part} of {self.path.name}" for part in parts]
+        if self.text is not None and self.text.comments:
+            parts.append(f"{self.text.comments:,} comment line{'s' if self.text.comments > 1 else ''}")
+        return [f"{part} of {name}" for part in parts]
 
 
 def not_a_number(field: str, place: int, fix: str = "") -> str:
     """Return the problem of a field that should be a number; ``fix``: what to do if it is a word."""
     if field == "":
-        return f"field {place + 1} is empty"
+        return f"field {place + 1} is empty{fix}"
     fix = ": write decimals with a point" if re.fullmatch(r"[-+]?\d*,\d+", field) else fix
     return f"{field[:40]!r} is not a finite number{fix}"
 
 
-def read_tables(path: Path, whole: bool = False, **options: Any) -> Iterator[Table]:
-    """Yield the blocks of a table in text or Parquet; ``options`` are those of ``read_text``."""
-    kind = kind_of(path)
+def read_table(given: Path | pd.DataFrame, what: str = "the table", **options: Any) -> Table:
+    """Return a table in text or Parquet, with the options of ``read_text``, or a DataFrame, called ``what``."""
+    if isinstance(given, pd.DataFrame):
+        names = None if given.columns.inferred_type in ("integer", "empty") else [str(name) for name in given.columns]
+        return Table(what, given.set_axis(range(given.shape[1]), axis=1), names)
+    kind = kind_of(given)
     if kind == "text":
-        return read_text(path, whole, **options)
+        return read_text(given, **options)
     if kind == "parquet":
-        return _read_parquet(path, whole)
-    raise DataError.at(path, f"a table is expected (text or Parquet), not a file of {kind.upper()}")
+        return _read_parquet(given)
+    raise DataError.at(given, f"a table is expected (text or Parquet), not a file of {kind.upper()}")
 
 
-def _read_parquet(path: Path, whole: bool) -> Iterator[Table]:
-    """Yield the rows of a Parquet file; ``whole``: as one table."""
+def _read_parquet(path: Path) -> Table:
     try:
         from pyarrow import parquet
     except ImportError:
         raise DataError.at(path, "reading Parquet needs pyarrow: pip install pyarrow") from None
     if not path.is_file():
         raise DataError.at(path, "no such file")
-    with reported_as(path, "not a Parquet file"):
-        file = parquet.ParquetFile(path)
-        names, rows = file.schema_arrow.names, file.metadata.num_rows
-    check_memory(path, 8 * rows * (len(names) if whole else 2), f"a table of {rows:,} rows")
-    first = 0
-    with reported_as(path, "cannot be read"), progress_bar(f"reading {path.name}", rows, "rows") as bar:
-        for block in file.iter_batches(batch_size=max(rows, 1) if whole else ROWS):
-            frame = block.to_pandas(ignore_metadata=True).set_axis(range(len(names)), axis=1)
-            yield Table(path, frame, names, first)
-            first += len(frame)
-            bar.update(len(frame))
-    if not first:
+    with reported_as(path, "not a Parquet file, or a damaged one"):
+        table = parquet.ParquetFile(path).read()
+        frame = table.to_pandas(ignore_metadata=True)       # an index of pandas is a column
+    if not len(frame):
         raise DataError.at(path, "has no rows")
-
-
-@dataclass
-class Layout:
-    """How the rows of a file are written."""
-
-    separator: str              # a character, or SPACES
-    header: list[str] | None
-    columns: int
-    comments: int = 0           # lines left out so far
-
-
-@dataclass(frozen=True)
-class TextTable(Table):
-    """A block of lines."""
-
-    layout: Layout = field(kw_only=True)
-    content: bytes = b""        # the rows and blank lines; comments are blank
-    before: int = 0             # lines of the file before the content
-
-    @property
-    def comments(self) -> int:
-        return self.layout.comments
-
-    def error(self, problem: str, row: int | None = None) -> DataError:
-        if row is None:
-            return super().error(problem)
-        rows = [*islice(_rows(self.content, self.before), row + 1)]
-        _refuse_ragged(self.path, rows, self.layout)
-        return DataError.at(self.path, problem, rows[-1][0])
-
-    @cached_property
-    def _has_odd_numbers(self) -> bool:
-        """Whether the block may have numbers such as 007 and +7, which as ids are not 7."""
-        before = b' \t\n,;"' + self.layout.separator.encode()
-        if b"+" in self.content or b"-0" in self.content:
-            return re.search(rb"(?:^|[" + re.escape(before) + rb"])(?:\+|-?0\d)", self.content) is not None
-        byte = np.frombuffer(b"\n" + self.content, dtype=np.uint8)          # four times as fast as the expression
-        is_before = np.zeros(256, dtype=bool)
-        is_before[[*before]] = True
-        zero = (byte[1:-1] == ord("0")) & (byte[2:] - np.uint8(ord("0")) < 10)
-        return bool((zero & is_before[byte[:-2]]).any())
-
-    def ids(self, place: int) -> np.ndarray:
-        column = self.frame[place]
-        if column.dtype == np.int64 and not self._has_odd_numbers:
-            return column.to_numpy()
-        text = self.text(place)
-        self.refuse(text == "", f"field {place + 1} is empty")
-        is_plain = column.dtype == np.int64 and pd.Series(text).str.fullmatch(PLAIN).all()
-        return column.to_numpy() if is_plain else text
-
-    def text(self, place: int) -> np.ndarray:
-        column = self.frame[place]
-        if not pd.api.types.is_string_dtype(column):
-            column = _parse(self.content, self.layout, dtype=str, usecols=[place])[place]
-        codes, different = pd.factorize(column)                 # stripping each text once is faster
-        return np.array([name.strip() for name in different], dtype=object)[codes]
+    return Table(path, frame.set_axis(range(frame.shape[1]), axis=1), list(table.schema.names))
 
 
 def read_text(
-    path: Path, whole: bool = False, *, separator: str | None = None, header: bool | None = None,
+    path: Path, *, separator: str | None = None, header: bool | None = None,
     find_header: Callable[[list[list[str]]], bool] | None = None, attributes: bool = False,
-) -> Iterator[TextTable]:  # fmt: skip
-    """Yield the rows of a file, a block (``whole``: all of them) at a time; at least one.
+) -> Table:  # fmt: skip
+    """Return the rows of a file, one at least.
 
     Separator and header are detected unless they are given, the header by ``find_header``, default ``is_header``.
     ``attributes``: lines may end with the attributes of an edge, as networkx writes them.
     """
-    layout, lines, rows, comments = None, 0, 0, 0
-    for raw in _whole_lines(path, whole):
-        content, skipped = _cleaned(path, raw, lines)
-        before, lines = lines, lines + content.count(b"\n")
-        comments += skipped
-        if layout is not None:
-            layout.comments = comments
-        if not content.strip():
-            continue
-        if attributes and b"}" in content:
-            content = _without_attributes(path, content, before)
-        if layout is None:
-            sample = [*islice(_rows(content, before), SAMPLE)]
-            layout = _layout(path, sample, separator, header, find_header or is_header)
-            layout.comments = comments
-            if layout.header is not None:
-                content = re.sub(rb"[^\n]*\S[^\n]*", b"", content, count=1)        # keeps the numbers of the lines
-        problem = "rows of different lengths"
-        try:
-            frame = _parse(content, layout)
-        except pd.errors.EmptyDataError:
-            continue                                            # only a header
-        except (ValueError, OverflowError) as error:
-            frame, problem = None, f"cannot be read ({error})"
-        if frame is None or frame.shape[1] != layout.columns:
-            _refuse_ragged(path, _rows(content, before), layout)
-            raise DataError.at(path, problem)
-        yield TextTable(path, frame, layout.header, rows, layout=layout, content=content, before=before)
-        rows += len(frame)
-    if layout is None:
-        empty = f"has only comments, lines that begin with # or % ({comments:,})" if comments else "the file is empty"
-        raise DataError.at(path, empty)
-    if not rows:
-        raise DataError.at(path, "there are no rows below the header")
+    content, comments = _cleaned(path, unpacked(path))
+    if attributes and b"}" in content:
+        content = _without_attributes(path, content)
+    sample = [*islice(Text(content, SPACES, comments).rows(), SAMPLE)]
+    if not sample:
+        only_comments = f"has only comments, lines that begin with # or % ({comments:,})"
+        raise DataError.at(path, only_comments if comments else "the file is empty")
+    separator = _separator(path, sample) if separator is None else separator
+    rows = [_fields(path, number, line, separator) for number, line in sample]
+    has_header = (find_header or is_header)(rows) if header is None else header
+    if has_header:
+        content = re.sub(rb"[^\n]*\S[^\n]*", b"", content, count=1)         # keeps the numbers of the lines
+    kind = {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
+    log.info("%s: separated by %s, %s header line, %d columns", path, kind, "a" if has_header else "no", len(rows[0]))
+    text, problem = Text(content, separator, comments), "rows of different lengths"
+    try:
+        frame = text.parsed()
+    except pd.errors.EmptyDataError:
+        raise DataError.at(path, "there are no rows below the header") from None
+    except (ValueError, OverflowError) as error:
+        frame, problem = None, f"cannot be read ({error})"
+    if frame is None or frame.shape[1] != len(rows[0]):
+        raise _ragged(path, text.rows(), separator, len(rows[0])) or DataError.at(path, problem)
+    return Table(path, frame, rows[0] if has_header else None, text)
 
 
-def _whole_lines(path: Path, whole: bool) -> Iterator[bytes]:
-    """Yield raw parts that end where a line ends; one part if ``whole``."""
-    parts: list[bytes] = []
-    for block in unpacked(path):
-        end = 0 if whole else block.rfind(b"\n") + 1 or block.rfind(b"\r", 0, -1) + 1       # CR: half a CRLF, maybe
-        if end:
-            yield b"".join([*parts, block[:end]])
-            parts = []
-        parts.append(block[end:])
-        if not whole and sum(map(len, parts)) > MAX_LINE:
-            raise DataError.at(path, f"a line of more than {MAX_LINE:,} bytes: this is not a table of edges")
-    if any(parts):
-        yield b"".join(parts)
-
-
-def unpacked(path: Path) -> Iterator[bytes]:
-    """Yield the content of a file, unpacked if it is gzip, in blocks."""
+def unpacked(path: Path) -> bytes:
+    """Return the content of a file, unpacked if it is gzip, whatever its name."""
     if not path.is_file():
         raise DataError.at(path, "is a folder, give a file" if path.is_dir() else "no such file")
     try:
-        size = path.stat().st_size
-        with open(path, "rb") as raw, progress_bar(f"reading {path.name}", size, "bytes") as bar:
-            is_packed = raw.peek(2)[:2] == b"\x1f\x8b"              # gzip, whatever the name of the file
-            file = gzip.GzipFile(fileobj=raw) if is_packed else raw
-            left = unpacked_limit(size)
-            while block := file.read(BLOCK):
-                left -= len(block)
-                if left < 0 and is_packed:
-                    raise DataError.at(path, "unpacks to more than its size allows")
-                bar.update(raw.tell() - bar.n)
-                yield block
+        content = path.read_bytes()
+        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     except (OSError, EOFError, zlib.error) as error:
         raise DataError.at(path, f"cannot be read ({error})") from None
 
 
-def _cleaned(path: Path, content: bytes, before: int) -> tuple[bytes, int]:
+def _cleaned(path: Path, content: bytes) -> tuple[bytes, int]:
     """Return UTF-8 with LF, comments blanked out, and how many there were."""
-    if before == 0:
-        content = content.removeprefix(b"\xef\xbb\xbf")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError.at(path, "is UTF-16 text: save it as UTF-8, e.g. iconv -f UTF-16 -t UTF-8 old.csv > new.csv")
+    if content.startswith((b"PK\3\4", b"\xd0\xcf\x11\xe0")):                # .xlsx, .ods and .zip; .xls
+        raise DataError.at(path, SPREADSHEET)
+    content = content.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in content:
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    place, problem = -1, ""
-    if before == 0 and content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError.at(path, "is UTF-16 text: save it as UTF-8, e.g. iconv -f UTF-16 -t UTF-8 old.csv > new.csv")
-    if before == 0 and content.startswith(SPREADSHEETS):
-        raise DataError.at(path, "is a spreadsheet or an archive, not text: save the table as CSV UTF-8")
+    place, problem = content.find(b"\0"), "contains a zero byte: not text, or not in UTF-8; save it as UTF-8"
     try:
         if not content.isascii():
             content.decode("utf-8")
     except UnicodeDecodeError as error:
         place, problem = error.start, f"not UTF-8 text ({error.reason}): save it as UTF-8"
-    if not problem and b"\0" in content:
-        place, problem = content.index(b"\0"), "contains a zero byte: not text, or not in UTF-8; save it as UTF-8"
-    if problem:
-        raise DataError.at(path, problem, before + content.count(b"\n", 0, place) + 1)
-    comments = 0
+    if place >= 0:
+        raise DataError.at(path, problem, content.count(b"\n", 0, place) + 1)
     if b"#" in content or b"%" in content:
-        content, comments = re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
-    return content, comments
+        return re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
+    return content, 0
 
 
-def _without_attributes(path: Path, content: bytes, before: int) -> bytes:
+def _without_attributes(path: Path, content: bytes) -> bytes:
     """Turn ``0 1 {}``, as networkx.write_edgelist writes it, into ``0 1``, ``0 1 {'weight': 2.0}`` into ``0 1 2.0``."""
     content = re.sub(rb"(?m)[ \t,;]+\{\}[ \t]*$", b"", content)
     content = re.sub(rb"(?m)\{'weight': ([-+.\w]+)\}[ \t]*$", rb"\1", content)
     other = re.search(rb"(?m)(?<=[ \t,;])\{'[^\n]*\}[ \t]*$", content)
     if other:
         fix = "only {} and {'weight': number} are read; write the file with networkx.write_weighted_edgelist"
-        line = before + content.count(b"\n", 0, other.start()) + 1
+        line = content.count(b"\n", 0, other.start()) + 1
         raise DataError.at(path, f"edge attributes {other[0].decode()[:60]}: {fix}", line)
     return content
 
 
-def _rows(content: bytes, before: int) -> Iterator[tuple[int, str]]:
-    """Yield line number (from 1) and text of every line that is not blank."""
-    lines = enumerate(io.BytesIO(content), start=before + 1)
-    return ((number, line.decode("utf-8").rstrip("\n")) for number, line in lines if line.strip())
+def _separator(path: Path, sample: list[tuple[int, str]]) -> str:
+    """Return what separates the fields of the first rows."""
+    if any("\t" in line.strip() for _, line in sample):
+        return "\t"
+    counts = {mark: len(_fields(path, *sample[0], mark)) for mark in (";", ",")}        # a tie: decimal commas
+    best = max(counts, key=lambda mark: counts[mark])
+    return best if counts[best] > 1 else SPACES
 
 
-def _fields(path: Path, number: int, line: str, separator: str) -> list[str]:
+def _fields(source: Path | str, number: int, line: str, separator: str) -> list[str]:
     if separator == SPACES:
         return line.split() or [line]           # separators of Unicode alone, which do not make a line blank
     try:
         return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
     except csv.Error as error:
-        raise DataError.at(path, f"cannot be read ({error})", number) from None
+        raise DataError.at(source, f"cannot be read ({error})", number) from None
 
 
-def _layout(
-    path: Path, sample: list[tuple[int, str]], separator: str | None, header: bool | None,
-    find_header: Callable[[list[list[str]]], bool],
-) -> Layout:  # fmt: skip
-    """Return how the first rows are written."""
-    if separator is None:
-        counts = {mark: len(_fields(path, *sample[0], mark)) for mark in (";", ",")}    # a tie: decimal commas
-        best = max(counts, key=lambda mark: counts[mark])
-        separator = best if counts[best] > 1 else SPACES
-        separator = "\t" if any("\t" in line.strip() for _, line in sample) else separator
-    rows = [_fields(path, number, line, separator) for number, line in sample]
-    has_header = find_header(rows) if header is None else header
-    layout = Layout(separator, rows[0] if has_header else None, len(rows[0]))
-    kind = {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
-    log.info("%s: separated by %s, %s header line, %d columns", path, kind, "a" if has_header else "no", layout.columns)
-    return layout
+def _ragged(source: Path | str, rows: Iterable[tuple[int, str]], separator: str, columns: int) -> DataError | None:
+    """Return the error for the first line with another number of fields, if there is one."""
+    for number, line in rows:
+        count = len(_fields(source, number, line, separator))
+        if count != columns:
+            return DataError.at(source, f"{count} fields instead of {columns}", number)
+    return None
 
 
 def is_number(text: str) -> bool:
@@ -473,33 +411,15 @@ def is_header_of_features(rows: list[list[str]]) -> bool:
     return is_header(rows) or (named and not any(map(is_number, rows[0])))
 
 
-def _is_above_numbers(rows: list[list[str]], place: int) -> bool:
-    """Return whether a column has text, not a gap, above numbers and gaps; 1,5 is a number that is refused later."""
-    fields = [row[place].lower() for row in rows if place < len(row)]
-    numbers = [is_number(field.replace(",", ".", 1)) for field in fields]
-    known = [number or field in GAPS for number, field in zip(numbers, fields, strict=True)]
-    return len(fields) == len(rows) and any(numbers) and all(known[1:]) and not known[0]
-
-
 def is_header_of_labels(rows: list[list[str]]) -> bool:
     """Return the same for labels: columns called id and label, in any order."""
     named = column_named(ID_WORDS, rows[0]) is not None and column_named(LABEL_WORDS, rows[0]) is not None
     return is_header(rows) or named
 
 
-def _parse(content: bytes, layout: Layout, **more: object) -> pd.DataFrame:
-    """Return the columns of a block, of numbers or of text as pandas infers them from all rows."""
-    with np.errstate(invalid="ignore"):             # an infinite id: pandas converts it, compares, and refuses it
-        return pd.read_csv(
-            io.BytesIO(content), sep=layout.separator, header=None, na_filter=False,
-            skipinitialspace=True, encoding="utf-8", low_memory=False,
-            quoting=csv.QUOTE_NONE if layout.separator == SPACES else csv.QUOTE_MINIMAL, **more,
-        )  # fmt: skip
-
-
-def _refuse_ragged(path: Path, rows: Iterable[tuple[int, str]], layout: Layout) -> None:
-    """Raise the error for the first line with another number of fields, if there is one."""
-    for number, line in rows:
-        count = len(_fields(path, number, line, layout.separator))
-        if count != layout.columns:
-            raise DataError.at(path, f"{count} fields instead of {layout.columns}", number)
+def _is_above_numbers(rows: list[list[str]], place: int) -> bool:
+    """Return whether a column has text, not a gap, above numbers and gaps; 1,5 is a number that is refused later."""
+    fields = [row[place].lower() for row in rows if place < len(row)]
+    numbers = [is_number(field.replace(",", ".", 1)) for field in fields]
+    readable = [number or field in GAPS for number, field in zip(numbers, fields, strict=True)]
+    return len(fields) == len(rows) and any(numbers) and all(readable[1:]) and not readable[0]

@@ -1,106 +1,175 @@
-"""Features in tables: gaps, words, decimal commas; and the same in Parquet."""
+"""Features: numbers, words and gaps; the same in text, Parquet and DataFrames."""
 
-import importlib.util
+import warnings
 
+import networkx
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
+import torch
+from forms import installed
 
 from jbpool.data import DataError, load_nodes
+from jbpool.data.own.features import read_features
+from jbpool.data.own.one_graph import as_node_data
+from jbpool.nn.heads import unit_rows
 
-needs_pyarrow = pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
-EDGES = "a,b\nb,c\nc,d\n"
-IMPUTER = r"sklearn\.impute\.SimpleImputer, or --set dataset\.missing=mean"
-
-
-def load(folder, features, **options):
-    (folder / "e.csv").write_text(EDGES)
-    if isinstance(features, str):
-        (folder / "x.csv").write_text(features)
-        features = folder / "x.csv"
-    return load_nodes("file", edges=folder / "e.csv", features=features, **options)
+KINDS = [kind for kind in ("csv", "parquet", "frame") if kind != "parquet" or installed("pyarrow")]
+IMPUTER = r"sklearn\.impute\.SimpleImputer, or .*missing="
+SQUARE = networkx.to_numpy_array(networkx.path_graph(5))
 
 
-def test_words_become_columns_of_zeros_and_ones(tmp_path, caplog):
-    data = load(tmp_path, "person,age,colour\na,1,red\nb,2,blue\nc,3,red\nd,4,green\n")
+def load(folder, kind, table, missing=None):
+    """The path a - b - c - d with features whose first column, or index, has the ids."""
+    (folder / "e.csv").write_text("a,b\nb,c\nc,d\n")
+    if kind == "frame":
+        return as_node_data(pd.read_csv(folder / "e.csv", header=None), table.set_index("id"), missing)
+    path = folder / f"x.{kind}"
+    if kind == "csv":
+        table.to_csv(path, index=False)
+    else:
+        table.to_parquet(path)
+    return load_nodes("file", edges=folder / "e.csv", features=path, missing=missing)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_become_columns_of_zeros_and_ones(tmp_path, kind, caplog):
+    table = pd.DataFrame({"id": list("abcd"), "age": [1, 2, 3, 4], "colour": ["red", "blue", "red", "green"]})
+    data = load(tmp_path, kind, table)
     assert data.feat_names == ["age", "colour=blue", "colour=green", "colour=red"]
     assert data.feat.tolist() == [[1, 0, 0, 1], [2, 1, 0, 0], [3, 0, 0, 1], [4, 0, 1, 0]]
     assert "column 'colour' is text: it becomes a column of zeros and ones for each of its 3 words" in caplog.text
 
 
-def test_a_column_with_a_word_per_node_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("jbpool.data.own.one_graph.CATEGORIES", 3)
-    with pytest.raises(DataError, match=r"x\.csv: column 'title' has 4 different words: leave it out"):
-        load(tmp_path, "id,title\na,one\nb,two\nc,three\nd,four\n")
+@pytest.mark.parametrize("kind", KINDS)
+def test_gaps(tmp_path, kind):
+    table = pd.DataFrame({"id": list("abcd"), "x": [1, None, 3, 5], "kind": ["red", "blue", None, "red"]})
+    for column, row in ("x", 1), ("kind", 2):
+        place = f"line {row + 2}" if kind == "csv" else f"row {row + 1}"
+        with pytest.raises(DataError, match=f"{place}: .*{IMPUTER}"):
+            load(tmp_path, kind, table[["id", column]])
+    data = load(tmp_path, kind, table, missing="mean")
+    assert data.feat_names == ["x", "kind=blue", "kind=red"]
+    np.testing.assert_allclose(data.feat, [[1, 0, 1], [3, 1, 0], [3, 1 / 3, 2 / 3], [5, 0, 1]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("gap", ["", "NA", "nan", "?", "null"])
-def test_gaps(tmp_path, gap):
-    table = f"id,x,y\na,1,5\nb,{gap},5\nc,3,5\nd,5,5\n"
-    with pytest.raises(DataError, match=rf"x\.csv, line 3: .*{IMPUTER}"):
-        load(tmp_path, table)
-    assert load(tmp_path, table, missing="mean").feat.tolist() == [[1, 5], [3, 5], [3, 5], [5, 5]]
-    words = f"id,x\na,red\nb,{gap}\nc,blue\nd,red\n"
-    with pytest.raises(DataError, match=rf"x\.csv, line 3: .*{IMPUTER}"):
-        load(tmp_path, words)
-    np.testing.assert_allclose(load(tmp_path, words, missing="mean").feat[1], [1 / 3, 2 / 3])
+def test_gaps_in_text(tmp_path, gap):
+    (tmp_path / "x.csv").write_text(f"id,x\na,1\nb,{gap}\nc,5\n")
+    assert read_features(tmp_path / "x.csv", "mean").values.tolist() == [[1], [3], [5]]
 
 
-def test_nodes_without_a_row(tmp_path):
-    table = "id,x\na,1\nc,3\n"
-    with pytest.raises(DataError, match=r"has no row for node 'b' and 1 others .*--set dataset\.missing=mean"):
-        load(tmp_path, table)
-    assert load(tmp_path, table, missing="mean").feat.tolist() == [[1], [2], [3], [2]]
-
-
-def test_gaps_in_arrays(tmp_path, monkeypatch):
-    monkeypatch.setattr("jbpool.data.own.one_graph.BLOCK", 4)
-    (tmp_path / "n.csv").write_text("0,1\n1,2\n")
-    for dtype in ("float32", "float64"):
-        np.save(tmp_path / "x.npy", np.array([[1, 2], [np.nan, 4], [5, np.nan]], dtype=dtype))
-        with pytest.raises(DataError, match=rf"x\.npy: features hold NaN.*{IMPUTER}"):
-            load_nodes("file", edges=tmp_path / "n.csv", features=tmp_path / "x.npy")
-        data = load_nodes("file", edges=tmp_path / "n.csv", features=tmp_path / "x.npy", missing="mean")
-        assert data.feat.tolist() == [[1, 2], [3, 4], [5, 3]]
+@pytest.mark.parametrize("kind", KINDS)
+def test_nodes_without_a_row(tmp_path, kind):
+    table = pd.DataFrame({"id": ["a", "c", "new"], "x": [1, 3, 8]})
+    with pytest.raises(DataError, match=r"no row for node 'b' and 1 others .*missing="):
+        load(tmp_path, kind, table)
+    data = load(tmp_path, kind, table, missing="mean")
+    assert dict(zip(data.ids, data.feat[:, 0].tolist(), strict=True)) == {"a": 1, "b": 4, "c": 3, "d": 4, "new": 8}
 
 
 @pytest.mark.parametrize(
-    ("features", "options", "words"),
+    ("table", "words"),
     [
-        ("person;age\na;1,5\nb;2\nc;3\nd;4\n", {}, "line 2: '1,5' is not a finite number: write decimals"),
-        ("person,age,town\na,,A\nb,2,B\nc,3,A\nd,4,A\n", {}, "line 2: field 2 is empty: fill the gaps"),
-        ("id;x\na;1,5\nb;2,5\nc;1,5\nd;3,0\n", {}, "line 2: '1,5' is not a finite number: write decimals with a point"),
-        ("a;1,5;2,5\nb;2,5;1,0\nc;1,5;1,5\nd;3,0;1,5\n", {}, "line 1: '1,5' is .* write decimals with a point"),
-        ("id,x\na,1\nb,\nc,inf\nd,3\n", {"missing": "mean"}, "line 4: 'inf' is not a finite number"),
-        ("id,x\na,\nb,\nc,\nd,\n", {"missing": "mean"}, "column 'x' is empty: leave it out"),
-        ("id,x\na,1\n", {"missing": "median"}, r"dataset\.missing='median': the only choice is mean"),
+        ("person;age\na;1,5\nb;2\n", "line 2: '1,5' .* write decimals"),
+        ("id;x\na;1,5\nb;2,5\n", "line 2: '1,5' .* write decimals"),
+        ("a;1,5;2,5\nb;2,5;1,0\n", "line 1: '1,5' .* write decimals"),
+        ("id,x\na,1\nb,inf\n", "line 3: infinity"),
+        ("id,x\na,1\nb,x\n", "line 3: 'x' is not a finite number"),
+        ("id,x\na,1\na,2\n", "line 3: node 'a' has more than one row"),
+        ("id,x,x\na,1,2\n", "two columns are called 'x'"),
+        ("a\nb\n", "one column"),
+        (pd.DataFrame({"x": pd.to_datetime(["2020"] * 3)}), "column 'x' holds datetime"),
+        (pd.DataFrame({"x": [1.0, np.inf, 3]}), "row 2: infinity"),
+        (pd.DataFrame(index=[1, 2]), "give a row of numbers"),
+        (np.ones(3), "give a row of numbers"),
+        (np.ones((4, 0)), "give a row of numbers"),
+        (np.array([["a"]]), "give a row of numbers"),
+        ([[1, 2], [3]], "different lengths"),
+        (np.full((3, 2), np.nan), f"NaN or infinity: .*{IMPUTER}"),
+        (scipy.sparse.csr_matrix([[np.inf]]), "NaN or infinity: leave"),
     ],
 )
-def test_bad_tables(tmp_path, features, options, words):
-    with pytest.raises(DataError, match=words):
-        load(tmp_path, features, **options)
+def test_what_are_no_features_is_refused(tmp_path, table, words):
+    if isinstance(table, str):
+        (tmp_path / "x.csv").write_text(table)
+        table = tmp_path / "x.csv"
+    with pytest.raises(DataError, match=words) as error:
+        read_features(table)
+    assert "\n" not in str(error.value)
 
 
-@needs_pyarrow
-def test_parquet(tmp_path):
-    frame = pd.DataFrame({"kind": ["x", "y", None, "x"], "id": list("dcba"), "age": [4.0, None, 2.0, 1.0]})
-    frame.to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(DataError, match=rf"x\.parquet: row 3: field 1 is empty: .*{IMPUTER}"):
-        load(tmp_path, tmp_path / "x.parquet")
-    data = load(tmp_path, tmp_path / "x.parquet", missing="mean")
-    assert data.feat_names == ["kind=x", "kind=y", "age"]
-    np.testing.assert_allclose(data.feat, [[1, 0, 1], [2 / 3, 1 / 3, 2], [0, 1, 7 / 3], [1, 0, 4]], rtol=1e-6)
-    labels = pd.DataFrame({"id": list("cabd"), "class": pd.array([3, None, 5, 3], dtype="Int64")})
-    labels.to_parquet(tmp_path / "y.parquet")
-    data = load_nodes("file", edges=tmp_path / "e.csv", labels=tmp_path / "y.parquet")
-    assert data.label.tolist() == [-1, 1, 0, 0]
-    assert data.class_names == ["3", "5"]
-    labels.set_index("id").to_parquet(tmp_path / "y.parquet")                   # an index with a name is a column
-    assert load_nodes("file", edges=tmp_path / "e.csv", labels=tmp_path / "y.parquet").label.tolist() == [-1, 1, 0, 0]
+def test_columns_that_hold_nothing_or_too_much(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match="'x' is empty: leave it out"):
+        read_features(pd.DataFrame({"x": [None, None]}), "mean")
+    monkeypatch.setattr("jbpool.data.own.features.CATEGORIES", 3)
+    with pytest.raises(DataError, match="'title' has 4 different words: leave it out"):
+        read_features(pd.DataFrame({"title": list("wxyz")}))
+    with pytest.raises(DataError, match="only choice is mean"):
+        read_features(np.ones((2, 2)), "median")
+    with pytest.raises(DataError, match="a table is expected"):
+        read_features(tmp_path / "g.gml")
 
 
-@pytest.mark.parametrize("option", ["features", "labels"])
-def test_a_graph_is_no_table(tmp_path, option):
-    (tmp_path / "e.csv").write_text(EDGES)
-    with pytest.raises(DataError, match=r"g\.gml: a table is expected"):
-        load_nodes("file", edges=tmp_path / "e.csv", **{option: tmp_path / "g.gml"})
+def test_the_index_of_a_saved_table(tmp_path, caplog):
+    """The unnamed first column has the ids; row numbers beside a column ``id`` are skipped."""
+    frame = pd.DataFrame({"f": [1, 2, 3]}, index=["a", "b", "c"])
+    frame.to_csv(tmp_path / "x.csv")
+    assert read_features(tmp_path / "x.csv").ids.tolist() == ["a", "b", "c"]
+    assert not caplog.text
+    frame.reset_index(names="id").to_csv(tmp_path / "x.csv")
+    assert read_features(tmp_path / "x.csv").ids.tolist() == ["a", "b", "c"]
+    assert "is skipped" in caplog.text
+    pd.DataFrame(np.eye(4)).to_csv(tmp_path / "x.csv")
+    assert read_features(tmp_path / "x.csv").ids.tolist() == [0, 1, 2, 3]
+    assert "it is read as the node id" in caplog.text
+    (tmp_path / "x.csv").write_text("age,node,height\n10,3,7\n11,2,7\n")
+    features = read_features(tmp_path / "x.csv")
+    assert (features.ids.tolist(), features.names) == ([3, 2], ["age", "height"])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "bool", ">f4", "float32"])
+def test_arrays_are_converted_in_blocks(tmp_path, monkeypatch, dtype, order):
+    monkeypatch.setattr("jbpool.data.own.features.NUMBERS_AT_ONCE", 4)
+    values = np.asarray(np.arange(12).reshape(4, 3) % 5, dtype=dtype, order=order)
+    np.save(tmp_path / "x.npy", values)
+    np.savez(tmp_path / "x.npz", feat=values, other=values[:1])
+    for given in (values, tmp_path / "x.npy", tmp_path / "x.npz"):
+        feat = read_features(given).values
+        assert feat.dtype == np.float32
+        assert feat.flags.c_contiguous
+        assert feat.tolist() == values.astype(np.float32).tolist()
+    wrong = values.astype(float)
+    wrong[3, 1] = np.nan
+    assert read_features(wrong, "mean").values[3, 1] == pytest.approx(np.nanmean(wrong[:, 1]))
+    with pytest.raises(DataError, match="NaN"):
+        read_features(wrong)
+
+
+def test_a_memory_map_is_not_copied(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(12, dtype=np.float32).reshape(4, 3))
+    before = (tmp_path / "x.npy").read_bytes()
+    features = read_features(tmp_path / "x.npy")
+    assert isinstance(features.values, np.memmap)
+    features.rows_of(None)[:] += 1                                      # in place, and the file keeps its values
+    assert (tmp_path / "x.npy").read_bytes() == before
+
+
+def test_sparse_and_tensors(tmp_path):
+    matrix = scipy.sparse.csr_matrix((np.ones(5), np.array([1, 1, 0, 1, 1]), np.array([0, 2, 3, 4, 5])), shape=(4, 2))
+    scipy.sparse.save_npz(tmp_path / "x.npz", matrix)                   # twice the same place
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")                                 # torch's note that CSC tensors are in beta
+        tensor = torch.from_numpy(matrix.toarray()).to_sparse_csc()
+    for given in (matrix, tmp_path / "x.npz", matrix.tocoo(), tensor):
+        assert read_features(given).rows_of(None).to_dense()[0].tolist() == [0, 2]
+    assert torch.equal(as_node_data(SQUARE, torch.eye(5, dtype=torch.bfloat16)).feat, torch.eye(5))
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-30, 1e-310])
+def test_any_scale_fits_into_float32(scale):
+    for form in np.asarray, scipy.sparse.csr_matrix:
+        feat = as_node_data(SQUARE, form(scale * np.eye(5))).feat
+        assert torch.allclose(unit_rows(feat.to_dense()), torch.eye(5))

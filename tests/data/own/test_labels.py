@@ -1,13 +1,24 @@
-"""Classes from texts and numbers."""
+"""Classes from texts and numbers, for all or some of the nodes."""
+
+import importlib.util
 
 import numpy as np
+import pandas as pd
 import pytest
-import torch
-from own_graphs import FEW, MANY, write_targets
 
-from jbpool.data import DataError, load_graphs
+from jbpool.data import DataError, load_nodes
 from jbpool.data.own.labels import class_codes
-from jbpool.errors import JBPoolError
+
+PLAIN = "0,1\n1,2\n2,0\n2,3\n"
+
+
+def load(folder, labels):
+    (folder / "e.csv").write_text(PLAIN)
+    if isinstance(labels, str):
+        (folder / "y.csv").write_text(labels)
+        return load_nodes("file", edges=folder / "e.csv", labels=folder / "y.csv")
+    np.save(folder / "y.npy", labels)
+    return load_nodes("file", edges=folder / "e.csv", labels=folder / "y.npy")
 
 
 @pytest.mark.parametrize(
@@ -33,76 +44,55 @@ def test_codes_and_names(given, codes, names):
     assert found[1] == names
 
 
-# ---------------------------------------------------------------- numbers to predict
-
-
 @pytest.mark.parametrize(
-    ("values", "task", "metric"),
+    ("content", "label", "names"),
     [
-        (MANY, None, "rmse"), (MANY, "classification", "acc"), (FEW, "regression", "rmse"),
-        (FEW, "classification", "acc"), (["1", "2.0", "3"] * 8, None, "acc"), (["a", "1.5"] * 12, None, "acc"),
-        (["1", "2", "3"] * 8, "regression", "rmse"),
-    ],
-)  # fmt: skip
-def test_numbers_are_recognised_or_asked_for(values, task, metric, tmp_path):
-    data = load_graphs("file", folder=write_targets(tmp_path / "own", values), task=task)
-    assert (data.metric, data.is_regression) == (metric, metric == "rmse")
-    if data.is_regression:
-        assert (data.label.shape, data.label.dtype, data.class_names) == ((24, 1), torch.float64, ["label"])
-        np.testing.assert_allclose(data.label[:, 0], [float(value) for value in values])
-
-
-@pytest.mark.parametrize(
-    ("values", "options", "words"),
-    [
-        (FEW, {}, r"3 different labels \(0\.5, 1\.5, 2, \.\.\.\): classes or numbers to predict\? Set dataset\.task"),
-        (["a", "2"] * 12, {"task": "regression"}, "label 'a' is not a finite number to predict"),
-        (["inf", *MANY[1:]], {"task": "regression"}, "label 'inf' is not a finite number"),
-        (MANY, {"task": "regresion"}, "Did you mean 'regression'"),
-        (MANY, {"targets": ["label", "width"]}, "no column is called 'width', as dataset.targets says"),
+        ("0,b\n2,a\n", [1, -1, 0, -1], ["a", "b"]),
+        ("0,b\n1,\n2,a\n3,NA\n", [1, -1, 0, -1], ["a", "b"]),
+        ("0,b\n2,a\nother,c\n", [1, -1, 0, -1], ["a", "b"]),
+        ("# c\n0,C#\n1,C\n2,C#\n3,F#\n", [1, 0, 1, 2], ["C", "C#", "F#"]),
+        ("0,2\n1,10\n2,2\n3,1\n", [1, 2, 1, 0], ["1", "2", "10"]),
+        ("label,id\n0,3\n1,2\n2,0\n2,1\n", [2, 2, 1, 0], ["0", "1", "2"]),
+        (",id,label\n0,3,x\n1,1,y\n2,2,y\n3,0,x\n", [0, 1, 1, 0], ["x", "y"]),
+        (",label\n0,x\n1,y\n2,y\n3,x\n", [0, 1, 1, 0], ["x", "y"]),
+        (np.array([7, 7, -1, 3], dtype=np.int16), [1, 1, -1, 0], ["3", "7"]),
+        (np.array([5, 5, 2, 9, 4]), [1, 1, 0, 2], ["2", "5", "9"]),
     ],
 )
-def test_unclear_or_wrong_targets_are_refused(values, options, words, tmp_path):
-    with pytest.raises(JBPoolError, match=words):
-        load_graphs("file", folder=write_targets(tmp_path / "own", values), **options)
+def test_labels_of_nodes(tmp_path, content, label, names):
+    data = load(tmp_path, content)
+    assert data.label.tolist() == label
+    assert list(data.class_names) == names
+    assert data.num_classes == len(names)
+    if -1 in label:
+        assert f"({4 - label.count(-1)} of 4 nodes labelled)" in data.summary
+    assert ("1 rows of y.csv for ids that are not in the graph" in data.summary) == ("other" in str(content))
 
 
-def test_classes_with_a_graph_each(tmp_path):
-    folder = write_targets(tmp_path / "own", [str(number) for number in range(24)])
-    (folder / "graphs.csv").write_text((folder / "graphs.csv").read_text().replace("split", "part"))
-    with pytest.raises(DataError, match=r"if the labels are numbers to predict, set dataset\.task=regression"):
-        load_graphs("file", folder=folder).split()
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ("0,a\n1,b\n1,c\n", "line 3: node 1 has more than one row"),
+        ("0,a\n,b\n", "line 2: field 1 is empty"),
+        ("0,a,b\n", "3 columns"),
+        (",id,label\n4,3,x\n9,1,y\n", "no name"),
+        ("x,a\ny,b\n", "no label for any node"),
+        ("0,\n1,\n", "no label for any node"),
+        ("7,a\n", "no label for any node"),
+        (np.zeros(3, int), "at least 4 labels"),
+        (np.zeros((4, 1), int), "at least 4 labels"),
+        (np.zeros(4), "at least 4 labels"),
+    ],
+)
+def test_what_are_no_labels_is_refused(tmp_path, labels, words):
+    with pytest.raises(DataError, match=words):
+        load(tmp_path, labels)
 
 
-def test_attributes_of_the_tu_format(tmp_path):
-    files = {
-        "A": "1, 2\n3, 4\n", "graph_indicator": "1\n1\n2\n2\n", "graph_attributes": "0.5, 10\n-1.5, 20\n",
-    }  # fmt: skip
-    for part, text in files.items():
-        (tmp_path / f"OWN_{part}.txt").write_text(text)
-    data = load_graphs("file", folder=tmp_path)
-    assert (data.metric, data.label.tolist()) == ("rmse", [[0.5, 10.0], [-1.5, 20.0]])
-    (tmp_path / "OWN_graph_labels.txt").write_text("3\n-1\n")
-    assert load_graphs("file", folder=tmp_path).label.tolist() == [1, 0]
-    assert load_graphs("file", folder=tmp_path, task="regression").label.tolist() == [[0.5, 10.0], [-1.5, 20.0]]
-    (tmp_path / "OWN_graph_attributes.txt").unlink()
-    assert load_graphs("file", folder=tmp_path, task="regression").label.tolist() == [[3.0], [-1.0]]
-
-
-def test_numbers_in_a_dgl_file(tmp_path):
-    dgl = pytest.importorskip("dgl", reason="DGL is not installed")
-    graphs, path = [dgl.rand_graph(4, 6) for _ in range(24)], str(tmp_path / "g.bin")
-    numbers = torch.arange(24) / 7
-    for labels, options, metric, names in (
-        ({"label": numbers}, {}, "rmse", ["label"]),
-        ({"label": torch.stack([numbers, numbers], 1)}, {"task": "regression"}, "rmse", ["label 0", "label 1"]),
-        ({"a": numbers, "b": torch.arange(24)}, {"targets": ["b", "a"]}, "rmse", ["b", "a"]),
-        ({"label": torch.arange(24) % 3}, {"task": "regression"}, "rmse", ["label"]),
-        ({"label": numbers.round()}, {"task": "classification"}, "acc", ["0.0", "1.0", "2.0", "3.0"]),
-    ):
-        dgl.save_graphs(path, graphs, labels)
-        data = load_graphs("file", graphs=path, **options)
-        assert (data.metric, list(data.class_names)) == (metric, names)
-    dgl.save_graphs(path, graphs, {"label": numbers.round()})
-    with pytest.raises(DataError, match="floats without fractions: classes or numbers to predict"):
-        load_graphs("file", graphs=path)
+@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
+def test_parquet(tmp_path):
+    frame = pd.DataFrame({"id": [2, 0, 1], "class": pd.array([3, None, 5], dtype="Int64")})
+    (tmp_path / "e.csv").write_text(PLAIN)
+    frame.to_parquet(tmp_path / "y.parquet")
+    data = load_nodes("file", edges=tmp_path / "e.csv", labels=tmp_path / "y.parquet")
+    assert data.label.tolist() == [-1, 1, 0, -1]

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from jbpool.data import DataError, load_graphs
-from jbpool.data.own import tables as reader
 
 TABLES = {
     "graphs": "graph,label,split\nb,yes,train\na,no,valid\nc,yes,test\n007,,train\n",
@@ -28,12 +27,6 @@ def folder(tmp_path):
     return write
 
 
-@pytest.fixture
-def block(request, monkeypatch):
-    """Tables are read in blocks of so many bytes."""
-    monkeypatch.setattr(reader, "BLOCK", request.param)
-
-
 def edges_of(data, graph):
     """(source, target) -> (weight, edge features)."""
     part = data.batch([graph])
@@ -41,8 +34,7 @@ def edges_of(data, graph):
     return dict(zip(ends, zip(part.edge_weight.tolist(), part.edge_feat.tolist(), strict=True), strict=True))
 
 
-@pytest.mark.parametrize("block", [reader.BLOCK, 16, 60], indirect=True)
-def test_a_folder_of_tables(folder, block):
+def test_a_folder_of_tables(folder):
     data = load_graphs("file", folder=folder())
     assert data.ids.tolist() == ["b", "a", "c", "007"]
     assert data.class_names == ["no", "yes"]
@@ -73,8 +65,7 @@ def test_folds_need_classes(folder):
         load_graphs("file", folder=folder(graphs=graphs)).split(0, 2)
 
 
-@pytest.mark.parametrize("block", [reader.BLOCK, 16, 60], indirect=True)
-def test_an_index_that_pandas_has_written_is_no_feature(folder, block, caplog):
+def test_an_index_that_pandas_has_written_is_no_feature(folder, caplog):
     plain = load_graphs("file", folder=folder())
     numbered = {}
     for name, text in TABLES.items():
@@ -161,8 +152,7 @@ def test_nodes_without_ids_and_features(folder):
         ({"edges": "graph,source,target,weight\na,n1,n2,-1\n"}, "edges.csv, line 2: the weight is negative"),
     ],
 )
-@pytest.mark.parametrize("block", [reader.BLOCK, 10], indirect=True)
-def test_mistakes_in_tables(folder, changes, words, block):
+def test_mistakes_in_tables(folder, changes, words):
     with pytest.raises(DataError, match=words):
         load_graphs("file", folder=folder(**changes))
 

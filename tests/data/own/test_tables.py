@@ -1,344 +1,214 @@
-"""How tables are read: unnamed indices, other columns, separators, line ends, labels for some nodes, networkx files."""
+"""Tables: what is written is read, whatever the separator, header, line ends and packing."""
 
 import gzip
 import logging
 import zipfile
 
-import networkx
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from jbpool.data import DataError, load_nodes
-from jbpool.data.own import tables
-from jbpool.data.own.tables import PAIRS
+from jbpool.data import DataError
+from jbpool.data.own.tables import PAIRS, is_header, is_header_of_features, is_header_of_labels, read_table
 
-PLAIN = "0,1\n1,2\n2,0\n2,3\n"
+IDS = ["7", "007", "+7", "-3", "0", "12", "a#1", "b%2", "NA", "null", "zoë", "d e", "0.5", "10000000000", "1e5"]
+LINES = [f"{i},{(3 * i) % 40}" for i in range(40)]
 
 
 def write(path, content):
-    path.write_bytes(content.encode())
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
-def edges_of(data):
-    """Edges in the user's ids, each direction."""
-    source, target = (data.ids[end.numpy()].tolist() for end in data.graph.edge_index)
-    return set(zip(source, target, strict=True))
+@st.composite
+def written(draw):
+    """Rows of ids, and a file that has them."""
+    rows = draw(st.lists(st.tuples(*[st.sampled_from(IDS)] * 2), min_size=2, max_size=12))
+    separator = draw(st.sampled_from([",", ";", "\t", "|", ", "]))
+    quote = draw(st.booleans())
+    lines = [separator.join(f'"{field}"' if quote else field for field in row) for row in rows]
+    header = draw(st.booleans())
+    if header:
+        lines.insert(0, separator.join(("source", "target")))
+    for comment in draw(st.lists(st.sampled_from(["", "# note", "% note", "  # indented"]), max_size=4)):
+        lines.insert(draw(st.integers(0, len(lines))), comment)
+    content = draw(st.sampled_from(["\n", "\r\n", "\r"])).join(lines).encode()
+    content = draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + content + draw(st.sampled_from([b"", b"\n"]))
+    return rows, content, separator.strip(" ") or ",", header, draw(st.booleans())
 
 
-def both(*pairs):
-    return {edge for u, v in pairs for edge in ((u, v), (v, u))}
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(written())
+@example(([("007", "7"), ("7", "7")], b"007,7\n7,7", ",", False, False))
+@example(([("+7", "8"), ("7", "8")], b"+7,8\n7,8", ",", False, False))
+def test_what_is_written_is_read(tmp_path, table):
+    rows, content, separator, header, packed = table
+    path = write(tmp_path / "t.csv", gzip.compress(content) if packed else content)
+    read = read_table(path, separator=separator, header=header)
+    assert read.header == (["source", "target"] if header else None)
+    for place in (0, 1):
+        column = [row[place] for row in rows]
+        plain = all(field.removeprefix("-").isdigit() and str(int(field)) == field for field in column)
+        assert read.ids(place).tolist() == ([*map(int, column)] if plain else column)
+        assert read.words(place).tolist() == column
 
 
-class TestUnnamedFirstColumn:
-    frame = pd.DataFrame({"Von": ["ann", "bob"], "Nach": ["bob", "eve"]})
-
-    @pytest.mark.parametrize("corner", ["", "Unnamed: 0"])
-    def test_row_numbers_of_an_edge_list_are_skipped(self, tmp_path, corner, caplog):
-        self.frame.to_csv(tmp_path / "e.csv", index_label=corner)
-        data = load_nodes("file", edges=tmp_path / "e.csv")
-        assert edges_of(data) == both(("ann", "bob"), ("bob", "eve"))
-        assert "the unnamed first column counts the rows and is skipped" in caplog.text
-
-    def test_anything_else_over_an_edge_list_is_refused(self, tmp_path):
-        self.frame.set_index(pd.Index([3, 7])).to_csv(tmp_path / "e.csv")
-        with pytest.raises(DataError, match=r"no name and is not a row number .* call the columns source and target"):
-            load_nodes("file", edges=tmp_path / "e.csv")
-
-    def test_named_ends_need_no_guess(self, tmp_path):
-        edges = write(tmp_path / "e.csv", ",source,target\n3,ann,bob\n7,bob,eve\n")
-        assert edges_of(load_nodes("file", edges=edges)) == both(("ann", "bob"), ("bob", "eve"))
-
-    def test_features(self, tmp_path, caplog):
-        edges = write(tmp_path / "e.csv", "a,b\nb,c\n")
-        indexed = pd.DataFrame({"f": [1, 2, 3]}, index=["a", "b", "c"])
-        indexed.to_csv(tmp_path / "x.csv")                                  # the index is the node id
-        assert load_nodes("file", edges=edges, features=tmp_path / "x.csv").feat.tolist() == [[1], [2], [3]]
-        assert not caplog.text
-        numbered = indexed.reset_index(names="id")
-        numbered.to_csv(tmp_path / "x.csv")                                 # row numbers beside the column id
-        assert load_nodes("file", edges=edges, features=tmp_path / "x.csv").feat.tolist() == [[1], [2], [3]]
-        assert "is skipped" in caplog.text
-        numbered.set_index(pd.Index([5, 6, 7])).to_csv(tmp_path / "x.csv")  # which of the two is the id?
-        with pytest.raises(DataError, match="the first column has no name"):
-            load_nodes("file", edges=edges, features=tmp_path / "x.csv")
-
-    def test_row_numbers_alone_are_the_node_ids(self, tmp_path, caplog):
-        pd.DataFrame(np.eye(4)).to_csv(tmp_path / "x.csv")
-        data = load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN), features=tmp_path / "x.csv")
-        assert torch.equal(data.feat, torch.eye(4))
-        assert "it is read as the node id" in caplog.text
-
-    def test_labels(self, tmp_path):
-        edges = write(tmp_path / "e.csv", PLAIN)
-        for content in (",id,label\n0,3,x\n1,1,y\n2,2,y\n3,0,x\n", ",label\n0,x\n1,y\n2,y\n3,x\n"):
-            data = load_nodes("file", edges=edges, labels=write(tmp_path / "y.csv", content))
-            assert data.label.tolist() == [0, 1, 1, 0]
-        with pytest.raises(DataError, match="the first column has no name"):
-            load_nodes("file", edges=edges, labels=write(tmp_path / "y.csv", ",id,label\n4,3,x\n9,1,y\n"))
+def test_odd_numbers_are_found_wherever_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("jbpool.data.own.tables.BYTES_AT_ONCE", 7)
+    for line in range(41):
+        odd = read_table(write(tmp_path / "t.csv", "\n".join([*LINES[:line], "007,7", *LINES[line:]])), header=False)
+        assert odd.ids(0)[line] == "007"
+    assert read_table(write(tmp_path / "t.csv", "\n".join(LINES))).ids(0).dtype == np.int64
 
 
-class TestIdsInAnotherColumn:
-    """The header says which column has the ids."""
-
-    def test_features(self, tmp_path):
-        edges = write(tmp_path / "e.csv", PLAIN)
-        features = write(tmp_path / "x.csv", "age,node,height\n10,3,7\n11,2,7\n12,0,7\n13,1,7\n")
-        data = load_nodes("file", edges=edges, features=features)
-        assert data.feat.tolist() == [[12, 7], [13, 7], [11, 7], [10, 7]]
-        assert list(data.feat_names) == ["age", "height"]
-
-    def test_labels(self, tmp_path):
-        edges = write(tmp_path / "e.csv", PLAIN)
-        data = load_nodes("file", edges=edges, labels=write(tmp_path / "y.csv", "label,id\n0,3\n1,2\n2,0\n2,1\n"))
-        assert data.label.tolist() == [2, 2, 1, 0]
+@pytest.mark.parametrize("separator", [",", ";", "\t", "  "])
+def test_the_separator_is_detected(tmp_path, separator):
+    table = read_table(write(tmp_path / "t.txt", "".join(f"{i}{separator}{i + 1}\n" for i in range(30))))
+    assert table.ids(1).tolist() == [*range(1, 31)]
 
 
-class TestSummary:
-    def test_weights_and_ignored_columns(self, tmp_path, caplog):
-        edges = write(tmp_path / "e.csv", "source,target,weight,year\n0,1,0.5,1999\n")
-        assert "1 edges weighted by column 'weight'" in load_nodes("file", edges=edges).summary
-        assert load_nodes("file", edges=edges).summary.endswith("; ignored: column 'year' of e.csv")
-        edges = write(tmp_path / "e.csv", "0,1,0.5\n")
-        assert "1 edges weighted by the third column" in load_nodes("file", edges=edges).summary
-        assert not caplog.text
-        for name in ("value", "rating"):
-            data = load_nodes("file", edges=write(tmp_path / "e.csv", f"source,target,{name}\n0,1,5\n"))
-            assert "1 unweighted edges" in data.summary
-            assert f"ignored: column '{name}' of e.csv" in data.summary
-            assert f"columns ['{name}'] are not used; edge weights are read from a column called weight" in caplog.text
-
-    def test_comment_lines_are_counted(self, tmp_path):
-        edges = write(tmp_path / "e.csv", "cats,dogs\n#dogs,cats\n#birds,dogs\ncats,mice\n")
-        assert load_nodes("file", edges=edges).summary.endswith("ignored: 2 comment lines of e.csv")
-        assert "ignored" not in load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN)).summary
-
-    def test_a_column_is_used_once(self, tmp_path):
-        """A header that names one end, or the weight first: the other columns are the ends."""
-        assert edges_of(load_nodes("file", edges=write(tmp_path / "e.csv", "target,paper\n0,1\n"))) == both((0, 1))
-        edges = write(tmp_path / "e.csv", "weight,a,b\n0.5,1,2\n")
-        assert edges_of(load_nodes("file", edges=edges)) == both((1, 2))
-
-
-class TestSomeLabels:
-    def load(self, tmp_path, content):
-        return load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN), labels=write(tmp_path / "y.csv", content))
-
-    @pytest.mark.parametrize("content", ["0,b\n2,a\n", "0,b\n1,\n2,a\n3,\n", "0,b\n2,a\nother,c\n"])
-    def test_nodes_without_a_label(self, tmp_path, content):
-        data = self.load(tmp_path, content)
-        assert data.label.tolist() == [1, -1, 0, -1]
-        assert data.class_names == ["a", "b"]
-        assert data.num_classes == 2
-        assert "2 classes (2 of 4 nodes labelled)" in data.summary
-        assert ("1 rows of y.csv for ids that are not in the graph" in data.summary) == ("other" in content)
-
-    def test_numbers(self, tmp_path):
-        data = self.load(tmp_path, "0,10\n1,9\n2,-1\n3,\n")
-        assert data.label.tolist() == [1, 0, -1, -1]
-        assert data.class_names == ["9", "10"]
-        assert self.load(tmp_path, "0,-1\n1,1\n2,-1\n").label.tolist() == [0, 1, 0, -1]       # two classes of that name
-        np.save(tmp_path / "y.npy", np.array([3, -1, 5, 3]))
-        data = load_nodes("file", edges=tmp_path / "e.csv", labels=tmp_path / "y.npy")
-        assert data.label.tolist() == [0, -1, 1, 0]
-
-    def test_no_label_at_all_is_refused(self, tmp_path):
-        for content in ("x,a\ny,b\n", "0,\n1,\n", "7,a\n"):
-            with pytest.raises(DataError, match="no label for any node"):
-                self.load(tmp_path, content)
-
-    def test_a_saved_graph(self, tmp_path, read_here, dgl):
-        graph = dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=4)
-        graph.ndata["label"] = torch.tensor([-1, 0, 2, -1])
-        dgl.save_graphs(str(tmp_path / "g.bin"), [graph])
-        data = load_nodes("file", graph=tmp_path / "g.bin")
-        assert data.label.tolist() == [-1, 0, 1, -1]
-        assert data.num_classes == 2
+@pytest.mark.parametrize(
+    ("text", "detect", "expected"),
+    [
+        ("source,target\na,b", is_header, True),
+        ("a,b\n1,2\nb,1", is_header, False),
+        ("paper,cites\n0,1", is_header, True),
+        ("from_id,to_id\nann,bob", is_header, True),
+        ("first,name\nname,last", is_header, False),
+        ("u,v\nv,w", is_header, False),
+        ("ann,bob,1\nbob,eve,2", is_header, False),
+        ("ann,bob,NA\nbob,eve,2", is_header, False),
+        ("name,a,b\nann,1,2", is_header_of_features, True),
+        ("person,age\na,1", is_header_of_features, True),
+        ("x,y,name\n1,2,a", is_header_of_features, True),
+        ("ann,NA,NA\nbob,3,4", is_header_of_features, False),
+        (",0,1\na,5,6", is_header_of_features, True),
+        ("a,1\nb,3", is_header_of_features, False),
+        ("label,node\n0,a", is_header_of_labels, True),
+        ("a,name\nb,verb", is_header_of_labels, False),
+        *((f"{one.upper()},{other}\nann,bob", is_header, True) for one, other in PAIRS),
+        *((f"since,{other},{one}\nmay,ann,bob", is_header, True) for one, other in PAIRS),
+        *((f"{one},{other}\nann,bob\nbob,{other}", is_header, False) for one, other in PAIRS),
+    ],
+)
+def test_headers(text, detect, expected):
+    assert detect([line.split(",") for line in text.splitlines()]) is expected
 
 
-@pytest.mark.parametrize("separator", ["\t", "\\t", "tab"])
-def test_a_tab_by_any_name(tmp_path, separator):
-    edges = write(tmp_path / "e.csv", "a b\tc,d\n")
-    assert edges_of(load_nodes("file", edges=edges, separator=separator)) == both(("a b", "c,d"))
-
-
-@pytest.mark.parametrize("separator", ["::", "\n", '"', "é"])
-def test_other_separators_are_refused(tmp_path, separator):
-    with pytest.raises(DataError, match=r"dataset\.separator=.* should be one character"):
-        load_nodes("file", edges=write(tmp_path / "e.csv", "0::1\n"), separator=separator)
-
-
-@pytest.mark.parametrize("content", [PLAIN.replace("\n", "\r"), PLAIN.replace("\n", "\r\r\n"), "# c\r" + PLAIN])
-def test_carriage_returns_end_lines(tmp_path, content):
-    data = load_nodes("file", edges=write(tmp_path / "e.csv", content))
-    assert edges_of(data) == both((0, 1), (1, 2), (2, 0), (2, 3))
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (b"5", "1 fields instead of 2"),
+        (b"5,", "field 2 is empty"),
+        (b"5,\x00", "zero byte"),
+        (b"5,\xff", "UTF-8"),
+        (b"1,2,3", "3 fields instead of 2"),
+        (b"5," + 200_000 * b"9" + b",", "cannot be read"),
+        (b"\x1c", "fields instead of 2"),
+    ],
+)
+def test_errors_name_the_line(tmp_path, row, words, end):
+    lines = [line.encode() for line in ["# a comment", "", *LINES[:30], row.decode("latin-1"), *LINES[30:]]]
+    lines[32] = row
+    with pytest.raises(DataError, match=f"t.csv, line 33: .*{words}"):
+        read_table(write(tmp_path / "t.csv", end.encode().join(lines))).ids(1)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("0,1\n1\r,2\n", "line 2: 1 fields instead of 2"),
-        ("0,1\n1,\x002\n", "line 2: contains a zero byte"),
-        ("0,1\n1," + "9" * 200_000 + ",\n", "line 2: cannot be read"),
-        ("0,1,1_000\n", "'1_000' is not a finite number"),
-        ("\x1c\n0 1\n", "line 2"),
+        ("", "empty"),
+        ("# only\n% comments\n", "only comments"),
+        ("source,target\n", "no rows below the header"),
+        ("zoë,ann\n".encode("latin-1"), "UTF-8"),
+        ("zoë,ann\n".encode("utf-16"), "UTF-8"),
+        ("zoë,ann\n".encode("utf-16-le"), "UTF-8"),
+        (bytes.fromhex("d0cf11e0a1b11ae1"), "spreadsheet"),
+        (gzip.compress(b"0,1\n" * 50, mtime=0)[:-9], "cannot be read"),
+        ("0 1 {'color': 'red'}\n", "write_weighted_edgelist"),
     ],
 )
-def test_odd_characters_are_refused_with_the_line(tmp_path, content, words):
-    with pytest.raises(DataError, match=words):
-        load_nodes("file", edges=write(tmp_path / "e.csv", content))
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
-def test_other_encodings_say_what_to_do(tmp_path, encoding):
-    (tmp_path / "e.csv").write_bytes("zoë,ann\nann,eve\n".encode(encoding))
-    with pytest.raises(DataError, match=r"e\.csv.*save it as UTF-8"):
-        load_nodes("file", edges=tmp_path / "e.csv")
+def test_what_is_no_table_is_refused_with_the_fix(tmp_path, content, words):
+    with pytest.raises(DataError, match=words) as error:
+        read_table(write(tmp_path / "t.csv", content), attributes=True)
+    assert "\n" not in str(error.value)
 
 
 def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
-    with zipfile.ZipFile(tmp_path / "e.xlsx", "w") as file:
+    with zipfile.ZipFile(tmp_path / "t.xlsx", "w") as file:
         file.writestr("xl/workbook.xml", "<workbook/>")
-    (tmp_path / "e.xls").write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(504))
-    for name in ("e.xlsx", "e.xls"):
-        with pytest.raises(DataError, match=rf"{name}: is a spreadsheet .*: save the table as CSV"):
-            load_nodes("file", edges=tmp_path / name)
+    with pytest.raises(DataError, match="save the table as CSV"):
+        read_table(tmp_path / "t.xlsx")
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_headers_that_name_both_ends(tmp_path, source, target, caplog):
-    """In any order and case, and in any columns; but they are nodes if they occur again."""
-    edges = write(tmp_path / "e.csv", f"{source.upper()},{target}\nann,bob\nbob,eve\n")
-    assert edges_of(load_nodes("file", edges=edges)) == both(("ann", "bob"), ("bob", "eve"))
-    edges = write(tmp_path / "e.csv", f"since,{target},{source}\nmay,ann,bob\nmay,bob,eve\n")
-    assert edges_of(load_nodes("file", edges=edges)) == both(("ann", "bob"), ("bob", "eve"))
-    edges = write(tmp_path / "e.csv", f"{source},{target}\nann,bob\nbob,{target}\n")
-    assert edges_of(load_nodes("file", edges=edges)) == both((source, target), ("ann", "bob"), ("bob", target))
+@pytest.mark.parametrize("end", [" {}", ",{}", " {'weight': 2.0}", "\t{'weight': 3e-05}"])
+def test_edge_lists_of_networkx(tmp_path, end):
+    table = read_table(write(tmp_path / "t.txt", f"0{end[0]}1{end}\n1{end[0]}2{end}\n"), attributes=True)
+    assert table.ids(0).tolist() == [0, 1]
+    if "weight" in end:
+        assert table.numbers(2).tolist() == [float(end.split()[-1].strip("}"))] * 2
 
 
-@pytest.mark.parametrize("delimiter", [" ", "\t", ","])
-def test_networkx_edge_lists(tmp_path, delimiter):
-    graph = networkx.Graph([(0, 1), (1, 2)])
-    networkx.write_edgelist(graph, tmp_path / "e.txt", delimiter=delimiter)
-    data = load_nodes("file", edges=tmp_path / "e.txt")
-    assert edges_of(data) == both((0, 1), (1, 2))
-    assert data.edge_weight is None
-    graph = networkx.Graph()
-    graph.add_weighted_edges_from([(0, 1, 2.0), (1, 2, 3e-5)])
-    networkx.write_edgelist(graph, tmp_path / "e.txt", delimiter=delimiter)
-    data = load_nodes("file", edges=tmp_path / "e.txt")
-    assert edges_of(data) == both((0, 1), (1, 2))
-    assert data.edge_weight.tolist() == pytest.approx([2, 2, 3e-5, 3e-5])
+def test_numbers(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", "a,b,c,d\n1,+1.5,1_000,1\n2,01,3,inf\n"))
+    assert table.numbers(1).tolist() == [1.5, 1]
+    with pytest.raises(DataError, match="line 2: '1_000' is not a finite number: write it plainly"):
+        table.numbers(2, ": write it plainly")
+    with pytest.raises(DataError, match="line 3"):
+        table.numbers(3)
 
 
-def test_other_networkx_attributes_are_refused(tmp_path):
-    edges = write(tmp_path / "e.txt", "0 1 {'weight': 2.0}\n1 2 {'weight': 2.0, 'color': 'red'}\n")
-    with pytest.raises(DataError, match=r"line 2: edge attributes .*write_weighted_edgelist"):
-        load_nodes("file", edges=edges)
+def test_an_unnamed_first_column_that_counts_is_skipped(tmp_path, caplog):
+    frame = pd.DataFrame({"a": ["x", "y"], "b": [1, 2]})
+    for form in (write(tmp_path / "t.csv", frame.to_csv()), frame.reset_index(names="Unnamed: 0")):
+        table = read_table(form)
+        assert table.unnamed
+        table.skip_index("")
+        assert "counts the rows" in caplog.text
+        caplog.clear()
+    with pytest.raises(DataError, match="no name"):
+        read_table(write(tmp_path / "t.csv", frame.set_index(pd.Index([3, 7])).to_csv())).skip_index("name it")
 
 
-def test_ordinary_files_are_read_without_a_word(tmp_path, caplog):
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+def test_every_table_is_the_same(tmp_path, kind):
+    frame = pd.DataFrame({"id": ["zoë", "7"], "x": [1.5, 2.0], "n": [3, 4]})
+    path = tmp_path / f"t.{kind}"
+    if kind == "csv":
+        frame.to_csv(path, index=False)
+    elif kind == "parquet":
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(path)
+    table = read_table(frame if kind == "frame" else path)
+    assert table.header == ["id", "x", "n"]
+    assert table.ids(0).tolist() == ["zoë", "7"]
+    assert table.ids(2).tolist() == [3, 4]
+    assert table.numbers(1).tolist() == [1.5, 2]
+    with pytest.raises(DataError, match=r"(line|row) .*'zoë'"):
+        table.numbers(0)
+
+
+def test_parquet(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"a": [1.0, None, 3.0], "b": [1.5, 2, 3]}).set_index("a").to_parquet(path)
+    table = read_table(path)
+    assert table.header == ["b", "a"]                                       # an index with a name is a column
+    for place, words in ((1, "row 2: column 'a' has missing values"), (0, "column 'b' holds float64")):
+        with pytest.raises(DataError, match=words):
+            table.ids(place)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(DataError, match="Parquet"):
+        read_table(path)
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(DataError, match="pip install pyarrow"):
+        read_table(path)
+
+
+def test_ordinary_tables_are_read_without_a_word(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
-    labels = write(tmp_path / "y.csv", "id,label\n0,a\n1,a\n2,b\n3,b\n")
-    load_nodes("file", edges=write(tmp_path / "e.csv", PLAIN), labels=labels)
+    read_table(write(tmp_path / "t.csv", "id,label\n0,a\n1,b\n"))
     assert not caplog.text
-
-
-@pytest.mark.parametrize(
-    ("features", "labels"),
-    [
-        ("x,y,name\n1,2,a\n3,4,b\n", "label,node\n0,a\n1,b\n"),               # ids in the last column
-        ("person,age\na,1\nb,3\n", "a,0\nb,1\n"),                              # text over numbers
-        ("a,1\nb,3\n", "a,name\nb,verb\n"),                                     # a class called like a column
-    ],
-)
-def test_headers_of_features_and_labels(tmp_path, features, labels):
-    tables = {"edges": "a,b\n", "features": features, "labels": labels}
-    for name, table in tables.items():
-        (tmp_path / f"{name}.csv").write_text(table)
-    data = load_nodes("file", **{name: tmp_path / f"{name}.csv" for name in tables})
-    assert data.feat[:, 0].tolist() == [1, 3]
-    assert data.label.tolist() == [0, 1]
-
-
-def weighted_edges_of(data):
-    """Edges in the user's ids, each direction, with their weights."""
-    weight = [None] * data.graph.num_edges if data.edge_weight is None else data.edge_weight.tolist()
-    source, target = (data.ids[end.numpy()].tolist() for end in data.graph.edge_index)
-    return dict(zip(zip(source, target, strict=True), weight, strict=True))
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Blocks of a few lines, so that a small file has several."""
-    monkeypatch.setattr(tables, "BLOCK", 40)
-
-
-LINES = [f"{i},{(3 * i) % 40}" for i in range(40)]
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize(
-    "rows",
-    [
-        LINES,
-        ["source,target", *LINES],
-        ["# c", "", *LINES[:20], "% c", "", *LINES[20:]],
-        [f"{line},{i / 4}" for i, line in enumerate(LINES)],
-        [f"node {line.replace(',', ',node ')}" for line in LINES],
-        [*LINES, "last,0"],                                             # text after blocks of numbers
-        [*LINES, "007,7"],
-        [",paper,cites", *(f"{i},{line}" for i, line in enumerate(LINES))],
-        [f"{line.replace(',', ' ')} {{'weight': {i}}}" for i, line in enumerate(LINES)],
-    ],
-)
-@pytest.mark.parametrize("name", ["e.csv", "e.csv.gz", "without a suffix gz"])
-def test_blocks_change_nothing(tmp_path, monkeypatch, end, rows, name):
-    content = b"\xef\xbb\xbf" + end.join(rows).encode()
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
-    whole = load_nodes("file", edges=tmp_path / name)
-    monkeypatch.setattr(tables, "BLOCK", 47)
-    in_blocks = load_nodes("file", edges=tmp_path / name)
-    assert weighted_edges_of(whole) == weighted_edges_of(in_blocks)
-    assert whole.ids.tolist() == in_blocks.ids.tolist()
-    assert whole.summary == in_blocks.summary
-
-
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ("5", r"line 33: 1 fields instead of 2"),
-        ("5,", "line 33: field 2 is empty"),
-        ("5,\x00", "line 33: contains a zero byte"),
-        (b"5,\xff", "line 33: not UTF-8"),
-    ],
-)
-def test_errors_name_the_line_of_the_file(tmp_path, small_blocks, row, words):
-    row = row if isinstance(row, bytes) else row.encode()
-    lines = [line.encode() for line in LINES]
-    (tmp_path / "e.csv").write_bytes(b"\n".join([*lines[:32], row, *lines[32:]]))
-    with pytest.raises(DataError, match=words):
-        load_nodes("file", edges=tmp_path / "e.csv")
-
-
-def test_a_negative_weight_further_down(tmp_path, small_blocks):
-    (tmp_path / "e.csv").write_text("\n".join([*(f"{line},1" for line in LINES), "0,1,-2"]))
-    with pytest.raises(DataError, match="line 41: weight -2 is negative"):
-        load_nodes("file", edges=tmp_path / "e.csv")
-
-
-def test_an_index_that_stops_counting(tmp_path, small_blocks):
-    rows = [",paper,cites", *(f"{i},{line}" for i, line in enumerate(LINES)), "99,0,1"]
-    (tmp_path / "e.csv").write_text("\n".join(rows))
-    with pytest.raises(DataError, match="not a row number"):
-        load_nodes("file", edges=tmp_path / "e.csv")
-
-
-def test_an_endless_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "MAX_LINE", 1000)
-    monkeypatch.setattr(tables, "BLOCK", 100)
-    (tmp_path / "e.csv").write_text("0,1\n" + "9" * 2000)
-    with pytest.raises(DataError, match="a line of more than 1,000 bytes"):
-        load_nodes("file", edges=tmp_path / "e.csv")

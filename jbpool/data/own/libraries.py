@@ -1,0 +1,167 @@
+"""Graphs of networkx, igraph, DGL and PyG, and the files that networkx reads, as edges with weights and attributes."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from jbpool.data.arrays import narrow
+from jbpool.data.assemble import check_weights, narrow_weights
+from jbpool.data.own.edges import Edges
+from jbpool.data.own.matrices import one_way
+from jbpool.errors import DataError, reported_as
+from jbpool.graph import as_graph
+from jbpool.interop import is_dgl, is_pyg
+
+NODE_NAMES = ("label", "name")          # attributes that name a node in a file, if every node has another one
+
+log = logging.getLogger(__name__)
+
+
+def edges_of_library(given: Any) -> Edges:
+    """Return a graph of DGL or PyG with its weights and features, or a ``Graph``."""
+    graph, weight, feat, name, fix = as_graph(given), None, None, None, "both directions of every edge"
+    if is_dgl(given):
+        weight, feat, name = given.edata.get("weight"), given.ndata.get("feat"), "edata 'weight'"
+        fix = "dgl.to_bidirected(graph, copy_ndata=True)"
+        if weight is not None:
+            fix = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
+    elif is_pyg(given):
+        weight, feat, name = getattr(given, "edge_weight", None), getattr(given, "x", None), "edge_weight"
+        fix = "torch_geometric.transforms.ToUndirected()(data)"
+    ends = graph.edge_index.cpu().numpy()
+    number = None if weight is None else weight.detach().cpu().double().numpy()
+    if number is not None:
+        if number.shape != ends.shape[1:]:
+            raise DataError(f"the edge weights have shape {number.shape}: give one number per edge.")
+        check_weights(number, "the edge weights")
+    what = f"the {type(given).__name__}"
+    return _of_graph(what, ends, number, graph.num_nodes, None, None if weight is None else name, fix, feat=feat)
+
+
+def edges_of_networkx(graph: Any) -> Edges:
+    ids = np.empty(graph.number_of_nodes(), dtype=object)
+    ids[:] = list(graph.nodes)
+    weight = _edge_weights("networkx", [weight for _, _, weight in graph.edges(data="weight")])
+    fix = "graph.to_undirected()" if graph.is_directed() else ""
+    return _of_graph("the networkx graph", _ends(graph), weight, len(ids), ids, "edge attribute 'weight'", fix)
+
+
+def _ends(graph: Any) -> np.ndarray:
+    """Return the edges of a networkx graph, ``(2, E)``; nodes are numbered in the order of ``graph.nodes``."""
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    return np.array([(place[a], place[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2).T
+
+
+def edges_of_igraph(graph: Any) -> Edges:
+    """Return a graph of igraph; its nodes are called by the attribute ``name``, if all have different ones."""
+    ends = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2).T
+    weight = _edge_weights("igraph", graph.es["weight"] if "weight" in graph.es.attributes() else [])
+    names, ids = graph.vs["name"] if "name" in graph.vs.attributes() else [], None
+    if names and None not in names and len(set(names)) == len(names):
+        ids = np.empty(len(names), dtype=object)
+        ids[:] = names
+    fix = "graph.as_undirected()" if graph.is_directed() else ""
+    return _of_graph("the igraph graph", ends, weight, graph.vcount(), ids, "edge attribute 'weight'", fix)
+
+
+def _edge_weights(package: str, given: list[Any]) -> np.ndarray | None:
+    """Return the edge attribute ``weight``, ``None`` if no edge has it."""
+    if all(value is None for value in given):
+        return None
+    if any(value is None for value in given):
+        raise DataError(f"some edges of the {package} graph have a 'weight', others have none: set it for all or none.")
+    try:
+        weight = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError("the edge attribute 'weight' must be one number per edge.") from None
+    check_weights(weight, "the edge attribute 'weight'")
+    return weight
+
+
+def _of_graph(
+    what: str, ends: np.ndarray, weight: np.ndarray | None, num_nodes: int, ids: np.ndarray | None,
+    weight_name: str | None, fix: str, feat: Any = None,
+) -> Edges:  # fmt: skip
+    """Return the edges of a graph in memory.
+
+    With a ``fix``, edges without their reverse are refused: whether to drop directions is the user's choice.
+    """
+    if fix:
+        values = np.ones(ends.shape[1]) if weight is None else weight
+        matrix = scipy.sparse.coo_matrix((values, ends), shape=(num_nodes, num_nodes)).tocsr()
+        gap = one_way(matrix)
+        if gap is not None:
+            row, column = gap
+            one, other = gap if ids is None else (ids[row], ids[column])
+            raise DataError(
+                f"{what} is directed: the edge {one!r} -> {other!r} has weight {matrix[row, column]:g}, {other!r} -> "
+                f"{one!r} has {matrix[column, row]:g}. For an undirected graph pass {fix}."
+            )
+    return Edges(
+        what, ends[0], ends[1], None if weight is None else narrow_weights(weight), num_nodes, ids,
+        None if weight is None else weight_name, both=bool(fix), in_order=True, feat=feat,
+    )  # fmt: skip
+
+
+def edges_of_graph_file(path: Path, kind: str) -> Edges:
+    """Return the graph of a file; ``kind``: ``gml``, ``graphml`` or ``gexf``. Directions are not used."""
+    graph = _parsed(path, kind)
+    if not graph.number_of_nodes():
+        raise DataError.at(path, "the graph has no nodes")
+    nodes = [dict(attributes) for _, attributes in graph.nodes(data=True)]
+    ids = _names(path, [*graph.nodes], nodes)
+    given = [attributes for *_, attributes in graph.edges(data=True)]
+    other = sorted({name for attributes in given for name in attributes} - {"weight", "id", "key"})
+    weights = [attributes.get("weight", 1.0 if kind == "gexf" else None) for attributes in given]
+    has_weight = any("weight" in attributes for attributes in given)
+    if other and not has_weight:
+        log.warning("%s: edge attributes %s are not used; weights are read from one called weight", path, other)
+    weight = _edge_weights(kind.upper(), weights) if has_weight else None
+    order = np.argsort(ids)
+    place = np.argsort(order)
+    source, target = (narrow(place[end]) for end in _ends(graph))
+    return Edges(
+        path, source, target, None if weight is None else narrow_weights(weight), len(ids), ids[order],
+        "edge attribute 'weight'" if has_weight else None, None if graph.is_directed() else False,
+        ignored=[f"edge attribute {name!r} of {path.name}" for name in other],
+        nodes=[nodes[number] for number in order],
+    )  # fmt: skip
+
+
+def _parsed(path: Path, kind: str) -> Any:
+    from jbpool.data.own.tables import unpacked
+
+    content = unpacked(path)
+    if kind != "gml" and b"<!ENTITY" in content.replace(b"\0", b"").upper():
+        raise DataError.at(path, "defines XML entities, which can grow without limit: write the file without them")
+    import networkx
+
+    with reported_as(path, f"networkx cannot read it as {kind.upper()}"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")                 # of networkx, about attributes that are not read
+        if kind == "gml":
+            return networkx.parse_gml(content.decode("utf-8-sig").splitlines(), label="id")
+        return (networkx.read_graphml if kind == "graphml" else networkx.read_gexf)(io.BytesIO(content))
+
+
+def _names(path: Path, given: list[Any], nodes: list[dict[str, Any]]) -> np.ndarray:
+    """Return the names of the nodes, else their ids: whole numbers if all of them are, else text."""
+    from jbpool.data.own.tables import PLAIN
+
+    for name in NODE_NAMES:
+        values = [str(node.get(name, "")).strip() for node in nodes]
+        if all(values) and len(set(values)) == len(values):
+            given = values
+            break
+    if all(isinstance(value, int) or re.fullmatch(PLAIN, str(value)) for value in given):
+        numbers = [int(value) for value in given]
+        if len(set(numbers)) == len(numbers) and all(abs(number) < 1 << 63 for number in numbers):
+            return np.array(numbers, dtype=np.int64)
+    return np.array([str(value) for value in given], dtype=object)
