@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import re
 import zipfile
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,46 +115,3 @@ def extract(path: Path, folder: Path) -> None:
     """Unpack an archive; ``extractall`` writes nothing outside the folder, and makes no links."""
     with open_archive(path) as archive, reported_as(path, "the archive is damaged"):
         archive.extractall(folder)
-
-
-MAX_BYTES = 4 << 30             # unpacked, all members together
-MAX_RATIO = 200                 # unpacked to packed size; graphs as text reach about 20, zeros 1,000
-FREE_BYTES = 16 << 20           # unpacked size up to which any ratio is accepted
-_CGROUP = Path("/sys/fs/cgroup")
-
-
-def unpacked_limit(packed: int, max_bytes: int = MAX_BYTES) -> int:
-    """Return the maximum unpacked size of a compressed file of this size, in bytes."""
-    return min(max_bytes, max(FREE_BYTES, MAX_RATIO * packed))
-
-
-def available_memory() -> int:
-    """Return the bytes that can be allocated without swapping, also inside a container; a large number if unknown."""
-    candidates = []
-    try:
-        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
-        candidates.append(int(found[1]) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (OSError, ValueError, AttributeError):
-        pass                                    # not available on this system
-    try:
-        limit, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        candidates.append(max(0, limit - used + _file_cache()))
-    except (OSError, ValueError):
-        pass                                    # not in a container, or no limit ("max")
-    return min(candidates, default=1 << 62)
-
-
-def _file_cache() -> int:
-    """Return the bytes of a container's memory that hold parts of files, and are freed when they are needed."""
-    with suppress(OSError):
-        found = re.search(r"^inactive_file (\d+)", (_CGROUP / "memory.stat").read_text(), re.MULTILINE)
-        return int(found[1]) if found else 0
-    return 0
-
-
-def check_memory(path: Path, needed: int, what: str) -> None:
-    """Raise a ``DataError`` if what a file declares, of ``needed`` bytes, does not fit into the memory."""
-    available = available_memory()
-    if needed > available:
-        sizes = f"{needed / 1e6:,.0f} MB of memory, but only {available / 1e6:,.0f} MB is available"
-        raise DataError.at(path, f"{what} needs {sizes}")

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jbpool.data.arrays import Arrays, check_memory, read_arrays
+from jbpool.data.arrays import Arrays, read_arrays
 from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
 from jbpool.data.datasets import UNLABELLED, GraphData, NodeData
 from jbpool.data.own.labels import GraphLabels, class_codes, graph_labels
@@ -61,8 +61,6 @@ def read_bin(path: Path) -> Arrays:
     limit, ends = arrays["sizes"].repeat(arrays["num_edges"]), (arrays["source"], arrays["target"])
     if any(len(end) != len(limit) or ((end < 0) | (end >= limit)).any() for end in ends):
         raise DataError.at(path, "an edge leads to a node that its graph does not have; the file is damaged")
-    nodes = sum(arrays["sizes"].tolist())               # a number in the file, without data for each of them
-    check_memory(path, 8 * nodes, f"a graph of {nodes:,} nodes")
     return arrays
 
 
