@@ -34,6 +34,7 @@ class ClassifyModelConfig:
     levels: int = number(1, 1, 100)                 # number of pools in sequence
     ratio: float | None = number(None, above=0, high=1)     # K / mean size of training graphs; then K / K before
     num_clusters: list[int] | None = number(None, 1, MAX_WIDTH)     # K of each level; without both, 4 at the last one
+    # Both: at most num_clusters, and at most ratio times the nodes of each graph.
     edges: str = "sum"                              # edge features: sum per node, or messages (GINE; backbone gin)
     mlp: list[int] = number([], 1, MAX_WIDTH)       # hidden layers between the features and the clusters
     readout: str = "mean+max"                       # mean, sum, max, or several joined by +
@@ -82,7 +83,7 @@ class ClassifyConfig:
     search: SearchConfig = field(default_factory=SearchConfig)
 
 
-# Two ways to specify the number of clusters, or the graphs: --set of one overrides the other in the file.
+# Two ways to specify the number of clusters, or the graphs: --set of one alone replaces the other in the file.
 EXCLUSIVE = {
     "model.ratio": "model.num_clusters", "model.num_clusters": "model.ratio",
     "dataset.folder": "dataset.graphs", "dataset.graphs": "dataset.folder",
@@ -111,7 +112,6 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
         ]
     )
     clusters, train, sizes = model.num_clusters, config.train, config.method.cluster_sizes
-    both = clusters is not None and model.ratio is not None
     contradictions = [
         (train.patience is not None and train.select != "best", "train.patience",
          "train.patience stops after the best epoch: set train.select=best too, or remove it"),
@@ -120,13 +120,11 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
         (clusters is None and model.ratio is None and model.levels > MOST_LEVELS, "model.levels",
          f"model.levels={model.levels}: each level would have a quarter of the clusters of the one before; with more "
          f"than {MOST_LEVELS} levels, set model.num_clusters or model.ratio"),
-        (both, "model.ratio",
-         "model.ratio and model.num_clusters both set the number of clusters: give only one of them"),
         (clusters is not None and len(clusters) not in (1, model.levels), "model.num_clusters",
          f"model.num_clusters={clusters} should have one number, or one per level"),
-        (model.ratio is not None and sizes is not None and not both, "method.cluster_sizes",
-         "method.cluster_sizes needs a fixed number of clusters: with model.ratio it depends on the fold; set "
-         "model.num_clusters instead"),
+        (model.ratio is not None and sizes is not None, "method.cluster_sizes",
+         "method.cluster_sizes needs a fixed number of clusters: with model.ratio it depends on the fold or the graph; "
+         "set model.num_clusters instead"),
     ]  # fmt: skip
     wrong = {key: problem for applies, key, problem in contradictions if applies}
     yield from wrong.items()
@@ -135,7 +133,7 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
 
 
 def fixed_clusters(model: ClassifyModelConfig) -> list[int]:
-    """Return K of every level without ``ratio``: by default 4 at the last, four times as many at each before."""
+    """Return K of every level, at most: by default 4 at the last, four times as many at each before."""
     if model.num_clusters is None:
         return [4 ** (model.levels - level) for level in range(model.levels)]
     return model.num_clusters if len(model.num_clusters) == model.levels else model.num_clusters * model.levels

@@ -56,7 +56,7 @@ class Inputs:
 
 def numbers_of_clusters(config: ClassifyConfig, mean_size: float) -> list[int]:
     """Return K of every level: as configured, or ``ratio`` times the mean size of the graphs of the previous level."""
-    if config.model.ratio is None:
+    if config.model.ratio is None or config.model.num_clusters is not None:
         return fixed_clusters(config.model)
     return [max(2, round(mean_size * config.model.ratio ** (level + 1))) for level in range(config.model.levels)]
 
@@ -100,7 +100,8 @@ def build_model(
     def pool(num_clusters: int) -> ClusterPool | None:
         if model.pool == "none":
             return None
-        return make_pool(model.pool, model.hidden, num_clusters, model.mlp, options=config.method)
+        ratio = None if model.num_clusters is None else model.ratio
+        return make_pool(model.pool, model.hidden, num_clusters, model.mlp, ratio=ratio, options=config.method)
 
     def network() -> GraphClassifier:
         return GraphClassifier(

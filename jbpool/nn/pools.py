@@ -421,6 +421,7 @@ def make_pool(
     num_clusters: int,
     hidden_feats: Sequence[int] = (),
     *,
+    ratio: float | None = None,
     options: PoolOptions | None = None,
     objective: Mapping[str, float] | None = None,
 ) -> ClusterPool:
@@ -436,6 +437,8 @@ def make_pool(
         Number of clusters K.
     hidden_feats : sequence of int, optional
         Sizes of the hidden layers of the MLP that computes the assignments. Default: none.
+    ratio : float, optional
+        Clusters by the size of each graph, at most ``num_clusters``. Default: ``num_clusters`` in every graph.
     options : PoolOptions, optional
         Further options. A pool ignores options that do not apply to it. Default: the defaults of ``PoolOptions``.
     objective : dict of str to float, optional
@@ -459,4 +462,6 @@ def make_pool(
         del chosen["temperature"]               # it does not apply
     if objective is not None:
         chosen |= {"objective": objective, "smooth_scores": named.smooth_scores}
+    if ratio is not None:
+        chosen["ratio"] = ratio
     return pool(in_feats, num_clusters, hidden_feats, **chosen)

@@ -241,11 +241,24 @@ def test_jb_diagonal_is_jb_with_the_element_wise_root():
     assert not torch.allclose(losses[0], losses[2])
 
 
+@pytest.mark.parametrize("pool", [name for name in METHODS if name != "none"])
+def test_clusters_by_the_size_of_each_graph(pool):
+    data = load_graphs("motifs", num_graphs=12)
+    changes = [f"model.pool={pool}", "model.num_clusters=[8, 4]", "model.ratio=0.15", "model.levels=2"]
+    model = make_model(small(*changes, "model.compare=[]"), data, torch.arange(12))
+    first, second = model.on_batch(data.batch(range(12)), CPU)[1]
+    expected = (0.15 * data.sizes[:12]).ceil().clamp(1, 8)
+    assert first.sizes.tolist() == expected.tolist()
+    assert len(set(expected.tolist())) > 1
+    assert second.sizes.tolist() == (0.15 * expected).ceil().clamp(1, 4).tolist()
+
+
 def test_numbers_of_clusters():
     by_ratio = load_config(GRAPH_CLASSIFY, "proteins", ["model.ratio=0.5", "model.levels=2"])
     assert numbers_of_clusters(by_ratio, 40.0) == [20, 10]
     assert numbers_of_clusters(small("model.levels=2", "model.num_clusters=[5]"), 40.0) == [5, 5]
     assert numbers_of_clusters(small("model.ratio=0.25"), 40.0) == [10]                  # the file has a number
+    assert numbers_of_clusters(small("model.ratio=0.25", "model.num_clusters=[8]"), 40.0) == [8]     # at most
     by_number = load_config(GRAPH_CLASSIFY, "proteins", ["model.num_clusters=[7]"])       # the file has a ratio
     assert numbers_of_clusters(by_number, 40.0) == [7]
     assert numbers_of_clusters(small("model.num_clusters=null"), 40.0) == [4]
