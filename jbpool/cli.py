@@ -312,15 +312,13 @@ def _run(task: Any, args: argparse.Namespace, config: Any, device: Any, more: di
     """Run a task; ``stack`` holds the run folder until the report is written."""
     from jbpool.engine.run_folder import by_method, choose_folder, refuse_other_files
     from jbpool.files import held
-    from jbpool.processes import gather, process_group, rank, world_size
+    from jbpool.processes import gather, process_group, rank
     from jbpool.report.published import CLUSTERING
 
     with process_group(device):
         folder = choose_folder(task.name, args.cfg or args.file, args.out, args.resume, changed=bool(args.changes))
         folder, config = gather((folder, config))[0]                        # of rank 0: others may lack its folder
         args.folder = folder
-        if world_size() > 1 and (reason := task.one_process_only(config)):
-            raise ConfigError(reason)
         if rank() == 0:                                                     # the only one that writes
             stack.enter_context(held(folder))                               # also writable, before hours of work
             refuse_other_files(folder, args.resume)                         # another may have just finished one
@@ -360,21 +358,24 @@ def _stop_with_the_others(*_: Any) -> None:
 
 
 def _predict(task: Any, args: argparse.Namespace, changes: list[Any]) -> int:
-    from jbpool.engine.config import load_config, parse_change
+    from jbpool.engine.config import parse_change
+    from jbpool.engine.predict import config_for
+    from jbpool.files import check_writable
     from jbpool.processes import choose_device
 
     for flag, option in OPTIONS.items():
         if option.trains and _given(args, flag) is not None:
             raise ConfigError(f"{flag} has no effect with --predict, which applies a trained model: leave it out.")
     run_dir = Path(args.predict)
-    if (run_dir / "config.yaml").is_file():
-        load_config(task, str(run_dir / "config.yaml"))         # a run of the other task is refused as such
-    if task.name == "node_cluster":
-        from jbpool.clustering.predict import predict
-    else:
-        from jbpool.classification.predict import predict
-    changes = [parse_change(change) if isinstance(change, str) else change for change in changes]
-    print(predict(run_dir, changes, Path(args.out or run_dir / "predicted"), choose_device(args.device or "auto")))
+    path = Path(args.out or run_dir / "predicted") / task.predicted
+    config = config_for(
+        task, run_dir, [parse_change(change) if isinstance(change, str) else change for change in changes]
+    )
+    if path.exists():
+        raise ConfigError(f"{path} already exists: choose another --out.")
+    check_writable(path.parent)
+    task.predict(run_dir, config, path, choose_device(args.device or "auto"))
+    print(path)
     return 0
 
 

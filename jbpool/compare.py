@@ -20,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 from jbpool.clustering.report import score_name
 from jbpool.clustering.scores import best_run, normalized_mutual_information
 from jbpool.data.arrays import read_arrays
-from jbpool.engine.run_folder import flat_settings, read_results, reporting_mismatch
+from jbpool.engine.run_folder import flat_settings, read_result, reporting_mismatch
 from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
 from jbpool.files import write_text
@@ -56,7 +56,7 @@ def read_run(folder: Path, name: str) -> Run:
     """Return what is compared of a run folder."""
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such run folder.")
-    result, _ = read_results(folder)
+    result = read_result(folder)
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished run yet.")
     with reporting_mismatch(folder):
@@ -100,7 +100,7 @@ def _class_names(folder: Path, metric: str, columns: int) -> list[str]:
         return ["negative", "positive"] if metric in ("rocauc", "ap") and columns == 1 else []
     known = None
     if (folder / "model.pt").is_file():
-        known = load_state(folder / "model.pt", {"inputs": {"class_names": list[str] | None}})["inputs"]["class_names"]
+        known = load_state(folder / "model.pt")["inputs"]["class_names"]
     names = class_names(known, columns)
     if len(names) != columns:
         raise ValueError(f"{columns} columns of scores, but {len(names)} class names")

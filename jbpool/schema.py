@@ -97,6 +97,14 @@ class DatasetConfig:
     root: str | None = None                         # folder searched before the other data roots
     options: dict[str, Any] = field(default_factory=dict)
 
+    def option_defaults(self) -> dict[str, Any]:
+        """Return the options of this dataset, with their defaults."""
+        raise NotImplementedError
+
+    def file_options(self, name: str) -> list[str]:
+        """Return the options of the dataset ``name`` that describe files of the user."""
+        raise NotImplementedError
+
 
 @dataclass
 class TrainConfig:

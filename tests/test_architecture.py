@@ -238,7 +238,7 @@ def test_the_layer_loads_only_the_layer():
 
 KARATE = "import networkx; JBClustering(2, random_state=0).fit_predict(networkx.karate_club_graph())"
 CLUSTER = "from jbpool import cli; assert cli.cluster(['--cfg', 'file', '--set', 'dataset.edges=edges.csv']) == 0"
-OTHER_METHODS = {f"jbpool.clustering.{name}" for name in ("embed.spectral", "embed.walks", "predict")}
+OTHER_METHODS = {f"jbpool.clustering.{name}" for name in ("embed.spectral", "embed.walks")}
 HEAVY = {"dgl", "ogb", "torchmetrics", "sympy", "torch._dynamo", "matplotlib", "sklearn", "scipy.stats"}
 
 

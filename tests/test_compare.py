@@ -258,7 +258,7 @@ def test_a_page_that_cannot_be_written_and_ctrl_c(pair, tmp_path, capsys, monkey
 
 def test_a_damaged_file_is_named(pair, capsys):
     (pair[1] / "assign.npz").write_bytes(b"damaged")
-    assert "b/assign.npz: not a zip archive" in refusal(capsys, *pair)
+    assert "b/assign.npz" in refusal(capsys, *pair)
 
 
 def test_arrays_of_different_lengths(pair, capsys):

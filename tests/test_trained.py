@@ -42,5 +42,5 @@ def test_runs_of_node_clustering_are_loaded_too(tmp_path):
         load_run(tmp_path / "r")
     (tmp_path / "r" / "config.yaml").write_text(text)
     (tmp_path / "r" / "model.pt").unlink()
-    with pytest.raises(JBPoolError, match=r"has no model.pt: give a finished run of auto, jb"):
+    with pytest.raises(JBPoolError, match=r"has no model.pt: give a finished run"):
         load_run(tmp_path / "r")

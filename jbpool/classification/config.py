@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from jbpool.data import catalogue
 from jbpool.engine.task import wrong_number_of_sizes
@@ -19,6 +20,12 @@ class ClassifyDatasetConfig(DatasetConfig):
     """The graphs."""
 
     name: str = "motifs"
+
+    def option_defaults(self) -> dict[str, Any]:
+        return catalogue.default_options(catalogue.loader(catalogue.GRAPH_SETS, self.name, self.root))
+
+    def file_options(self, name: str) -> list[str]:
+        return catalogue.file_options(catalogue.GRAPH_SETS, name)
 
 
 @dataclass

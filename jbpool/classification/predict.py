@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,27 +18,22 @@ from jbpool.classification.class_scores import LOWER_IS_BETTER, MORE_SCORES, ave
 from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.model import Inputs, build_model
 from jbpool.classification.network import Ensemble
-from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import GraphData, load_graphs
 from jbpool.data.assemble import is_degree, is_node_label
-from jbpool.data.catalogue import GRAPH_SETS, file_options
 from jbpool.data.datasets import UNLABELLED, as_numbers, sum_per_node
-from jbpool.engine.config import Change
 from jbpool.engine.predict import (
     called_with,
     check_given,
-    check_request,
     check_values,
-    config_for,
+    config_of_run,
     in_order,
     load_model,
     match_columns,
     shown,
 )
 from jbpool.engine.state import reporting_damage
-from jbpool.errors import ConfigError, DataError, JBPoolError
+from jbpool.errors import DataError, JBPoolError
 from jbpool.files import write_text
-from jbpool.schema import build
 
 
 def fitted(data: GraphData, inputs: Inputs, edge_messages: bool = False) -> GraphData:
@@ -121,12 +115,6 @@ def _value(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
-
-
-MODEL = {
-    "state": dict[str, Tensor], "seed": int, "fold": int, "valid": float, "config": dict, "clusters": [int],
-    "inputs": dict,
-}  # fmt: skip
 
 
 class TrainedClassifier(nn.Module):
@@ -214,32 +202,21 @@ class TrainedClassifier(nn.Module):
 
 def load_trained(run_dir: Path) -> TrainedClassifier:
     """Return the model of a run: of the seed and fold with the best validation score."""
-    stored = load_model(run_dir, MODEL, "of graph classification")
+    stored = load_model(run_dir)
     with reporting_damage(run_dir / "model.pt"):
-        problems: list[str] = []
-        config = build(ClassifyConfig, stored["config"], "", lambda key: "model.pt", problems)
-        if problems:
-            raise ValueError(problems[0])
+        config = config_of_run(ClassifyConfig, stored["config"], run_dir / "model.pt")
         inputs = Inputs(**stored["inputs"])
         net = build_model(config, inputs, stored["clusters"])
         net.load_state_dict(stored["state"])
-    return TrainedClassifier(net, inputs, stored)
+        return TrainedClassifier(net, inputs, stored)
 
 
-def predict(run_dir: Path, changes: Sequence[Change], out: Path, device: torch.device) -> Path:
-    """Classify the graphs that ``changes`` specify, and write ``predictions.csv``: id, class, probabilities.
+def predict(run_dir: Path, config: ClassifyConfig, path: Path, device: torch.device) -> None:
+    """Classify the graphs of a configuration, and write ``path``, a table with id, class, probabilities.
 
     No file of the training set is read. Labels are not needed; if there are any, the score is printed.
     """
     model = load_trained(run_dir).to(device)
-    path = out / "predictions.csv"
-    check_request(run_dir, changes, path)
-    if not {change.key for change in changes} - {"dataset.root"}:
-        raise ConfigError(
-            "--predict: specify the new graphs, such as --set dataset.folder=new; the predictions for the test graphs "
-            f"of the training set are in {run_dir / 'predictions.npz'}."
-        )
-    config = config_for(GRAPH_CLASSIFY, run_dir, changes, partial(file_options, GRAPH_SETS))
     options = config.dataset.options
     if config.dataset.name == "file":                           # a few numbers may be targets or classes
         known = "regression" if model.inputs.metric in LOWER_IS_BETTER else "classification"
@@ -251,7 +228,6 @@ def predict(run_dir: Path, changes: Sequence[Change], out: Path, device: torch.d
     scores = model.scores(data, config.train.batch_size)
     _print_score(model, data, scores)
     _write(path, model, data, model.probabilities(scores))
-    return path
 
 
 def _print_score(model: TrainedClassifier, data: GraphData, scores: Tensor) -> None:

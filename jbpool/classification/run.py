@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,13 +23,13 @@ from jbpool.classification.search import budget, settings_to_try
 from jbpool.console import Bar
 from jbpool.data import GraphData, Split, load_graphs
 from jbpool.data.datasets import UNLABELLED
-from jbpool.engine.fit import TRAINING, Log, Problem, Progress, fit, open_log, weights_diagnosis
+from jbpool.engine.fit import Log, Problem, Progress, fit, open_log, weights_diagnosis
 from jbpool.engine.run_folder import RunFolder
-from jbpool.engine.state import reporting_damage, save_state
+from jbpool.engine.state import save_state
 from jbpool.errors import ConfigError
 from jbpool.files import atomic_file
 from jbpool.nn.pooled import Pooled
-from jbpool.processes import barrier, gather, mean_over_processes, rank, world_size
+from jbpool.processes import gather, mean_over_processes, rank, world_size
 from jbpool.schema import as_dict
 
 EVALUATED = 4       # training batches evaluated at a time: without gradients they need less memory
@@ -182,25 +183,6 @@ class ClassifyProblem(Problem):
         self.best = state["best"]
 
 
-# Content of finished.pt and checkpoint.pt, for load_state.
-FOLD = {"method": str, "seed": int, "fold": int}
-RUN = {"seed": int, "fold": int, "valid": float, "test": float}
-FINISHED = {
-    "runs": [RUN],
-    "compared": dict[str, list[dict]],
-    "predictions": [{**FOLD, "graph": Tensor, "label": Tensor, "scores": Tensor}],
-    "best_valid": float | None,
-    "pictures": [{"graph": Tensor, "cluster": Tensor, "adj": Tensor, "scores": Tensor}],
-    "tried": [{**FOLD, "trial": int, "settings": dict, "valid": float}],
-    "leader": dict,
-}
-UNFINISHED = {
-    **FOLD,
-    "trial": int,
-    "training": {**TRAINING, "problem": {"best": {"key": list | None, "state": dict | None}}},
-}
-
-
 class Job:
     """Runs the folds of all methods and seeds in sequence."""
 
@@ -208,57 +190,36 @@ class Job:
         self.config, self.data, self.out, self.device, self.log = config, data, out, device, log
         self.methods = list(dict.fromkeys([config.model.pool, *config.model.compare]))
         self.trials = {method: settings_to_try(config, method) for method in self.methods}
-        self.tried: list[dict[str, Any]] = []               # the finished trials of a search
-        self.leader: dict[str, Any] = {}                    # the best trial so far of the current fold
-        self.predictions: list[dict[str, Any]] = []         # for the test graphs, one entry per finished fold
-        self.best_valid: float | None = None
-        self.pictures: list[dict[str, Tensor]] = []         # of test graphs, by the model with this score
-        self.unfinished: dict[str, Any] = {}
-        self.curve: list[dict[str, Any]] = []               # of the current training
-        out.draw = lambda: page(Results(out.result, out.history, data, self.tested(), self.pictures))
-
-    def load(self) -> None:
-        """Restore finished and interrupted work, read by the first process, since its machine has the folder."""
-        if rank() == 0:
-            state = self.out.finished(FINISHED)
-            if state:
-                self.predictions, self.best_valid = state["predictions"], state["best_valid"]
-                self.pictures = state["pictures"]
-                self.tried, self.leader = state["tried"], state["leader"]
-            self.unfinished = self.out.unfinished(UNFINISHED)
-        decisive = self.tried, self.leader, self.unfinished, self.out.runs, self.out.compared
-        self.tried, self.leader, self.unfinished, self.out.runs, self.out.compared = gather(decisive)[0]
+        self.own = out.own
+        self.own |= {
+            "tried": [],                # the finished trials of a search
+            "leader": {},               # the best trial so far of the current fold
+            "predictions": [],          # for the test graphs, one entry per finished fold
+            "best_valid": None,
+            "pictures": [],             # of test graphs, by the model with this score
+        }
+        out.write = self.save_predictions
+        out.draw = lambda: page(Results(out.result, out.history, data, self.tested(), self.own["pictures"]))
 
     def run(self, folds: Sequence[int]) -> None:
         """Run what is left of these folds."""
-        left = [
-            (method, seed, fold)
-            for method in self.methods
-            for seed in self.config.train.seeds
-            for fold in folds
-            if (seed, fold) not in self.finished(method)
-        ]
-        for method, seed, fold in left:
-            self.run_fold({"method": method, "seed": seed, "fold": fold})
-
-    def finished(self, method: str) -> set[tuple[int, int]]:
-        """Return the finished (seed, fold) pairs of a method."""
-        runs = self.out.runs if method == self.out.method else self.out.compared.get(method, [])
-        return {(run["seed"], run["fold"]) for run in runs}
+        units = itertools.product(self.methods, self.config.train.seeds, folds)
+        for unit in self.out.left(dict(zip(("method", "seed", "fold"), unit, strict=True)) for unit in units):
+            self.run_fold(unit)
 
     def run_fold(self, where: dict[str, Any]) -> None:
         """Train every trial, then score the test graphs with the one that has the best validation score."""
-        if {key: self.leader.get(key) for key in where} != where:
-            self.leader = {}            # another fold was begun since: trials of this one are repeated
-            self.tried = [trial for trial in self.tried if {key: trial[key] for key in where} != where]
+        if {key: self.own["leader"].get(key) for key in where} != where:
+            self.own["leader"] = {}            # another fold was begun since: trials of this one are repeated
+            self.own["tried"] = [trial for trial in self.own["tried"] if {key: trial[key] for key in where} != where]
         best: ClassifyProblem | None = None
-        for number in range(self.leader.get("tried", 0), len(self.trials[where["method"]])):
+        for number in range(self.own["leader"].get("tried", 0), len(self.trials[where["method"]])):
             problem = self.problem(where, number)
             self.run_trial(problem, where, number)
-            best = problem if self.leader["trial"] == number else best
+            best = problem if self.own["leader"]["trial"] == number else best
         if best is None:                # the best trial was before an interruption
-            best = self.problem(where, self.leader["trial"])
-        best.model.load_state_dict(self.leader["state"])
+            best = self.problem(where, self.own["leader"]["trial"])
+        best.model.load_state_dict(self.own["leader"]["state"])
         self.finish_fold(best, where)
 
     def problem(self, where: dict[str, Any], number: int) -> ClassifyProblem:
@@ -272,15 +233,14 @@ class Job:
     def run_trial(self, problem: ClassifyProblem, where: dict[str, Any], number: int) -> None:
         """Train with one of the settings to try, and keep the result if it is the best of the fold so far."""
         train, settings = problem.config.train, self.trials[where["method"]][number].values
-        here, resume = {**where, "trial": number}, None
-        if {key: self.unfinished.get(key) for key in here} == here:
-            resume, self.unfinished = self.unfinished["training"], {}
+        here = {**where, "trial": number}
+        resume = self.out.continued(**here).get("training")
         name = self.name(where) + (f" trial {number}" if self.config.search.grid else "")
 
         with Bar(total=train.epochs, desc=name, leave=False, mininterval=0.5, disable=rank() > 0) as bar:
 
             def report(progress: Progress, row: dict[str, Any]) -> None:
-                self.curve = [{**where, **row} for row in progress.history]
+                self.out.curve = [{**where, **row} for row in progress.history]
                 shown = {key: f"{row[key]:.4g}" for key in ("loss", "pool_loss", "valid")}
                 bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
                 self.log(name, row)
@@ -291,10 +251,10 @@ class Job:
                 resume_path=self.out.path / "checkpoint.pt",
                 checkpoint=(lambda state: self.out.checkpoint(**here, training=state)) if rank() == 0 else None,
             )  # fmt: skip
-        self.curve = []
+        self.out.curve = []
         best = problem.best
-        if not self.leader or best["key"] > self.leader["key"]:
-            self.leader = {
+        if not self.own["leader"] or best["key"] > self.own["leader"]["key"]:
+            self.own["leader"] = {
                 **where, "trial": number, "key": best["key"], "history": progress.history,
                 "state": {key: value.cpu() for key, value in best["state"].items()},
                 "found": {
@@ -302,26 +262,26 @@ class Job:
                     "seconds": progress.seconds, "seconds_per_step": progress.seconds_per_step,
                 },
             }  # fmt: skip
-        self.leader["tried"] = number + 1
+        self.own["leader"]["tried"] = number + 1
         if not self.config.search.grid:
             return
-        self.tried.append(
+        self.own["tried"].append(
             {
                 **here, "settings": settings, "valid": best["valid"], "valid_loss": -best["key"][1],
                 "epochs": progress.epoch, "seconds": progress.seconds,
             }
         )  # fmt: skip
         if rank() == 0:
-            self.keep()
+            self.out.keep()
             print(f"{name}: valid {digits(best['valid'], self.data.metric)} ({_shown(settings)})")
 
     def finish_fold(self, problem: ClassifyProblem, where: dict[str, Any]) -> None:
         """Score the test graphs with the best trial and save everything."""
-        leader, test = self.leader, problem.split.test
+        leader, test = self.own["leader"], problem.split.test
         members, label = problem.predict(test), self.data.label[test]                  # test graphs are used only here
         scores = averaged(members, self.data.metric)
         found = {
-            "seed": where["seed"], "fold": where["fold"], "metric": self.data.metric,
+            "metric": self.data.metric,
             "test": score(self.data, scores, label), **leader["found"],
         }  # fmt: skip
         if len(members) > 1:
@@ -331,18 +291,13 @@ class Job:
         settings = self.trials[where["method"]][leader["trial"]].values
         if self.config.search.grid:
             found |= {"trial": leader["trial"], "settings": settings}
-        self.predictions.append({**where, "graph": test, "label": label, "scores": scores})
-        if where["method"] == self.out.method:
-            self.out.runs.append(found)
-        else:
-            self.out.compared.setdefault(where["method"], []).append(found)
-        self.out.history += [{**where, **row} for row in leader["history"]]
-        self.leader = {}
+        self.own["predictions"].append({**where, "graph": test, "label": label, "scores": scores})
+        self.out.record(where, found, [{**where, **row} for row in leader["history"]])
+        self.own["leader"] = {}
         if rank() > 0:
             return
         self._keep_best(problem, where, found["valid"], scores)
-        self.save_predictions()                             # before the fold is recorded as finished
-        self.keep()
+        self.out.keep()
         scored = ", ".join(f"{key} {digits(found[key], self.data.metric)}" for key in ("valid", "test"))
         if len(members) > 1:
             scored += f" (single networks {digits(found['test_single'], self.data.metric)})"
@@ -353,23 +308,14 @@ class Job:
         """Return ``"jb seed 0 fold 3"``."""
         return f"{where['method']} seed {where['seed']} fold {where['fold']}"
 
-    def keep(self) -> None:
-        """Save everything that is finished."""
-        if self.config.search.grid:
-            self.out.details["search"] = self.tried
-        self.out.keep(
-            predictions=self.predictions, best_valid=self.best_valid, pictures=self.pictures, tried=self.tried,
-            leader=self.leader,
-        )  # fmt: skip
-
     def _keep_best(self, problem: ClassifyProblem, where: dict[str, Any], valid: float, scores: Tensor) -> None:
         """Save the model with the best validation score, and its clusters of some test graphs."""
-        worse = self.best_valid is not None and (
-            valid >= self.best_valid if self.data.is_regression else valid <= self.best_valid
+        worse = self.own["best_valid"] is not None and (
+            valid >= self.own["best_valid"] if self.data.is_regression else valid <= self.own["best_valid"]
         )
         if where["method"] != self.out.method or worse:
             return
-        self.best_valid = valid
+        self.own["best_valid"] = valid
         train, test = problem.split.train, problem.split.test
         content = {
             "state": {key: value.cpu() for key, value in problem.model.state_dict().items()},
@@ -378,11 +324,11 @@ class Job:
             "inputs": vars(Inputs.of(self.data)),
         }  # fmt: skip
         save_state(self.out.path / "model.pt", content)
-        self.pictures = problem.clusters(choose_pictured(self.data, test, scores).tolist())
+        self.own["pictures"] = problem.clusters(choose_pictured(self.data, test, scores).tolist())
 
     def tested(self) -> dict[str, Tensor]:
         """Return the test graphs of every fold with their labels and scores, and seed and fold of each."""
-        ours = [entry for entry in self.predictions if entry["method"] == self.out.method]
+        ours = [entry for entry in self.own["predictions"] if entry["method"] == self.out.method]
         columns = {key: torch.cat([entry[key] for entry in ours]) for key in ("graph", "label", "scores")}
         for key in ("seed", "fold"):
             columns[key] = torch.cat([torch.full((len(entry["graph"]),), entry[key]) for entry in ours])
@@ -390,6 +336,8 @@ class Job:
 
     def save_predictions(self) -> None:
         """Write ``predictions.npz``: labels and scores of the test graphs of every fold."""
+        if self.config.search.grid:
+            self.out.details["search"] = self.own["tried"]
         if self.out.runs:
             columns: dict[str, Any] = {key: column.numpy() for key, column in self.tested().items()}
             columns["id"] = self.data.own_ids[columns["graph"]].astype(str)
@@ -447,25 +395,15 @@ def run(
     data.split(folds[0], config.train.folds)                # an error before anything is written
     out = RunFolder(folder, config.task, data.name, config.model.pool, as_dict(config), data.fingerprint)
     job = Job(config, data, out, device, open_log(log, folder))
-    if resume:
-        job.load()
-    barrier()                                               # no process removes files that another is still reading
+    out.begin(resume)
     if rank() == 0:
-        out.start()
-        if resume:
-            with reporting_damage(folder / "finished.pt"):
-                job.save_predictions()
         processes = f", {world_size()} processes" if world_size() > 1 else ""
         print(f"{data!r}\n{', '.join(job.methods)}; seeds {config.train.seeds}{processes}, into {folder}")
         if config.search.grid:
             counts = {method: len(settings) for method, settings in job.trials.items()}
             print(budget(counts, len(folds) * len(config.train.seeds)))
-    try:
+    with out.leaving():
         job.run(folds)
-    except KeyboardInterrupt:
-        if rank() == 0:
-            out.leave(job.curve)
-        raise
     return out
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.data import catalogue
@@ -24,6 +25,12 @@ class ClusterDatasetConfig(DatasetConfig):
 
     name: str = "sbm"
     weighting: str = "none"                         # fixed features: none, idf, or auto (idf for counts)
+
+    def option_defaults(self) -> dict[str, Any]:
+        return catalogue.default_options(catalogue.loader(catalogue.NODE_SETS, self.name))
+
+    def file_options(self, name: str) -> list[str]:
+        return catalogue.file_options(catalogue.NODE_SETS, name)
 
 
 @dataclass
@@ -118,16 +125,6 @@ def cluster_range(given: int | str) -> tuple[int, int]:
         return given, given
     parts = re.fullmatch(r"([1-9]\d{0,8})-([1-9]\d{0,8})", given)
     return (int(parts[1]), int(parts[2])) if parts else (0, 0)
-
-
-def one_process_only(config: ClusterConfig) -> str | None:
-    """Return why a run cannot use several processes; ``None`` if it can."""
-    if config.method.name == "auto":
-        return None
-    return (
-        f"method.name={config.method.name} runs in a single process, without torchrun. Several processes can share "
-        "method.name=auto (auto.yaml)."
-    )
 
 
 def unused(config: ClusterConfig) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,49 +13,26 @@ from jbpool.clustering.config import ClusterConfig
 from jbpool.clustering.network import ClusterNet, make_model
 from jbpool.clustering.run import load_data
 from jbpool.clustering.scores import label_scores
-from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import NodeData
-from jbpool.data.catalogue import NODE_SETS, file_options
-from jbpool.engine.config import Change, load_config
-from jbpool.engine.predict import (
-    called_with,
-    check_given,
-    check_request,
-    config_for,
-    in_order,
-    load_model,
-    match_columns,
-)
+from jbpool.engine.config import read_file
+from jbpool.engine.predict import called_with, check_given, config_of_run, in_order, load_model, match_columns
 from jbpool.engine.run_folder import write_assign_csv
 from jbpool.engine.state import reporting_damage
 from jbpool.errors import ConfigError, JBPoolError
-from jbpool.nn.pools import POOLS
-
-MODEL = {"state": dict[str, torch.Tensor], "in_feats": int, "num_clusters": int, "made_feat": bool}    # in model.pt
-DESCRIBING = {"dataset.separator", "dataset.header", "dataset.missing", "dataset.root"}  # select no other graph
 
 
-def predict(run_dir: Path, changes: Sequence[Change], out: Path, device: torch.device) -> Path:
-    """Cluster the graph that ``changes`` specify, and write ``assign.csv`` with id, cluster, confidence.
+def predict(run_dir: Path, config: ClusterConfig, path: Path, device: torch.device) -> None:
+    """Cluster the graph of a configuration, and write ``path``, a table with id, cluster, confidence.
 
     No file of the training graph is read. Labels are not needed; if there are any, scores are printed.
     """
-    stored = _load(run_dir)
-    path = out / "assign.csv"
-    check_request(run_dir, changes, path)
-    if not {change.key for change in changes} - DESCRIBING:
-        raise ConfigError(
-            f"--predict: specify the new graph, such as jbpool cluster new.csv --features f.csv --predict {run_dir}; "
-            f"the clusters of the training graph are in {run_dir / 'assign.csv'}."
-        )
-    config = config_for(NODE_CLUSTER, run_dir, changes, partial(file_options, NODE_SETS))
+    model = load_trained(run_dir).to(device)
     data = load_data(config)
-    cluster, confidence = _rebuild(config, stored, run_dir).to(device).predict(data)
+    cluster, confidence = model.predict(data)
     write_assign_csv(path, data.own_ids, cluster, confidence)
     print(data.summary)
     for name, value in ({} if data.label is None else label_scores(cluster, data.label)).items():
         print(f"{name}: {value:.3f}")
-    return path
 
 
 class TrainedClusters(nn.Module):
@@ -129,26 +104,16 @@ class TrainedClusters(nn.Module):
 
 def load_trained(run_dir: Path) -> TrainedClusters:
     """Return the model of a finished run of a pool or ``auto``, on a graph with features."""
-    stored = _load(run_dir)
-    return _rebuild(load_config(NODE_CLUSTER, str(run_dir / "config.yaml")), stored, run_dir)
-
-
-def _load(run_dir: Path) -> dict[str, Any]:
-    """Return the content of ``model.pt``, if it can be applied to other graphs."""
-    stored = load_model(run_dir, MODEL, f"of {', '.join(('auto', *POOLS))}, whose clusters depend on features")
-    if stored["made_feat"]:
-        raise ConfigError(
-            f"the model of {run_dir} was trained without features: its inputs, eigenvectors of one graph, are not "
-            "comparable between graphs. Train on a graph with features, or cluster the new one."
-        )
-    return stored
-
-
-def _rebuild(config: ClusterConfig, stored: dict[str, Any], run_dir: Path) -> TrainedClusters:
-    in_feats, num_clusters = stored["in_feats"], stored["num_clusters"]
+    stored = load_model(run_dir)
+    config = config_of_run(ClusterConfig, read_file(run_dir / "config.yaml")[0], run_dir / "config.yaml")
     net: ClusterNet | ClusterModel
     with reporting_damage(run_dir / "model.pt"):
-        auto = config.method.name == "auto"
+        if stored["made_feat"]:
+            raise ConfigError(
+                f"the model of {run_dir} was trained without features: its inputs, eigenvectors of one graph, are not "
+                "comparable between graphs. Train on a graph with features, or cluster the new one."
+            )
+        in_feats, num_clusters, auto = stored["in_feats"], stored["num_clusters"], config.method.name == "auto"
         net = ClusterModel(num_clusters, in_feats) if auto else make_model(config, in_feats, num_clusters)
         net.load_state_dict(stored["state"])
-    return TrainedClusters(net, in_feats, num_clusters, stored.get("feat_names"))
+        return TrainedClusters(net, in_feats, num_clusters, stored["feat_names"])

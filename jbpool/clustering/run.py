@@ -29,12 +29,12 @@ from jbpool.clustering.scores import (
 )
 from jbpool.console import Bar, plural, watched
 from jbpool.data import NodeData, load_nodes
-from jbpool.engine.fit import TRAINING, Log, Progress, fit, open_log
+from jbpool.engine.fit import Log, Progress, fit, open_log
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
-from jbpool.engine.state import reporting_damage, save_state
+from jbpool.engine.state import save_state
 from jbpool.errors import ConfigError, TrainingError
 from jbpool.ops.segment import contingency
-from jbpool.processes import RowShares, gather, rank, world_size
+from jbpool.processes import RowShares, rank, world_size
 from jbpool.schema import as_dict
 
 
@@ -51,25 +51,6 @@ class SeedResult(NamedTuple):
 
 
 CANDIDATES = 2**20      # rows that prototypes are chosen from, at most
-
-# What finished.pt holds of this task, for load_state.
-FINISHED = {
-    "runs": [{"seed": int, "loss": float}],
-    "clusters": dict[int, Tensor],
-    "confidence": dict[int, Tensor],
-}
-
-# What checkpoint.pt holds, for load_state.
-BEST = {
-    "cluster": Tensor, "confidence": Tensor, "loss": float, "epochs": int, "restart": int, "seconds": float,
-    "seconds_per_step": float, "history": [dict], "state": dict[str, Tensor],
-}  # fmt: skip
-UNFINISHED = {
-    "seed": int,
-    "start": int,
-    "best": (type(None), BEST),
-    "training": {**TRAINING, "problem": {"best": float}},
-}
 
 
 class Job:
@@ -91,46 +72,38 @@ class Job:
         self.num_clusters = choice.num_clusters
         self.given = data
         self.data = data if config.method.name == "auto" else with_features(data, self.num_clusters)
-        self.clusters: dict[int, Tensor] = {}
-        self.confidence: dict[int, Tensor] = {}
+        out.own |= {"clusters": {}, "confidence": {}}     # seed -> (N,)
+        out.write, out.draw = self.save_clusters, lambda: page(self.findings())
         self.sums: dict[int, ClusterSums] = {}          # seed -> those of its clusters, of the best one of this process
         self.explained: tuple[int, Explained] | None = None     # a seed, and its clusters as result.json describes them
-        self.unfinished: dict[str, Any] = {}            # the checkpoint to continue from
-        self.curve: list[dict[str, Any]] = []           # history of the seed that is being trained
         self.prepared: tuple[FixedFeatures | None, Tensor] | None = None        # input of all networks
 
-    def load(self) -> None:
-        """Restore finished and interrupted work, read by the first process, since its machine has the folder."""
-        if rank() == 0:
-            state = self.out.finished(FINISHED)
-            if state:
-                self.clusters, self.confidence = state["clusters"], state["confidence"]
-            self.unfinished = self.out.unfinished(UNFINISHED)
-        finished, self.unfinished = gather((list(self.clusters), self.unfinished))[0]
-        if rank() > 0:
-            self.clusters = dict.fromkeys(finished, torch.empty(0))
+    @property
+    def clusters(self) -> dict[int, Tensor]:
+        return self.out.own["clusters"]
+
+    @property
+    def confidence(self) -> dict[int, Tensor]:
+        return self.out.own["confidence"]
 
     def run(self) -> None:
         """Cluster the graph with every seed that is not finished."""
-        left = [seed for seed in self.config.train.seeds if seed not in self.clusters]
+        left = self.out.left({"seed": seed} for seed in self.config.train.seeds)
         if left:
             self.out.details.pop("baselines", None)     # of a resumed run, compared with another result
         name = self.config.method.name
         find = search if name == "auto" else embed if name in EMBEDDINGS else train
-        for seed in left:
-            self.curve = []
-            self.finish(seed, find(self, seed))
+        for unit in left:
+            self.finish(unit["seed"], find(self, unit["seed"]))
 
     def finish(self, seed: int, result: SeedResult) -> None:
         """Score the clusters of a seed, print the scores and save the seed."""
-        self.clusters[seed], self.confidence[seed] = result.cluster.int(), result.confidence
         if rank() > 0:
             return
+        self.clusters[seed], self.confidence[seed] = result.cluster.int(), result.confidence
         sums = self.sums_of(result.cluster)
         scores = self.scores(result.cluster, sums)
-        self.out.runs.append({"seed": seed, **scores, **result.record, **self.labelled})
-        self.out.history += result.history
-        self.curve = []
+        self.out.record({"seed": seed}, {**scores, **result.record, **self.labelled}, result.history)
         used = int(scores["used_clusters"])
         warning = collapse_warning(used, self.num_clusters, result.advice, result.balance)
         if warning is not None:
@@ -139,7 +112,7 @@ class Job:
         if best_run(self.out.runs)["seed"] == seed:
             self.save_model(result.model)
             self.sums = {seed: sums}
-        self.keep()
+        self.out.keep()
         parts = [f"{key} {scores[key]:.3f}" for key in ("acc", "nmi", "ari", "modularity") if key in scores]
         saved = result.record.get("score")
         parts.append(f"loss {result.record['loss']:.3f}" if saved is None else f"{saved:.3f} bits saved per node")
@@ -194,19 +167,6 @@ class Job:
             settings=result, history=self.out.history, choice=result.get("num_clusters"),
             baselines=result.get("baselines"),
         )  # fmt: skip
-
-    def keep(self) -> None:
-        """Save everything about the finished seeds; the record that they are finished is written last."""
-        self.save_clusters()
-        self.out.keep(clusters=self.clusters, confidence=self.confidence)
-
-    def leave(self) -> None:
-        """Write the results so far in readable form, after an interruption; --resume does not need them."""
-        if rank() > 0:
-            return
-        if self.out.runs:
-            self.save_clusters()
-        self.out.leave(self.curve)
 
 
 def collapse_warning(used: int, num_clusters: int, advice: str, balance: float | None = None) -> str | None:
@@ -265,13 +225,11 @@ def train(job: Job, seed: int) -> SeedResult:
     """Train a network from every start and keep the lowest loss; labels are not used."""
     best: dict[str, Any] | None = None
     starts, first = job.config.train.restarts or 1, 0
-    if job.unfinished.get("seed") == seed:
-        first, best = job.unfinished["start"], job.unfinished["best"]
-        with reporting_damage(job.out.path / "checkpoint.pt"):
-            if not 0 <= first < starts or (best is None) != (first == 0):
-                raise ValueError(f"start {first} of {starts}")
+    stopped = job.out.continued(seed=seed)
+    if stopped:
+        first, best = stopped["start"], stopped["best"]
     for start in range(first, starts):
-        found = _train_start(job, seed, start, best)
+        found = _train_start(job, seed, start, best, stopped.get("training") if start == first else None)
         if best is not None:
             found["seconds"] += best["seconds"]
         best = found if best is None or found["loss"] < best["loss"] else best | {"seconds": found["seconds"]}
@@ -290,7 +248,9 @@ def train(job: Job, seed: int) -> SeedResult:
     )
 
 
-def _train_start(job: Job, seed: int, start: int, best: dict[str, Any] | None) -> dict[str, Any]:
+def _train_start(
+    job: Job, seed: int, start: int, best: dict[str, Any] | None, resume: dict[str, Any] | None
+) -> dict[str, Any]:
     """Return the result of a single start; ``best`` is that of the earlier ones, for the checkpoint."""
     config, device = job.config, job.device
     graph, feat, weight = job.data.on(device)
@@ -302,9 +262,6 @@ def _train_start(job: Job, seed: int, start: int, best: dict[str, Any] | None) -
     net.features, rows = job.prepared
     if config.method.head == "cosine" and not net.convs:                # fixed features: start at nodes
         net.pool.init_prototypes(rows[:: 1 + len(rows) // CANDIDATES])
-    resume = None
-    if (job.unfinished.get("seed"), job.unfinished.get("start")) == (seed, start):
-        resume, job.unfinished = job.unfinished["training"], {}
 
     starts = config.train.restarts or 1
     name = f"seed {seed}" + (f" start {start + 1} of {starts}" if starts > 1 else "")
@@ -315,7 +272,7 @@ def _train_start(job: Job, seed: int, start: int, best: dict[str, Any] | None) -
             return [{"seed": seed, "epoch": row["epoch"], "restart": start, **row} for row in progress.history]
 
         def report(progress: Progress, row: dict[str, Any]) -> None:
-            job.curve = curve(progress)
+            job.out.curve = curve(progress)
             shown = {key: f"{row[key]:.3f}" for key in ("loss", "nmi", "modularity") if key in row}
             bar.set_postfix(**shown, clusters=row["used_clusters"], refresh=False)
             job.log(name, row)
@@ -360,7 +317,7 @@ def compare_baselines(job: Job) -> None:
         shown = [f"{key} {scores[key]:.3f}" for key in ("acc", "nmi", "ari", "modularity") if key in scores]
         print(f"{name}: {', '.join(shown)}, agreement with the result {agreement:.3f}")
     job.out.details["baselines"] = found
-    job.keep()
+    job.out.keep()
 
 
 # ---------------------------------------------------------------- a run
@@ -392,6 +349,10 @@ def number_of_clusters(config: ClusterConfig, data: NodeData) -> tuple[int, int]
 
 def load_data(config: ClusterConfig) -> NodeData:
     """Return the dataset of a configuration; labels that are all -1 (unknown) are removed."""
+    method = config.method.name
+    if world_size() > 1 and method != "auto":
+        single = f"method.name={method} runs in a single process, without torchrun"
+        raise ConfigError(f"{single}: several processes can share method.name=auto (auto.yaml).")
     data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
     if data.label is not None and not bool((data.label >= 0).any()):
         return replace(data, label=None, num_classes=None, class_names=None)
@@ -412,33 +373,23 @@ def run(
     ``resume`` continues the run in the folder; what is finished is not repeated. ``baselines`` compares the result with
     other methods. ``log``: ``"tensorboard"`` or ``"mlflow"``, to pass every evaluation on to.
     """
+    auto = config.method.name == "auto"
     low, high = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
-    auto = config.method.name == "auto"
     choice = _choose(low, high, data, config.train.seeds[0], out, device) if auto else Choice(low)
     job = Job(config, data, choice, out, device, open_log(log, folder))
-    out.draw = lambda: page(job.findings())
-    if resume:
-        job.load()
+    out.begin(resume)
     if rank() == 0:
-        _begin(config, data, out, job)
-    try:
+        _announce(config, data, out, job)
+    with out.leaving():
         job.run()
         if baselines and rank() == 0:
             compare_baselines(job)
-    except KeyboardInterrupt:
-        job.leave()
-        raise
     return out
 
 
-def _begin(config: ClusterConfig, data: NodeData, out: RunFolder, job: Job) -> None:
-    """Write what is known before the first seed, and say what will be done."""
-    out.start()
-    if job.clusters:
-        with reporting_damage(out.path / "finished.pt"):
-            job.save_clusters()
-        out.save()
+def _announce(config: ClusterConfig, data: NodeData, out: RunFolder, job: Job) -> None:
+    """Say what will be done."""
     processes = f", {world_size()} processes" if world_size() > 1 else ""
     how = f"{config.method.name}, {plural(job.num_clusters, 'cluster')}, seeds {config.train.seeds}{processes}"
     print(f"{data.summary}\n{how}, into {out.path}")

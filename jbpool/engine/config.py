@@ -147,7 +147,7 @@ def settings(task: Task, name: str | None, changes: Sequence[str | Change]) -> I
     """Yield key, value, default and origin of every setting; the parameters are those of ``load_config``."""
     config, origin = _load(task, name, changes)
     values, defaults = as_dict(config), as_dict(task.schema())
-    defaults["dataset"] |= task.dataset_options(config)
+    defaults["dataset"] |= config.dataset.option_defaults()
     for section, part in values.items():
         if not isinstance(part, dict):
             yield section, part, defaults[section], origin(section) or "default"

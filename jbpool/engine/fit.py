@@ -27,15 +27,6 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
 }
 
-# Content of every checkpoint, for load_state; a task adds the state of its problem.
-TRAINING = {
-    "model": dict[str, Tensor],
-    "optimiser": dict,
-    "rng": Tensor,
-    "progress": {"epoch": int, "steps": int, "best_epoch": int, "seconds": float, "history": [dict]},
-}
-
-
 Log = Callable[[str, dict[str, Any]], None]         # the name of a training run, and a row of its history
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,36 @@ from jbpool.engine.config import Change, load_config, parse_change
 from jbpool.engine.state import load_state
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError
-from jbpool.files import check_writable
 from jbpool.graph import Graph, as_graph
 from jbpool.inputs import check_symmetric
 from jbpool.ops.sparse import stored_values
+from jbpool.schema import build
 
 
-def load_model(run_dir: Path, expected: Mapping[str, Any], finished: str) -> dict[str, Any]:
-    """Return the content of ``model.pt``; ``expected`` as for ``load_state``, ``finished``: which runs have a model."""
-    if not (run_dir / "model.pt").is_file():
-        folder = "" if run_dir.is_dir() else " (no such folder)"
-        if run_dir.is_file():
-            folder = f" (it is a file: did you mean its folder, {run_dir.parent}?)"
-        raise ConfigError(f"{run_dir} has no model.pt{folder}: give a finished run {finished}.")
-    return load_state(run_dir / "model.pt", expected)
+def load_model(run_dir: Path) -> dict[str, Any]:
+    """Return the content of ``model.pt`` of a run folder."""
+    check_has_model(run_dir)
+    return load_state(run_dir / "model.pt")
+
+
+def check_has_model(run_dir: Path) -> None:
+    """Refuse a folder without a trained model."""
+    if (run_dir / "model.pt").is_file():
+        return
+    folder = "" if run_dir.is_dir() else " (no such folder)"
+    if run_dir.is_file():
+        folder = f" (it is a file: did you mean its folder, {run_dir.parent}?)"
+    fix = "give a finished run; embeddings, k-means and auto on edges alone leave no model to apply"
+    raise ConfigError(f"{run_dir} has no model.pt{folder}: {fix}.")
+
+
+def config_of_run(schema: type, values: dict[str, Any], path: Path) -> Any:
+    """Return the configuration of a trained model from the values that ``path`` has."""
+    problems: list[str] = []
+    config = build(schema, values, "", lambda key: str(path), problems)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return config
 
 
 def match_columns(
@@ -110,25 +126,25 @@ def called_with(
     return graph, feat, None if edge_weight is None else edge_weight.float()
 
 
-def check_request(run_dir: Path, changes: Sequence[Change], path: Path) -> None:
-    """Check that only the dataset is set, the file to write does not exist, and its folder is writable."""
+# Settings of the dataset that select no other data
+DESCRIBING = {f"dataset.{option}" for option in ("root", "separator", "header", "missing")}
+
+
+def config_for(task: Task, run_dir: Path, changes: Sequence[Change]) -> Any:
+    """Return the configuration of a run with the dataset of ``changes``, without the files of the training set.
+
+    After training on a published dataset, an option such as ``dataset.folder`` means the user's own files.
+    """
+    check_has_model(run_dir)
     for change in changes:
         if not change.key.startswith("dataset."):
             raise ConfigError(f"{change.argument}: the model of {run_dir} is fixed; only dataset... can be set.")
-    if path.exists():
-        raise ConfigError(f"{path} already exists: choose another --out.")
-    check_writable(path.parent)
-
-
-def config_for(task: Task, run_dir: Path, changes: Sequence[Change], files: Callable[[str], Iterable[str]]) -> Any:
-    """Return the configuration of a run with the dataset of ``changes``, without the files of the training set.
-
-    After training on a published dataset, an option such as ``dataset.folder`` means the user's own files. ``files``:
-    name of a dataset -> its options that describe files.
-    """
+    given = {change.key: change.value for change in changes}
+    if not given.keys() - DESCRIBING:
+        raise ConfigError(f"--predict {run_dir}: give new data, too: FILE, or --set dataset...=...")
     path = str(run_dir / "config.yaml")
     trained = load_config(task, path).dataset
-    given = {change.key: change.value for change in changes}
+    files = trained.file_options
     if "dataset.name" not in given:
         of_files = {f"dataset.{option}" for option in {*files("file")} - {*files(trained.name)}}
         if of_files & given.keys():

@@ -14,7 +14,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,9 +30,10 @@ import yaml
 from torch import Tensor
 
 from jbpool.console import progress_bar
-from jbpool.engine.state import load_state, mismatch, save_state
+from jbpool.engine.state import load_state, reporting_damage, save_state
 from jbpool.errors import JBPoolError, RunFolderError, one_line
 from jbpool.files import atomic_file, write_text
+from jbpool.processes import barrier, gather, rank
 
 # What a run of either task may write.
 WRITTEN = (
@@ -100,17 +101,7 @@ CSV_LINES = 1 << 18         # lines of assign.csv written at a time
 PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
 
 REWRITE = "--resume rewrites them."
-
-# Content of result.json, as for load_state; the scores of a task are not listed
-RESULT = {
-    "task": str, "dataset": str, "method": str, "runs": [{"seed": int}], "mean": dict[str, float | None],
-    "std": dict[str, float | None], "compared": dict[str, dict], "notes": [str], "config": dict,
-}  # fmt: skip
-
-# Content of finished.pt for every task, for load_state
-KEPT = {
-    "runs": [{"seed": int}], "history": [dict], "notes": [str], "compared": dict[str, list[dict]], "details": dict,
-}  # fmt: skip
+RESULT = {"task", "dataset", "method", "runs", "mean", "std", "compared", "notes", "config"}        # in result.json
 
 
 @cache                      # reading the metadata of a package takes about 10 ms
@@ -139,9 +130,18 @@ def _is_score(key: str, value: Any) -> bool:
     return not counted and isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def _nothing() -> None:
+    """Write nothing."""
+
+
 @dataclass
 class RunFolder:
-    """The results of a run so far; the folder is readable at any time."""
+    """The results of a run so far, and the order in which they are written; the folder is readable at any time.
+
+    A run consists of units, which are finished one after another: ``{"seed": 3}`` or, in graph classification,
+    ``{"method": "jb", "seed": 3, "fold": 0}``. What is finished is in ``finished.pt``, which is written after the files
+    that a task makes of it; ``checkpoint.pt`` has the training that is not. Only the first process reads and writes.
+    """
 
     path: Path
     task: str
@@ -154,7 +154,11 @@ class RunFolder:
     notes: list[str] = field(default_factory=list)
     compared: dict[str, list[dict[str, Any]]] = field(default_factory=dict)     # other method -> its runs
     details: dict[str, Any] = field(default_factory=dict)       # further entries of result.json, for all runs
-    draw: Callable[[], str] = str       # the report of what is finished, drawn from what the run has in memory
+    own: dict[str, Any] = field(default_factory=dict)           # what the task must know of finished units
+    write: Callable[[], None] = _nothing                        # write the files of the task, from memory
+    draw: Callable[[], str] = str                               # the report, from memory
+    curve: list[dict[str, Any]] = field(default_factory=list)   # history of the training that is not finished
+    unfinished: dict[str, Any] = field(default_factory=dict)    # the checkpoint to continue from
 
     @property
     def result(self) -> dict[str, Any]:
@@ -176,60 +180,102 @@ class RunFolder:
             "config": self.config,
         }
 
-    def start(self) -> None:
-        """Write config.yaml and, if the run is resumed, the readable files."""
+    # ------------------------------------------------------------ units
+
+    def begin(self, resume: bool) -> None:
+        """Write config.yaml; before that, restore what is finished and write its readable files, if ``resume``."""
+        if resume:
+            states = [self._state(name) for name in ("finished.pt", "checkpoint.pt")] if rank() == 0 else []
+            finished, self.unfinished = gather(states)[0]
+            with reporting_damage(self.path / "finished.pt"):
+                self._restore(finished)
+        barrier()                       # no process removes files that another is still reading
+        if rank() > 0:
+            return
         write_text(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
         if self.runs or self.compared:
+            with reporting_damage(self.path / "finished.pt"):
+                self.write()
             self.save()
 
-    # ------------------------------------------------------------ state for --resume
-
-    def finished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """Restore runs, history, notes and so on from what ``keep`` last saved; return it all, empty if there is none.
-
-        ``expected``: keys and types of the task's own state, as for ``load_state``.
-        """
-        state = self._state("finished.pt", {**KEPT, **expected})
-        if state:
-            self.runs, self.history, self.notes = state["runs"], state["history"], state["notes"]
-            self.compared, self.details = state["compared"], {**state["details"], **self.details}
-        return state
-
-    def unfinished(self, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what ``checkpoint`` last saved; empty if there is none. ``expected``: as for ``load_state``."""
-        return self._state("checkpoint.pt", expected)
-
-    def _state(self, name: str, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the saved state, if configuration and data are the same; the seeds may differ."""
-        if not (self.path / name).is_file():
+    def _state(self, name: str) -> dict[str, Any]:
+        """Return a state, if configuration and data are the same; the seeds may differ. Empty if there is none."""
+        path = self.path / name
+        if not path.is_file():
             return {}
-        state = load_state(self.path / name, {"config": dict, "fingerprint": str, **expected})
-        before, now = flat_settings(state["config"]), flat_settings(self.config)
-        other = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-        other = [key for key in other if key != "train.seeds"]
-        if other:
+        state = load_state(path)
+        with reporting_damage(path):
+            before, now, fingerprint = flat_settings(state["config"]), flat_settings(self.config), state["fingerprint"]
+        different = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        different = [key for key in different if key != "train.seeds"]
+        if different:
             fix = f"to continue it as it was, give only --resume --out {self.path}"
             unknown = before.keys() ^ now.keys()
             if any(not key.startswith("dataset.") for key in unknown):      # datasets have options of their own
                 fix = "some of these settings do not exist in both versions of jbpool, so choose another --out"
-            raise RunFolderError(f"{self.path} was run with another configuration ({', '.join(other)}): {fix}.")
-        if state["fingerprint"] != self.fingerprint:
+            raise RunFolderError(f"{self.path} was run with another configuration ({', '.join(different)}): {fix}.")
+        if fingerprint != self.fingerprint:
             raise RunFolderError(f"the data have changed since {self.path} was started: choose another --out.")
         return state
 
-    def checkpoint(self, **state: Any) -> None:
-        """Save the state of the current training."""
-        save_state(self.path / "checkpoint.pt", {"config": self.config, "fingerprint": self.fingerprint, **state})
+    def _restore(self, state: dict[str, Any]) -> None:
+        if state:
+            self.runs, self.history, self.notes = state["runs"], state["history"], state["notes"]
+            self.compared, self.details = state["compared"], {**state["details"], **self.details}
+            self.own |= state["own"]
 
-    def keep(self, **state: Any) -> None:
-        """Save the finished runs, with further state of the task, and write the readable files."""
-        own = {
-            "runs": self.runs, "history": self.history, "notes": self.notes, "compared": self.compared,
-            "details": self.details,
-        }  # fmt: skip
-        save_state(self.path / "finished.pt", {"config": self.config, "fingerprint": self.fingerprint, **own, **state})
+    def left(self, units: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the units that are not finished."""
+        named = [{"method": self.method, **unit} for unit in units]
+        finished = [*self._finished()]
+        return [unit for unit in named if not any(unit.items() <= run.items() for run in finished)]
+
+    def _finished(self) -> Iterator[dict[str, Any]]:
+        for method, runs in ((self.method, self.runs), *self.compared.items()):
+            yield from ({"method": method, "seed": run["seed"], "fold": run.get("fold")} for run in runs)
+
+    def record(self, unit: dict[str, Any], scores: dict[str, Any], history: Iterable[dict[str, Any]]) -> None:
+        """Add the scores and the history of a unit; ``keep`` saves them."""
+        method = unit.get("method", self.method)
+        runs = self.runs if method == self.method else self.compared.setdefault(method, [])
+        runs.append({key: value for key, value in unit.items() if key != "method"} | scores)
+        self.history += history
+        self.curve = []
+
+    def keep(self) -> None:
+        """Save everything that is finished; the record that it is finished is written after the files of the task."""
+        self.write()
+        parts = ("config", "fingerprint", "runs", "history", "notes", "compared", "details", "own")
+        save_state(self.path / "finished.pt", {part: getattr(self, part) for part in parts})
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
         self.save()
+
+    def checkpoint(self, **state: Any) -> None:
+        """Save the state of a training."""
+        save_state(self.path / "checkpoint.pt", {"config": self.config, "fingerprint": self.fingerprint, **state})
+
+    def continued(self, **place: Any) -> dict[str, Any]:
+        """Return, once, the checkpoint with these values; empty if it has others, or if there is none."""
+        if not self.unfinished or {key: self.unfinished.get(key) for key in place} != place:
+            return {}
+        state, self.unfinished = self.unfinished, {}
+        return state
+
+    @contextmanager
+    def leaving(self) -> Iterator[None]:
+        """Write the results so far if the block is interrupted."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if rank() == 0:
+                self.history += self.curve                  # --resume does not need it
+                with suppress(JBPoolError):                 # a second error must not hide the first
+                    if self.runs:
+                        self.write()
+                    self.save()
+                    if self.runs:
+                        self.write_report()
+            raise
 
     # ------------------------------------------------------------ readable files
 
@@ -247,14 +293,6 @@ class RunFolder:
         """Write ``report.html``, and return its path."""
         write_text(self.path / "report.html", self.draw())
         return self.path / "report.html"
-
-    def leave(self, curve: list[dict[str, Any]]) -> None:
-        """Write results so far after an interruption; ``curve``: the history of the interrupted training."""
-        self.history += curve                       # --resume does not need it
-        self.save()
-        if self.runs:
-            with suppress(JBPoolError):             # a second error must not hide the first
-                self.write_report()
 
     def save_assign(self, ids: np.ndarray, seeds: list[int], clusters: list[Tensor], confidence: list[Tensor]) -> None:
         """Write assign.npz: hard clusters and their confidence for every seed, ``(seeds, N)``, and the node ids."""
@@ -321,26 +359,10 @@ def by_method(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def read_result(folder: Path) -> dict[str, Any]:
     """Return ``result.json`` of a run folder."""
     path = folder / "result.json"
-    with _readable(path):
-        result = json.loads(path.read_text())
-        problem = mismatch(result, RESULT)
-        if problem is None and result["mean"].keys() != result["std"].keys():
-            problem = "mean and std should have the same scores"
-        if problem is not None:
-            raise ValueError(problem)
-        return result
-
-
-def read_results(folder: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """Return ``result.json`` and the rows of ``history.csv``."""
-    result, path = read_result(folder), folder / "history.csv"
-    with _readable(path), open(path, newline="") as file:
-        return result, list(csv.DictReader(file))
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
     try:
-        yield
-    except (OSError, ValueError, RecursionError, csv.Error) as error:
+        result = json.loads(path.read_text())
+        if not isinstance(result, dict) or not result.keys() >= RESULT:
+            raise ValueError(f"it should have {', '.join(sorted(RESULT))}")
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(f"{path} cannot be read ({one_line(str(error))[:200]}): {REWRITE}") from None
+    return result

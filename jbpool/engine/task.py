@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 if TYPE_CHECKING:
     from jbpool.engine.run_folder import RunFolder
@@ -14,16 +17,20 @@ if TYPE_CHECKING:
 class Task:
     """What the configuration loader and the command line need to know about a task."""
 
-    name: str                                       # as in ``task:`` of a configuration, and the folder under configs/
-    schema: type                                    # dataclass of a configuration
+    schema: type                                    # dataclass of a configuration, with its sections
     default: str                                    # the configuration that runs without --cfg
+    predicted: str                                  # the file that --predict writes
     problems: Callable[[Any], Iterator[tuple[str, str]]]    # key and problem of invalid settings
+    unused: Callable[[Any], list[str]]              # settings that were changed although nothing reads them
     load_data: Callable[[Any], Any]                 # configuration -> data
     run: Callable[..., RunFolder]                   # (configuration, data, folder, device, resume=False, ...)
-    dataset_options: Callable[[Any], dict[str, Any]]    # configuration -> options of its dataset, with their defaults
-    unused: Callable[[Any], list[str]]              # settings that were changed although nothing reads them
-    one_process_only: Callable[[Any], str | None] = lambda config: None     # why several processes cannot share a run
-    exclusive: Mapping[str, str] = field(default_factory=dict)   # --set of the key removes this other key from a file
+    predict: Callable[[Path, Any, Path, torch.device], None]    # (folder of a run, new configuration, file to write)
+    exclusive: Mapping[str, str] = field(default_factory=dict)  # --set of the key removes this other key from a file
+
+    @property
+    def name(self) -> str:
+        """As in ``task:`` of a configuration, and the folder under configs/."""
+        return self.schema().task
 
 
 def wrong_number_of_sizes(

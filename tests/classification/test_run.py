@@ -55,7 +55,7 @@ def test_pooling_beats_the_flat_network_on_motifs(tmp_path):
 def test_every_method_gets_the_same_folds(tmp_path):
     changes = [*SMALL, "train.epochs=1", "model.compare=[none, mincut, dmon, diffpool]"]
     run(load_config(GRAPH_CLASSIFY, None, changes), tmp_path / "r")
-    entries = torch.load(tmp_path / "r" / "finished.pt", weights_only=True)["predictions"]
+    entries = torch.load(tmp_path / "r" / "finished.pt", weights_only=True)["own"]["predictions"]
     assert len(entries) == 10
     for fold in (0, 1):
         tests = [entry["graph"] for entry in entries if entry["fold"] == fold]
@@ -97,12 +97,12 @@ def test_folds_of_a_dataset_with_an_official_split(tmp_path, capsys):
     data = replace(data, official_split=Split(*torch.arange(60).split([40, 10, 10])))
     official = run(config, tmp_path / "official", data)
     assert [entry["fold"] for entry in official.runs] == [0]
-    entries = torch.load(tmp_path / "official" / "finished.pt", weights_only=True)["predictions"]
+    entries = torch.load(tmp_path / "official" / "finished.pt", weights_only=True)["own"]["predictions"]
     assert entries[0]["graph"].tolist() == list(range(50, 60))
     assert "split" not in capsys.readouterr().out
     run(config, tmp_path / "folds", data, folds=[0, 1])
     assert "the split of motifs is not used" in capsys.readouterr().out
-    entries = torch.load(tmp_path / "folds" / "finished.pt", weights_only=True)["predictions"]
+    entries = torch.load(tmp_path / "folds" / "finished.pt", weights_only=True)["own"]["predictions"]
     assert set(entries[0]["graph"].tolist()) | set(entries[1]["graph"].tolist()) == set(range(60))
     assert result_of(tmp_path / "folds")["config"]["train"]["official_split"] is False
     with pytest.raises(RunFolderError, match=r"train\.official_split"):      # two kinds of results in one folder

@@ -1,6 +1,5 @@
 """A graph from CSV files, and other graphs clustered by its trained model."""
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from jbpool import load_run
 from jbpool.clustering.predict import predict
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
-from jbpool.data.catalogue import NODE_SETS, file_options
 from jbpool.engine.config import parse_change
 from jbpool.engine.predict import config_for
 from jbpool.errors import DataError, JBPoolError
@@ -56,7 +54,7 @@ def test_a_csv_of_one_s_own(tmp_path):
     assert [row[0] for row in rows] == ids.tolist()
     assert [int(row[1]) for row in rows] == cluster.tolist()
     refused = call(CLUSTER.command, "--predict", "r", cwd=tmp_path, check=False)        # coordinates of one graph only
-    assert "has no model.pt: give a finished run of auto" in refused.err
+    assert "has no model.pt: give a finished run" in refused.err
 
     with open(tmp_path / "one-edges.csv", "a") as file:
         file.write("x1,y2\n")
@@ -129,9 +127,9 @@ def test_what_predict_refuses(trained, args, words):
 
 def test_own_files_after_training_on_a_published_set(tmp_path):
     write_graph(tmp_path, "new")
+    (tmp_path / "model.pt").touch()
     (tmp_path / "config.yaml").write_text("task: node_cluster\ndataset: {name: cora}\nmethod: {num_clusters: 7}\n")
-    files = partial(file_options, NODE_SETS)
-    config = config_for(NODE_CLUSTER, tmp_path, [parse_change("dataset.edges=new-edges.csv")], files)
+    config = config_for(NODE_CLUSTER, tmp_path, [parse_change("dataset.edges=new-edges.csv")])
     assert (config.dataset.name, config.dataset.options) == ("file", {"edges": "new-edges.csv"})
 
 
@@ -145,9 +143,8 @@ def test_a_prediction_uses_nothing_of_the_training_graph(tmp_path):
     for kind in ("edges", "features", "labels"):
         (tmp_path / f"one-{kind}.csv").unlink()
     for given, words in [
-        ([], f"specify the new graph, such as jbpool cluster new.csv --features f.csv --predict r; the "
-             f"clusters of the training graph are in {Path('r', 'assign.csv')}"),
-        (["dataset.header=true"], "specify the new graph"),
+        ([], "give new data"),
+        (["dataset.header=true"], "give new data"),
         (["dataset.edges=two-edges.csv"], "trained with features (dataset.features"),
         (["dataset.name=file", "dataset.edges=two-edges.csv"], "trained with features (dataset.features"),
         (["dataset.features=two-features.csv"], "give either edges"),
@@ -169,8 +166,9 @@ def test_another_number_of_features(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(trained)
     (tmp_path / "narrow.csv").write_text("id,a,b\n" + "".join(f"{g}{i},1,{i}\n" for g in "uv" for i in range(20)))
     changes = [TWO[0], f"dataset.features={tmp_path / 'narrow.csv'}"]
+    config = config_for(NODE_CLUSTER, Path("r"), [parse_change(change) for change in changes])
     with pytest.raises(DataError, match="feature 'c'"):
-        predict(Path("r"), [parse_change(change) for change in changes], tmp_path / "out", CPU)
+        predict(Path("r"), config, tmp_path / "out.csv", CPU)
 
 
 def test_a_run_without_a_model(tmp_path):
@@ -178,7 +176,7 @@ def test_a_run_without_a_model(tmp_path):
     changes = settings(*CLUSTER.changes, "method.name=sc")
     call(CLUSTER.command, *changes, "--out", "r", cwd=tmp_path)
     refused = call(CLUSTER.command, "--predict", "r", cwd=tmp_path, check=False)
-    assert (refused.code, "r has no model.pt: give a finished run of auto, jb" in refused.err) == (2, True)
+    assert (refused.code, "r has no model.pt: give a finished run" in refused.err) == (2, True)
 
 
 def test_a_pool_that_was_trained_without_features(tmp_path):
@@ -221,6 +219,7 @@ def test_columns_of_other_names_or_order(tmp_path):
 
 def test_a_run_of_the_other_task(tmp_path):
     (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "model.pt").touch()
     (tmp_path / "r" / "config.yaml").write_text("task: graph_classify\nmodel: {pool: jb}\n")
     outcome = call(CLUSTER.command, "--predict", "r", "--set", "dataset.edges=e.csv", cwd=tmp_path, check=False)
     assert outcome.err.endswith("task is 'graph_classify', but this is the task 'node_cluster'\n")

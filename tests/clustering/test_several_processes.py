@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import ROOT, SHARED, call, run_ranks
+from commands import ROOT, SHARED, run_ranks
 from shared_runs import run
 
-from jbpool import cli
 from jbpool.clustering import run as seeds_run
 from jbpool.clustering.auto import views
-from jbpool.clustering.config import METHODS, one_process_only
+from jbpool.clustering.config import METHODS
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
+from jbpool.errors import ConfigError
 
 SCRIPT = ROOT / "tests" / "shared_runs.py"
 REAL = pytest.mark.skipif(not (SHARED / "planetoid").is_dir(), reason="the data are not beside this checkout")
@@ -79,21 +79,8 @@ def test_all_processes_have_the_same_number_of_clusters(runs):
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"auto"}))
-def test_methods_that_cannot_be_shared_say_so(name):
-    reason = one_process_only(load_config(NODE_CLUSTER, None, [f"method.name={name}"]))
-    assert reason.startswith(f"method.name={name} ")
-    assert "auto.yaml" in reason
-
-
-def test_what_can_be_shared():
-    assert one_process_only(load_config(NODE_CLUSTER, "auto")) is None
-
-
-def test_it_is_said_before_anything_is_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr("jbpool.processes.world_size", lambda: 2)
-    monkeypatch.setattr("jbpool.processes.gather", lambda value: [value] * 2)
-    outcome = call(cli.cluster, "--set", "method.name=dmon", "--out", "r", cwd=tmp_path, check=False)
-    assert outcome.code == 2
-    assert outcome.err.count("\n") == 1
-    assert "runs in a single process" in outcome.err
-    assert not (tmp_path / "r").exists()
+def test_methods_that_cannot_be_shared_say_so_before_anything_is_loaded(name, monkeypatch):
+    monkeypatch.setattr(seeds_run, "world_size", lambda: 2)
+    monkeypatch.setattr(seeds_run, "load_nodes", None)
+    with pytest.raises(ConfigError, match=f"method.name={name} "):
+        NODE_CLUSTER.load_data(load_config(NODE_CLUSTER, None, [f"method.name={name}"]))

@@ -1,5 +1,6 @@
 """Tests that need a new process: signals, torchrun, imports of --help."""
 
+import csv
 import signal
 import subprocess
 import sys
@@ -27,7 +28,6 @@ from commands import (
 )  # fmt: skip
 
 from jbpool.classification import run as classification_run
-from jbpool.engine.run_folder import read_results
 
 KILLED = Path(__file__).with_name("killed_run.py")
 AGENT = Path(__file__).with_name("torchrun_agent.py")
@@ -177,7 +177,7 @@ def test_two_processes_follow_one_on_a_real_set(tmp_path):
     arguments = ["--cfg", "mutag", *changes, "--folds", "0", "--seeds", "0,1,2,3,4,5,6,7,8,9"]
     run_ranks(CLASSIFY.script, *arguments, "--out", "of2", cwd=tmp_path, processes=2)
     call(CLASSIFY.command, *arguments, "--out", "of1", cwd=tmp_path)
-    one, two = (read_results(tmp_path / f"of{n}")[1] for n in (1, 2))
+    one, two = (list(csv.DictReader((tmp_path / f"of{n}" / "history.csv").read_text().splitlines())) for n in (1, 2))
     losses = [[float(row[key]) for row in rows for key in ("loss", "pool_loss")] for rows in (one, two)]
     assert len(losses[0]) == 20
     np.testing.assert_allclose(*losses, rtol=0, atol=5e-4)

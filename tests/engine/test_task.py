@@ -1,4 +1,4 @@
-"""Common behaviour of both tasks: complete run folders, --resume, Ctrl-C. Errors are in test_task_errors.py."""
+"""Common behaviour of both tasks: complete run folders, --resume, Ctrl-C, errors."""
 
 import csv
 import re
@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from commands import CASES, CLASSIFY, CLUSTER, assert_same_weights, call, numbers, result_of, run_task
+from commands import CASES, CLASSIFY, CLUSTER, assert_same_weights, call, numbers, result_of, run_task, settings
 
+import jbpool
 from jbpool.engine.config import load_config
 from jbpool.engine.run_folder import WRITTEN, RunFolder, choose_folder
-from jbpool.errors import RunFolderError
+from jbpool.errors import ConfigError, JBPoolError, ProcessError, RunFolderError, TrainingError
 from jbpool.graph import Graph
 from jbpool.schema import as_dict
+
+PACKAGE = Path(jbpool.__file__).parent
 
 
 @pytest.fixture(scope="module", params=CASES.values(), ids=CASES)
@@ -334,3 +337,120 @@ def test_a_log_whose_package_is_missing(case, tmp_path, monkeypatch):
     assert outcome.err.startswith("--log mlflow needs mlflow (")
     assert outcome.err.endswith("): pip install mlflow\n")
     assert not (tmp_path / "r").exists()
+
+
+# ---------------------------------------------------------------- errors
+
+
+COMMON = [
+    (["--cfg", "nowhere.yaml"], "--cfg nowhere.yaml: no such file"),
+    (["--set", "train.epoch=3"], "train.epochs"),
+    (["--seeds", "a"], "--seeds a"),
+    (["--out", "afile/x"], "a file of that name exists"),
+    (["--device", "cuda"], "no GPU"),
+    (["--device", "tpu"], "'tpu'"),
+    (["--resumee"], "--resumee"),
+    (["--predict", "nowhere"], "no model.pt"),
+]
+OWN = [
+    (CLUSTER, ["--cfg", "file"], "edges.csv: no such file"),
+    (CLUSTER, ["--set", "method.cluster_sizes=[0.5, 0.5]", "--set", "method.num_clusters=3"], "2 entries for 3"),
+    (CLUSTER, ["--set", "method.num_clusters=2000"], "2000 clusters of 1000 nodes"),
+    (CLASSIFY, ["--set", "model.backbone=ginn", "--set", "model.readout=mean+maxx"], "'max'"),
+    (CLASSIFY, ["--set", "model.norm=bach"], "'batch'"),
+    (CLASSIFY, ["--set", "model.ratio=1.5"], "model.ratio=1.5"),
+    (CLASSIFY, ["--set", "model.levels=2", "--set", "model.num_clusters=[3, 2, 1]"], "one per level"),
+    (CLASSIFY, ["--cfg", "mutag", "--set", "model.levels=9"], "8 levels"),
+    (CLASSIFY, ["--folds", "7", "--set", "dataset.num_graphs=30"], "numbered from 0"),
+    (CLASSIFY, ["--folds", "a"], "--folds a"),
+    (CLASSIFY, ["--folds", "0,1,0"], "--folds 0,1,0"),
+    (CLASSIFY, ["--set", "method.cluster_sizes=[0.5, 0.5]"], "2 entries for 6 clusters"),
+    (CLASSIFY, ["--set", "method.cluster_sizes=[0.5, 0.5]", "--set", "model.ratio=0.5"], "depends on the fold"),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "args", "words"),
+    [(case, *mistake) for case in CASES.values() for mistake in COMMON] + OWN,
+    ids=lambda value: value.task.name if value in CASES.values() else None,
+)
+def test_mistakes_are_reported_without_a_traceback(case, args, words, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    (tmp_path / "afile").touch()
+    outcome = call(case.command, *args, cwd=tmp_path, check=False)
+    assert outcome.code == 2
+    assert words in outcome.err
+
+
+def test_a_configuration_of_the_other_task(case, tmp_path):
+    other = next(other for other in CASES.values() if other is not case)
+    (tmp_path / "other.yaml").write_text(f"task: {other.task.name}\n")
+    outcome = call(case.command, "--cfg", "other.yaml", cwd=tmp_path, check=False)
+    assert (outcome.code, f"this is the task '{case.task.name}'" in outcome.err) == (2, True)
+
+
+def broken(error):
+    def start(*_):
+        raise error
+
+    return start
+
+
+BUGS = [ValueError("a bug"), OSError("a bug"), FileNotFoundError(2, "missing", str(PACKAGE / "report" / "page.css"))]
+
+
+@pytest.mark.parametrize("error", BUGS)
+def test_a_bug_shows_its_traceback(case, error, tmp_path, monkeypatch):
+    monkeypatch.setattr(RunFolder, "write_report", broken(error))
+    with pytest.raises(type(error)):
+        call(case.command, *case.arguments(), cwd=tmp_path)
+
+
+@pytest.mark.parametrize("kind", [JBPoolError, ConfigError, RunFolderError, ProcessError, TrainingError])
+def test_errors_of_the_package_are_one_line(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(RunFolder, "begin", broken(kind("do this instead.")))
+    outcome = call(CLUSTER.command, *CLUSTER.arguments(), cwd=tmp_path, check=False)
+    assert outcome.code == (1 if kind in (ProcessError, TrainingError) else 2)
+    assert outcome.err == ("stopped: " if kind is TrainingError else "") + "do this instead.\n"
+
+
+def test_a_file_that_cannot_be_read(case, tmp_path, monkeypatch):
+    error = PermissionError(13, "Permission denied", "edges.csv")
+    monkeypatch.setattr("jbpool.data.load_set", lambda *_: broken(error)(None))
+    outcome = call(case.command, cwd=tmp_path, check=False)
+    assert (outcome.code, outcome.err) == (2, "edges.csv: Permission denied\n")
+
+
+@pytest.mark.parametrize("name", ["model.pt", "config.yaml"])
+def test_predict_names_a_damaged_file(case, finished, copy, name):
+    contents = [b"", b"\xff", b"[1, 2]"]
+    if name == "model.pt":
+        (copy / "wrong.pt").touch()
+        for wrong in ({}, [1], torch.load(copy / name, weights_only=True) | {"state": {"weight": torch.zeros(3)}}):
+            torch.save(wrong, copy / "wrong.pt")
+            contents.append((copy / "wrong.pt").read_bytes())
+    for content in contents:
+        (copy / name).write_bytes(content)
+        outcome = call(case.command, "--predict", copy, *settings("dataset.seed=1"), cwd=copy.parent, check=False)
+        assert outcome.code == 2
+        (line,) = outcome.err.splitlines()
+        assert str(copy / name) in line
+        assert not (copy / "predicted").exists()
+
+
+def test_resume_names_a_damaged_state_and_writes_readable_files_anew(case, finished, copy):
+    arguments = [*case.arguments("train.seeds=[0, 1]"), "--resume", "--out", copy]
+    good, states = (copy / "finished.pt").read_bytes(), torch.load(copy / "finished.pt", weights_only=True)
+    (copy / "wrong.pt").touch()
+    for wrong in ({**states, "own": {}}, {key: value for key, value in states.items() if key != "runs"}):
+        torch.save(wrong, copy / "finished.pt")
+        outcome = call(case.command, *arguments, cwd=copy.parent, check=False)
+        assert outcome.code == 2
+        assert f"{copy / 'finished.pt'} is damaged" in outcome.err
+    (copy / "finished.pt").write_bytes(good)
+    names = ("result.json", "history.csv", case.predictions)
+    for name in names:
+        (copy / name).write_bytes(b"\xff{")
+    call(case.command, *arguments, cwd=copy.parent)
+    assert (copy / "history.csv").read_text() == (finished[0] / "history.csv").read_text()
+    assert all((copy / name).stat().st_size == (finished[0] / name).stat().st_size for name in names)
