@@ -58,7 +58,7 @@ def read_run(folder: Path, name: str) -> Run:
         raise RunFolderError(f"{folder}: no such run folder.")
     result = read_result(folder)
     if not result["runs"]:
-        raise RunFolderError(f"{folder} has no finished run yet.")
+        raise RunFolderError(f"{folder} has no finished run yet: wait, or continue it with --resume.")
     with reporting_mismatch(folder):
         run = (_clusters if result["task"] == "node_cluster" else _predictions)(folder, name, result)
         if not run.ids.shape == run.found.shape == run.certainty.shape:

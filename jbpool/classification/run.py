@@ -372,7 +372,8 @@ def run(
     all. ``log``: ``"tensorboard"`` or ``"mlflow"``, to pass every evaluation on to.
     """
     if config.train.batch_size < world_size():
-        raise ConfigError(f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes.")
+        size = f"train.batch_size={config.train.batch_size} is less than the {world_size()} processes"
+        raise ConfigError(f"{size}: give each of them a graph.")
     cross_validate = folds is not None or not config.train.official_split
     if data.official_split is not None and (data.metric == "acc" or data.is_regression) and cross_validate:
         config = replace(config, train=replace(config.train, official_split=False))     # of all graphs together

