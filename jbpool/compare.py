@@ -1,7 +1,8 @@
 """Two or more runs on one page: scores side by side, settings that differ, and where the results differ.
 
 Runs are ordered by their paths. Clusterings are compared by NMI and, with the first run, node by node: clusters are
-matched one to one so that as few nodes as possible move; one that merged with another or was split off is one line.
+matched one to one so that as few nodes as possible move, and have the numbers of the first run; one that merged with
+another or was split off is one line.
 Classifications are compared graph by graph, unless the network predicts numbers or several tasks. Only run folders
 are read, not the data.
 """
@@ -15,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
 
+from jbpool.clustering.matching import Matching, kept_numbers, match
 from jbpool.clustering.report import score_name
 from jbpool.clustering.scores import best_run, normalized_mutual_information
 from jbpool.data.arrays import read_arrays
@@ -54,16 +55,14 @@ class Run(NamedTuple):
 
 def read_run(folder: Path, name: str) -> Run:
     """Return what is compared of a run folder."""
-    if not folder.is_dir():
-        raise RunFolderError(f"{folder}: no such run folder.")
+    if not (folder / "result.json").is_file():
+        what = "no such run folder" if not folder.is_dir() else "no run folder: it has no result.json"
+        raise RunFolderError(f"{folder}: {what}; a run folder is what --out of jbpool cluster or classify names.")
     result = read_result(folder)
     if not result["runs"]:
         raise RunFolderError(f"{folder} has no finished run yet: wait, or continue it with --resume.")
     with reporting_mismatch(folder):
-        run = (_clusters if result["task"] == "node_cluster" else _predictions)(folder, name, result)
-        if not run.ids.shape == run.found.shape == run.certainty.shape:
-            raise ValueError(f"{len(run.ids)} ids, but {run.found.shape} results and {run.certainty.shape} confidences")
-        return run
+        return (_clusters if result["task"] == "node_cluster" else _predictions)(folder, name, result)
 
 
 def _clusters(folder: Path, name: str, result: dict[str, Any]) -> Run:
@@ -72,11 +71,13 @@ def _clusters(folder: Path, name: str, result: dict[str, Any]) -> Run:
     cluster = stored["cluster"][place]
     if cluster.dtype.kind not in "iu":
         raise ValueError(f"clusters of type {cluster.dtype}")
-    if cluster.size and not 0 <= cluster.min() <= cluster.max() < max(MOST, cluster.size):
+    if cluster.size and not -1 <= cluster.min() <= cluster.max() < max(MOST, cluster.size):
         raise ValueError(f"clusters {cluster.min()} to {cluster.max()}")
     names = [str(number) for number in range(int(cluster.max(initial=-1)) + 1)]
-    ids = stored["ids"].astype(str)
-    return Run(name, result, ids, cluster, stored["confidence"][place], names)
+    ids, confidence, known = stored["ids"].astype(str), stored["confidence"][place], cluster >= 0
+    if not ids.shape == cluster.shape == confidence.shape:
+        raise ValueError(f"{len(ids)} ids, but {cluster.shape} clusters and {confidence.shape} confidences")
+    return Run(name, result, ids[known], cluster[known], confidence[known], names)
 
 
 def _predictions(folder: Path, name: str, result: dict[str, Any]) -> Run:
@@ -135,26 +136,14 @@ def different_settings(runs: list[Run]) -> list[list[str]]:
     return [row for row in rows if len(set(row[1:])) > 1]
 
 
-class Matching(NamedTuple):
-    """How two clusterings of the same nodes correspond."""
-
-    counts: np.ndarray                      # (K, K') nodes by both clusters
-    pairs: np.ndarray                       # (K, K') whether two clusters are matched, one to one
-    whole: np.ndarray                       # (K, K') others that share more than half of one of them: merged or split
-
-    @property
-    def moved(self) -> np.ndarray:
-        """Whether nodes of these two clusters count as moved, ``(K, K')``."""
-        return ~(self.pairs | self.whole)
-
-
-def match(one: np.ndarray, other: np.ndarray) -> Matching:
-    """Match clusters one to one so that they share as many nodes as possible."""
-    counts = contingency(torch.from_numpy(one).long(), torch.from_numpy(other).long()).numpy()
-    pairs = np.zeros(counts.shape, dtype=bool)
-    pairs[linear_sum_assignment(counts, maximize=True)] = True
-    most = np.maximum(counts / counts.sum(1, keepdims=True).clip(1), counts / counts.sum(0).clip(1))
-    return Matching(counts, pairs, (most > 0.5) & ~pairs)
+def with_numbers_of(first: Run, run: Run) -> Run:
+    """Return a clustering whose clusters have the numbers of those of the first run that they are matched with."""
+    here, there = common(first, run)
+    numbers = kept_numbers(
+        torch.from_numpy(run.found[there]), torch.from_numpy(first.found[here]), int(run.found.max(initial=-1)) + 1
+    ).numpy()
+    names = [str(number) for number in range(int(numbers.max(initial=-1)) + 1)]
+    return run._replace(found=numbers[run.found], names=names)
 
 
 def agreement(one: Run, other: Run) -> float:
@@ -205,7 +194,7 @@ def moved_sections(first: Run, other: Run) -> list[str]:
     if len(here) == 0:
         return [section(title, "<p>They have no node or graph in common.</p>", wide=True)]
     before, after = first.found[here], other.found[there]
-    found = match(before, after)
+    found = match(torch.from_numpy(before), torch.from_numpy(after))
     clusters = first.result["task"] == "node_cluster"
     kind, what = ("nodes", "Clusters") if clusters else ("test graphs", "Predictions")
     rows_used, columns_used = np.flatnonzero(found.counts.sum(1)), np.flatnonzero(found.counts.sum(0))
@@ -265,6 +254,11 @@ def page(runs: list[Run]) -> str:
     methods = [f"{run.name} ({run.result['method']})" for run in runs]
     lead = f"{', '.join(datasets)}; {', '.join(methods)}"
     data = [row[0] for row in different_settings(runs) if row[0].startswith("dataset.")]
+    if first["task"] == "node_cluster":
+        notes.append(
+            f"Clusters of the other runs have the numbers of those of {runs[0].name} that they share most nodes with, "
+            "not the numbers in their own files."
+        )
     if set(data) - {"dataset.labels", "dataset.root"}:
         notes.append("The settings of the dataset differ: the same id may belong to different nodes or graphs.")
     kind = "clusterings" if first["task"] == "node_cluster" else "classifications"
@@ -277,4 +271,6 @@ def compare(folders: list[Path], out: Path) -> None:
     runs = [read_run(folder, name) for folder, name in zip(folders, names_of(folders), strict=True)]
     if len({run.result["task"] for run in runs}) > 1:
         raise RunFolderError("clusterings and classifications cannot be compared: give runs of one task.")
+    if runs[0].result["task"] == "node_cluster":
+        runs = [runs[0], *(with_numbers_of(runs[0], run) for run in runs[1:])]
     write_text(out, page(runs))
