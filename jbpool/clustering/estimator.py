@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from jbpool.checks import check_count
-from jbpool.clustering.auto.recipe import choose, find_clusters, remarks
+from jbpool.clustering.auto.recipe import RANGE, choose, default_range, find_clusters, remarks
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.explain import Explained, Merges, explain
 from jbpool.clustering.scores import ClusterSums, graph_scores
@@ -67,8 +67,8 @@ class JBClustering:
 
     Parameters
     ----------
-    n_clusters : int or (int, int), default 8
-        Number of clusters, or a range to choose the number from.
+    n_clusters : int or (int, int), default (2, 30)
+        Number of clusters, or a range to choose the number from. The default range ends at a third of the nodes.
     n_init : int, default 8
         Starts of every view of the graph.
     random_state : int, RandomState or None, default None
@@ -79,10 +79,10 @@ class JBClustering:
     Attributes
     ----------
     labels_ : ndarray of shape (N,)
-        Cluster of each node.
+        Cluster of each node; -1 where nothing is known of a node: no edges, no features.
     confidence_ : ndarray of shape (N,)
         The share of its cluster that the starts keep together with the node, on average, times the probability of the
-        cluster given edges and features, from 0 to 1; 1 / K for a node of which nothing is known.
+        cluster given edges and features, from 0 to 1; 0 for a node of which nothing is known.
     loss_ : float
         Balance loss of the head that the clusters come from, between -1 and -1/K; of merged clusters, that of the hard
         assignment.
@@ -128,7 +128,7 @@ class JBClustering:
 
     def __init__(
         self,
-        n_clusters: int | tuple[int, int] = 8,
+        n_clusters: int | tuple[int, int] = RANGE,
         *,
         n_init: int = 8,
         random_state: int | np.random.RandomState | None = None,
@@ -192,6 +192,8 @@ class JBClustering:
         num_nodes = data.graph.num_nodes
         if num_nodes < 2:
             raise DataError("the graph has one node: there is nothing to cluster (n_samples=1).")
+        if tuple(np.atleast_1d(self.n_clusters)) == RANGE:
+            low, high = default_range(num_nodes)
         if high > num_nodes:
             raise JBPoolError(f"n_clusters={self.n_clusters}: the graph has only {num_nodes} nodes.")
         for remark in remarks(num_nodes, data.feat):
@@ -203,11 +205,8 @@ class JBClustering:
             warnings.warn(note, stacklevel=3)
         with watched("clustering", disable=not self.verbose) as watch:
             result = find_clusters(data.graph, data.feat, choice, data.edge_weight, seed, starts, watch)
-        empty = choice.num_clusters - len(result.cluster.unique())
-        if empty:
-            warnings.warn(
-                f"{empty} of {choice.num_clusters} clusters are empty: fewer may suit this graph.", stacklevel=3
-            )
+        for note in result.notes:
+            warnings.warn(note, stacklevel=3)
         self.savings_, self.n_clusters_ = choice.savings, choice.num_clusters
         self.labels_ = result.cluster.numpy()
         self.confidence_ = result.confidence.numpy()

@@ -92,18 +92,21 @@ def explain(
     data : NodeData
         The graph, as ``load_nodes`` returns it.
     cluster : Tensor
-        ``(N,)`` numbers of clusters; some may be empty.
+        ``(N,)`` numbers of clusters; some may be empty. -1: in none.
     confidence : Tensor, optional
         ``(N,)``.
     sums : ClusterSums, optional
         Those of these clusters, where they are at hand.
     """
-    numbers, place = cluster.cpu().long().unique(return_inverse=True)           # place: 0 .. K-1, none empty
+    cluster = cluster.cpu().long()
+    assigned = cluster >= 0
+    numbers = cluster[assigned].unique()                                        # (K,)
+    place = torch.searchsorted(numbers, cluster).where(assigned, -1)            # (N,) 0 .. K-1, none empty
     sums = ClusterSums.of(data.graph, cluster, edge_weight=data.edge_weight) if sums is None else sums
-    sizes, inside = place.bincount(), sums.node_inside
+    sizes, inside = place[assigned].bincount(), sums.node_inside
     between = None if sums.between is None else sums.between[numbers][:, numbers]
     trust = None if confidence is None else confidence.cpu().double()
-    means = None if trust is None else place.bincount(trust) / sizes
+    means = None if trust is None else place[assigned].bincount(trust[assigned]) / sizes
     traits: list[tuple[Trait, ...]] = [()] * len(numbers)
     fit = None                                                                  # (N,) to the features of the cluster
     if data.feat is not None and data.feat.shape[1]:
@@ -115,7 +118,7 @@ def explain(
         return tuple(node if data.ids is None else data.ids[node] for node in nodes.tolist())
 
     summaries = []
-    members = place.argsort(stable=True).split(sizes.tolist())
+    members = place.argsort(stable=True)[int((~assigned).sum()) :].split(sizes.tolist())
     for k, (number, nodes) in enumerate(zip(numbers.tolist(), members, strict=True)):
         size, volume = len(nodes), float(sums.volume[number])
         summaries.append(
@@ -214,7 +217,7 @@ def _words(
     count = torch.zeros(len(sizes), feat.shape[1], dtype=torch.float64)                     # (K, D) nodes
     for own, block in _blocks(feat, place):
         count += torch.from_numpy(_onehot(own, len(sizes)).T @ (block != 0))
-    frequency, common = count / sizes[:, None], count.sum(0) / len(place)
+    frequency, common = count / sizes[:, None], count.sum(0) / sizes.sum()
     lift = frequency / common.clamp_min(1e-300)
     # As if every cluster had one node more, with the words of all nodes.
     gain = torch.where(common > 0, (count + common) / (sizes[:, None] + 1) / common.clamp_min(1e-300), 1).log()
@@ -240,7 +243,7 @@ def _measurements(
     for own, block in _blocks(feat, place):
         total += torch.from_numpy(_onehot(own, len(sizes)).T @ block)
         square += torch.from_numpy((block**2).sum(0))
-    mean, square = total.sum(0) / len(place), square / len(place)
+    mean, square = total.sum(0) / sizes.sum(), square / sizes.sum()
     variance = square - mean.square()
     scale = torch.where(variance > 1e-14 * square, variance.clamp_min(1e-300).rsqrt(), 0)   # 0: a constant column
     difference = (total / sizes[:, None] - mean) * scale                                    # (K, D)

@@ -64,8 +64,9 @@ class Findings:
 
     @cached_property
     def place(self) -> Tensor:
-        """Its clusters ``(N,)``, numbered 0, 1, 2, ... without the empty ones."""
-        return self.clusters[self.run["seed"]].unique(return_inverse=True)[1]
+        """Its clusters ``(N,)``, numbered 0, 1, 2, ... without the empty ones; -1: in none."""
+        cluster = self.clusters[self.run["seed"]].long()
+        return torch.searchsorted(torch.tensor(self.names), cluster).where(cluster >= 0, -1)
 
     @cached_property
     def names(self) -> list[int]:
@@ -184,6 +185,8 @@ def page(findings: Findings) -> str:
     lead = f"{size}; runs: {len(findings.runs)}; pictures show seed {run['seed']}, chosen without labels."
     if "labelled" in run:
         lead += f" Labels are known for {run['labelled']:,} nodes; scores against labels use only these."
+    if unknown := int((findings.place < 0).sum()):
+        lead += f" {unknown:,} nodes without edges and features are in no cluster (-1)."
     means = {key: mean[key] for key in HEADLINE if key in mean}
     headline = {score_name(key): f"{mean:{'.3g' if key == 'used_clusters' else '.3f'}}" for key, mean in means.items()}
     title = f"{findings.data.name} clustered by {findings.method}"
@@ -320,8 +323,10 @@ def _cluster_graph(findings: Findings) -> str:
 
 
 def _graph(findings: Findings) -> str:
-    seed = findings.run["seed"]
-    return graph_section(view_graph(findings.data, findings.place, findings.names, findings.confidence[seed], seed))
+    seed, place, names = findings.run["seed"], findings.place, findings.names
+    if bool((place < 0).any()):                                             # a group of their own, after the clusters
+        place, names = place.where(place >= 0, len(names)), [*names, -1]
+    return graph_section(view_graph(findings.data, place, names, findings.confidence[seed], seed))
 
 
 def _baselines(findings: Findings) -> str:

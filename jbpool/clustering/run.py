@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from jbpool.clustering.auto.number import Choice, ranked
-from jbpool.clustering.auto.recipe import STARTS, choose, find_clusters, remarks
+from jbpool.clustering.auto.recipe import STARTS, choose, default_range, find_clusters, remarks
 from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
 from jbpool.clustering.baselines import BASELINES, k_means
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
@@ -48,6 +48,7 @@ class SeedResult(NamedTuple):
     history: tuple[dict[str, Any], ...] = ()
     advice: str = "try another seed or another method"      # against a collapse
     balance: float | None = None            # the loss, if it is the balance term alone
+    notes: tuple[str, ...] = ()             # what a user should know besides
 
 
 CANDIDATES = 2**20      # rows that prototypes are chosen from, at most
@@ -106,9 +107,9 @@ class Job:
         self.out.record({"seed": seed}, {**scores, **result.record, **self.labelled}, result.history)
         used = int(scores["used_clusters"])
         warning = collapse_warning(used, self.num_clusters, result.advice, result.balance)
-        if warning is not None:
-            self.out.notes.append(f"seed {seed}: {warning}")
-            Bar.write(f"seed {seed}: {warning}")
+        for note in result.notes or ([] if warning is None else [warning]):
+            self.out.notes.append(f"seed {seed}: {note}")
+            Bar.write(f"seed {seed}: {note}")
         if best_run(self.out.runs)["seed"] == seed:
             self.save_model(result.model)
             self.sums = {seed: sums}
@@ -202,7 +203,7 @@ def search(job: Job, seed: int) -> SeedResult:
         "view": result.view, "trials": result.trials, "moved": result.moved,
     }  # fmt: skip
     model = None if result.model is None else {"state": result.model.cpu().state_dict()}
-    return SeedResult(result.cluster.cpu(), result.confidence.cpu(), record, model)
+    return SeedResult(result.cluster.cpu(), result.confidence.cpu(), record, model, notes=result.notes)
 
 
 def _shares(data: NodeData) -> RowShares:
@@ -323,9 +324,6 @@ def compare_baselines(job: Job) -> None:
 # ---------------------------------------------------------------- a run
 
 
-MOST_CLUSTERS = 30          # of the range that is searched where neither a number nor classes are known
-
-
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> tuple[int, int]:
     """Return the smallest and the largest K: as configured, or the number of classes; ``auto`` may choose freely."""
     given, num_nodes, auto = config.method.num_clusters, data.graph.num_nodes, config.method.name == "auto"
@@ -336,7 +334,7 @@ def number_of_clusters(config: ClusterConfig, data: NodeData) -> tuple[int, int]
     elif data.num_classes is not None:
         low = high = data.num_classes
     elif auto and num_nodes > 3:
-        low, high = 2, min(MOST_CLUSTERS, num_nodes // 2)
+        low, high = default_range(num_nodes)
     else:
         why = f"has {num_nodes} of the 4 nodes that a choice needs" if auto else "has no labels"
         number = f"the number of clusters, such as -k {min(num_nodes, 2)} (method.num_clusters)"

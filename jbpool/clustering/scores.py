@@ -22,9 +22,8 @@ from jbpool.ops.segment import contingency
 
 
 def confusion(cluster: Tensor, label: Tensor) -> Tensor:
-    """Count the nodes of each class (row) in each cluster (column); nodes without a label (-1) are left out."""
-    known = label >= 0
-    return contingency(label.long(), cluster.long(), known)
+    """Count the nodes of each class (row) in each cluster (column), of nodes that have both (not -1)."""
+    return contingency(label.long(), cluster.long())
 
 
 def accuracy(table: Tensor) -> float:
@@ -100,12 +99,12 @@ class ClusterSums(NamedTuple):
     def of(
         cls, graph: Graph, cluster: Tensor, num_clusters: int | None = None, edge_weight: Tensor | None = None
     ) -> ClusterSums:
-        """Sum over clusters ``(N,)``; their number K includes empty ones, by default up to the largest."""
-        cluster = cluster.cpu().long()
-        count = int(cluster.max()) + 1 if num_clusters is None else num_clusters
+        """Sum over clusters ``(N,)``, -1 for none; their number K includes empty ones, by default up to the largest."""
+        cluster = cluster.cpu().long() + 1                                      # 0: no cluster, left out in the end
+        count = int(cluster.max()) + 1 if num_clusters is None else num_clusters + 1
         volume, inside, num_inside = torch.zeros(3, count, dtype=torch.float64)
         degree, node_inside = torch.zeros(2, len(cluster), dtype=torch.float64)
-        between = torch.zeros(count**2, dtype=torch.float64) if count <= MOST_PAIRED else None
+        between = torch.zeros(count**2, dtype=torch.float64) if count - 1 <= MOST_PAIRED else None
         with progress_bar("scoring", graph.num_edges, "edges") as bar:
             for source, target, edges in edge_blocks(graph):
                 target = target.cpu().long()
@@ -123,8 +122,10 @@ class ClusterSums(NamedTuple):
                     between += (start * count + end).bincount(weight, count**2)
                 bar.update(len(end))
         sizes, connected = (some.bincount(minlength=count).double() for some in (cluster, cluster[degree > 0]))
-        pairs = None if between is None else between.view(count, count)
-        return cls(sizes, connected, volume, inside, num_inside, node_inside, pairs, graph.num_edges)
+        pairs = None if between is None else between.view(count, count)[1:, 1:]
+        return cls(
+            sizes[1:], connected[1:], volume[1:], inside[1:], num_inside[1:], node_inside, pairs, graph.num_edges
+        )
 
 
 def modularity(sums: ClusterSums) -> float:

@@ -403,8 +403,9 @@ def contingency(
 ) -> Tensor:
     """Return how often each pair occurs: ``(N,)`` and ``(N,)`` whole numbers to ``(R, C)`` counts.
 
-    ``counted``: which pairs to count, ``(N,)``; by default all. ``shape``: R and C; by default the largest values + 1.
+    ``counted``: which pairs to count, ``(N,)``; by default those without -1, which stands for unknown. ``shape``: R and
+    C; by default the largest values + 1.
     """
     rows, columns = (int(row.max()) + 1, int(column.max()) + 1) if shape is None else shape
-    code = row * columns + column
-    return (code if counted is None else code[counted]).bincount(minlength=rows * columns).view(rows, columns)
+    code = (row * columns + column)[(row >= 0) & (column >= 0) if counted is None else counted]
+    return code.bincount(minlength=rows * columns).view(rows, columns)

@@ -285,6 +285,25 @@ def test_a_range_of_numbers_of_clusters(matrices, capsys, monkeypatch):
     assert set(model.savings_) == {2, 3, 4, 5, 6}
 
 
+def test_nodes_of_which_nothing_is_known_are_in_no_cluster(tmp_path):
+    graph = networkx.karate_club_graph()
+    graph.add_nodes_from(["alone", "too"])
+    model = JBClustering(2, random_state=0).fit(graph)
+    assert model.labels_[-2:].tolist() == [-1, -1]
+    assert model.confidence_[-2:].tolist() == [0, 0]
+    assert model.labels_[:-2].min() == 0
+    assert model.summary_.index.tolist() == [0, 1]
+    assert model.summary_["size"].sum() == 34
+    assert "2 nodes without edges and features are in no cluster" in model.report(tmp_path / "r.html").read_text()
+
+
+def test_the_default_range_is_that_of_the_command():
+    """At least three nodes for every number."""
+    model = JBClustering(random_state=0).fit(networkx.karate_club_graph())
+    assert max(model.savings_) <= 11
+    assert 2 <= model.n_clusters_ <= 11
+
+
 def test_the_karate_club_in_four_lines():
     graph = networkx.karate_club_graph()
     labels = JBClustering(2, random_state=0).fit_predict(graph)

@@ -163,6 +163,21 @@ def test_small_and_empty_graphs(cluster, sizes):
         assert len(json.loads(json.dumps(as_json(found), allow_nan=False))["clusters"]) == len(sizes)
 
 
+@pytest.mark.parametrize("kind", ["words", "measurements"])
+def test_nodes_without_a_cluster_change_nothing(kind):
+    adjacency, feat, cluster, confidence = made(kind)
+    wide = np.zeros((COUNT + 3, COUNT + 3))
+    wide[:COUNT, :COUNT] = adjacency
+    plain = explain(as_node_data(adjacency, feat), torch.from_numpy(cluster), torch.from_numpy(confidence))
+    cluster, confidence = np.append(cluster, [-1] * 3), np.append(confidence, [0.0] * 3)
+    more = as_node_data(wide, np.vstack([feat, np.zeros((3, 12))]))
+    more = explain(more, torch.from_numpy(cluster), torch.from_numpy(confidence))
+    if kind == "words":                         # zeros of measurements are values: they change the deviations
+        assert more.clusters == plain.clusters
+    assert [one.size for one in more.clusters] == [one.size for one in plain.clusters]
+    np.testing.assert_allclose(more.merges.cost * (COUNT + 3), plain.merges.cost * COUNT)
+
+
 # ---------------------------------------------------------------- the hierarchy
 
 

@@ -115,6 +115,14 @@ def test_nodes_without_a_label_do_not_count():
     assert label_scores(cluster, torch.full((7,), -1)) == {}
 
 
+def test_nodes_without_a_cluster_do_not_count():
+    graph, cluster = random_graph(20, 40), torch.arange(20) % 3
+    isolated = Graph(graph.edge_index, 25)
+    more = torch.cat([cluster, torch.full((5,), -1)])
+    assert graph_scores(ClusterSums.of(isolated, more, 3)) == graph_scores(ClusterSums.of(graph, cluster, 3))
+    assert label_scores(more, torch.arange(25) % 4) == label_scores(cluster, torch.arange(20) % 4)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind", ZOO)
 def test_graph_scores_against_definitions(kind, weighted):

@@ -17,13 +17,16 @@ nodes fewer views and partitions are tried.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from jbpool.clustering.auto.bounded_heads import Heads, hard_clusters, trained_heads
@@ -37,6 +40,7 @@ from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, gather
 
 STARTS = 8                          # of every view
+RANGE = 2, 30                       # numbers of clusters to choose from
 RANGE_STARTS = 4                    # of every view of the largest number of a range
 LARGE = 2**18                       # nodes above which less is tried
 REFINED = 2                         # partitions of such a graph that are refined: those with the lowest loss
@@ -71,14 +75,20 @@ class Attempt:
 class Clustering(NamedTuple):
     """The clusters of a graph and how they were found."""
 
-    cluster: Tensor                 # (N,)
-    confidence: Tensor              # (N,) agreement of the starts x probability of the cluster, 0 to 1
+    cluster: Tensor                 # (N,) -1 for a node of which nothing is known: no edges, no features
+    confidence: Tensor              # (N,) agreement of the starts x probability of the cluster; 0 for such nodes
     loss: float                     # of the head that the clusters come from
     saved: float                    # bits per node that the clusters save in describing edges and features
     view: str | None                # where the clusters were found; None for a single cluster
     trials: list[dict[str, Any]]    # attempts as plain values
     moved: int                      # nodes that the refinement moved to another cluster
     model: ClusterModel | None      # None without features: then it applies to no other graph
+    notes: tuple[str, ...] = ()     # what a user should know
+
+
+def default_range(num_nodes: int) -> tuple[int, int]:
+    """Return the numbers of clusters to choose from where nothing is given: at least three nodes in each."""
+    return RANGE[0], min(RANGE[1], max(RANGE[0], num_nodes // 3))
 
 
 def remarks(num_nodes: int, feat: Tensor | None) -> list[str]:
@@ -133,21 +143,50 @@ def find_clusters(
     ``watch`` is called with the number of views clustered so far, their total, and the most bits saved per node so far.
     ``shares``: rows of each process of the run; all of them get the same result. By default this process is alone.
     """
-    num_clusters = choice.num_clusters
+    num_clusters, evidence = choice.num_clusters, Evidence(graph, feat, edge_weight)
     if num_clusters == 1:
-        zeros = torch.zeros(graph.num_nodes, dtype=torch.long, device=graph.device)
-        return Clustering(zeros, torch.ones(len(zeros), device=graph.device), -1.0, 0.0, None, [], 0, None)
-    evidence = Evidence(graph, feat, edge_weight)
+        inside = evidence.informed if bool(evidence.informed.any()) else torch.ones_like(evidence.informed)
+        return Clustering(inside.long() - 1, inside.float(), -1.0, 0.0, None, [], 0, None)
     attempts = try_partitions(evidence, feat, num_clusters, edge_weight, seed, starts, choice.candidates, watch, shares)
     best, (cluster, _, model) = best_of(attempts)
     best.kept = True
     trust = _agreement(evidence, attempts, cluster, num_clusters)                       # (N,)
     probability = model.probability(evidence, evidence.with_neighbours(cluster, num_clusters)[1])      # (N, K)
     trust *= probability.gather(1, cluster[:, None]).squeeze(1)
+    cluster, trust = torch.where(evidence.informed, cluster, -1), torch.where(evidence.informed, trust, 0)
     return Clustering(
         cluster, trust, best.loss, best.saved, best.view, [asdict(attempt) for attempt, _ in attempts], best.moved,
-        None if feat is None else model,
+        None if feat is None else model, tuple(_notes(graph, feat, cluster, num_clusters)),
     )  # fmt: skip
+
+
+def _notes(graph: Graph, feat: Tensor | None, cluster: Tensor, num_clusters: int) -> Iterator[str]:
+    """Yield what users should know of clusters ``(N,)``: fewer than asked for, or components joined."""
+    used = int(cluster[cluster >= 0].unique().numel())
+    what = "edges" if feat is None else "edges and features"
+    if used < num_clusters:
+        yield (
+            f"{used} of {num_clusters} clusters are used: the {what} support no more, since they explain every node of "
+            f"the others better by one of these. Ask for at most {used}."
+        )
+    if feat is None:
+        main = main_clusters(graph, cluster)
+        if len(main) > num_clusters:
+            parts = f"{len(main)} components with at least 1 % of the nodes"
+            yield f"the graph has {parts}, more than {num_clusters} clusters."
+        elif len(set(main)) < len(main):
+            joined = next(k for k in main if main.count(k) > 1)
+            yield f"cluster {joined} joins {main.count(joined)} components of the graph, which no edge connects."
+
+
+def main_clusters(graph: Graph, cluster: Tensor) -> list[int]:
+    """Return the cluster ``(N,)`` of most nodes of every component that has at least 1 % of the nodes, and two."""
+    rows, num_nodes = graph.by_target, graph.num_nodes
+    arrays = (np.ones(graph.num_edges, dtype=np.int8), rows.columns.cpu().numpy(), rows.pointers.cpu().numpy())
+    label = connected_components(csr_array(arrays, shape=(num_nodes, num_nodes)), directed=False)[1]
+    component, sizes = torch.from_numpy(label).long(), np.bincount(label)
+    large = np.flatnonzero(sizes >= max(2, num_nodes / 100)).tolist()
+    return [int(cluster[(component == number).to(cluster.device)].mode().values) for number in large]
 
 
 def _agreement(

@@ -207,13 +207,14 @@ class ClusterModel(nn.Module):
     def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return cluster and confidence of the nodes of a graph: ``(N, D)`` to ``(N,)`` and ``(N,)``.
 
-        The features alone decide first, then features and neighbours.
+        The features alone decide first, then features and neighbours; -1 and 0 where a node has neither.
         """
         evidence = Evidence(graph, feat, edge_weight, bool(self.measurements))
         soft = (evidence.explained(self.words, self.offset) + self.prior).softmax(1)           # (N, K)
         for _ in range(NEW_ROUNDS):
             soft = self.probability(evidence, evidence.neighbours(soft))
-        return soft.argmax(1), soft.amax(1)
+        informed = evidence.informed
+        return torch.where(informed, soft.argmax(1), -1), torch.where(informed, soft.amax(1), 0)
 
 
 @torch.no_grad()

@@ -103,7 +103,7 @@ def test_a_graph_without_features(data):
     assert result.view == EDGES
     assert torch.equal(again.cluster, result.cluster)
     assert again.trials == result.trials
-    with pytest.raises(DataError, match="do not distinguish its nodes"):
+    with pytest.raises(DataError, match="do not distinguish"):
         find_clusters(load_nodes("sbm", num_nodes=50, avg_degree=0.0).graph, None, Choice(4))
 
 
@@ -200,6 +200,27 @@ def test_one_cluster(tmp_path):
     config = load_config(NODE_CLUSTER, "auto", changes)
     data = NODE_CLUSTER.load_data(config)
     assert NODE_CLUSTER.run(config, data, tmp_path / "r", torch.device("cpu")).write_report().exists()
+
+
+def test_a_number_that_cannot_be_filled_says_what_can_be():
+    cliques = Graph.from_networkx(networkx.disjoint_union_all([networkx.complete_graph(30)] * 2))
+    (note,) = find_clusters(cliques, torch.ones(60, 2), Choice(4)).notes
+    assert "2 of 4 clusters are used: the edges and features support no more" in note
+
+
+@pytest.mark.parametrize(("count", "said"), [(2, ""), (3, "has 3 components")])
+def test_components_that_are_joined_are_mentioned(count, said):
+    """Only where nothing but edges is known; single nodes and pairs are no components to speak of."""
+    cliques = networkx.disjoint_union_all([networkx.complete_graph(60)] * count)
+    cliques.add_nodes_from(range(60 * count, 60 * count + 5))
+    graph = Graph.from_networkx(cliques)
+    result = find_clusters(graph, None, Choice(2), starts=2)
+    assert len(result.notes) == bool(said)
+    assert said in "".join(result.notes)
+    assert (result.cluster[60 * count :] == -1).all()
+    assert not find_clusters(graph, torch.rand(graph.num_nodes, 3), Choice(2), starts=1).notes
+    joined = torch.arange(graph.num_nodes) % count * (torch.arange(graph.num_nodes) < 9)
+    assert f"cluster 0 joins {count} components" in next(recipe._notes(graph, None, joined, count))
 
 
 def test_a_graph_of_small_components_does_not_collapse():

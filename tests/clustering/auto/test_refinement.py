@@ -215,7 +215,8 @@ def test_nothing_is_known_of_a_node_without_edges_and_features():
     cliques = networkx.disjoint_union(networkx.complete_graph(10), networkx.complete_graph(10))
     cliques.add_nodes_from(range(20, 50))
     found = find_clusters(Graph.from_networkx(cliques), None, Choice(2))
-    assert (found.confidence[20:] == 0.5).all()
+    assert (found.confidence[20:] == 0).all()
+    assert (found.cluster[20:] == -1).all()
     assert found.confidence[:20].min() > 0.9
 
 
