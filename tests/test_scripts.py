@@ -1,9 +1,7 @@
 """The scripts that print tables, on generated run folders."""
 
-import contextlib
 import csv
 import importlib
-import io
 import json
 import re
 import runpy
@@ -11,11 +9,8 @@ import shutil
 import statistics
 import sys
 
-import numpy as np
 import pytest
-from commands import ROOT, SHARED, call
-
-from jbpool.data import load_graphs
+from commands import ROOT, call
 
 SCRIPTS = ROOT / "scripts"
 
@@ -23,7 +18,6 @@ SCRIPTS = ROOT / "scripts"
 @pytest.fixture
 def script(tmp_path, monkeypatch):
     """A function (name, arguments, ...) that runs a script inside ``tmp_path``, in this process."""
-    monkeypatch.setenv("JBPOOL_DATA", str(SHARED))
 
     def run(name, *args, check=True):
         def start(argv):
@@ -76,30 +70,11 @@ def test_table_2_has_our_figures_beside_the_paper_s(tmp_path, script):
     assert len({line.count("|") for line in lines}) == 1
 
 
-def test_two_runs_for_one_cell_are_refused(tmp_path, script):
-    for name in ("old", "new"):
-        write_run(tmp_path / "r" / name, "cora", "jb", 0.5, 0.4)
-    refused = script("reproduce/table.py", "r", check=False)
-    assert refused.code == 2
-    assert "new and old are both jb on cora" in refused.err
-    for folder, changes in (("new", {"sqrt": "diagonal"}), ("old", {"normalize": False}), ("third", {})):
-        shutil.rmtree(tmp_path / "r" / folder, ignore_errors=True)
-        write_run(tmp_path / "r" / folder, "acm", "jb", 0.5, 0.4, seconds=1.0, **changes)
-    rows = [line.split("|")[1].strip() for line in script("reproduce/table.py", "r").out.splitlines()[2:]]
-    assert rows == ["jb, diagonal", "jb, raw features", "jb"]                   # in the order of their folders
-
-
 def test_every_run_as_csv(tmp_path, script):
     write_run(tmp_path / "r" / "a", "cora", "jb", 0.5, 0.4, sqrt="diagonal")
     lines = script("reproduce/table.py", "r", "--csv").out.splitlines()
     assert lines == ["task,dataset,method,seed,fold,acc,nmi,loss,test",
                      *(f"node_cluster,cora,jb diagonal,{seed},,0.5,0.4,-0.5," for seed in (0, 1))]  # fmt: skip
-
-
-def test_a_folder_without_runs(script):
-    result = script("reproduce/table.py", "nothing", check=False)
-    assert result.code == 2
-    assert "nodes.py or graphs.py" in result.err
 
 
 def write_folds(folder, dataset, method, scores, *, metric="acc", sqrt="matrix", compared=(), folds=10, seed=0):
@@ -131,33 +106,18 @@ def test_the_table_of_graph_classification(tmp_path, script):
     assert "| NCI1 | dmon | +0.0 ± 0.0 (p = 1.00) | 3 |" in paired
 
 
-def test_errors_are_not_percentages_and_names_are_distinguished(tmp_path, script):
+def test_errors_are_not_percentages_and_refusals(tmp_path, script):
     write_folds(tmp_path / "r" / "a", "ogbg-molesol", "jb-diagonal", (1.1, 1.3), metric="rmse", compared=["none"])
     table, paired = script("reproduce/table.py", "r").out.split("\n\n")
     assert "| ogbg-molesol | - | 1.200 ± 0.141 (2) | 1.200 ± 0.141 (2) |" in table
     assert "| ogbg-molesol | jb, diagonal | +0.000 ± 0.000 (p = 1.00) | 2 |" in paired
     write_folds(tmp_path / "r" / "b", "ogbg-molesol", "jb", (1.1, 1.3), metric="rmse", sqrt="diagonal")
     assert "a and b are both jb, diagonal on ogbg-molesol" in script("reproduce/table.py", "r", check=False).err
-
-
-def test_folds_of_different_splits_are_not_paired(tmp_path, script):
-    write_folds(tmp_path / "r" / "a", "NCI1", "jb", (0.7, 0.8), folds=5)
-    write_folds(tmp_path / "r" / "b", "NCI1", "none", (0.7, 0.8), folds=10)
-    assert "a and b have other graphs or folds of NCI1" in script("reproduce/table.py", "r", check=False).err
-
-
-def test_large_seeds_are_not_rounded(tmp_path, script):
-    write_folds(tmp_path / "r" / "a", "NCI1", "jb", (0.5,), seed=1234567)
-    assert "graph_classify,NCI1,jb,1234567,0,,,,0.5" in script("reproduce/table.py", "r", "--csv").out
-
-
-@pytest.mark.parametrize("text", ["[]", '{"task": "graph_cl'])
-def test_a_damaged_result_is_named(tmp_path, script, text):
-    (tmp_path / "r" / "a").mkdir(parents=True)
-    (tmp_path / "r" / "a" / "result.json").write_text(text)
-    found = script("reproduce/table.py", "r", check=False)
-    assert "result.json cannot be read" in found.err
-    assert "Traceback" not in found.err
+    shutil.rmtree(tmp_path / "r" / "b")
+    write_folds(tmp_path / "r" / "b", "ogbg-molesol", "dmon", (1.1, 1.3), metric="rmse", folds=5)
+    assert "a and b have other graphs or folds" in script("reproduce/table.py", "r", check=False).err
+    (tmp_path / "r" / "b" / "result.json").write_text("[]")
+    assert "result.json cannot be read" in script("reproduce/table.py", "r", check=False).err
 
 
 @pytest.mark.parametrize(
@@ -170,9 +130,9 @@ def test_a_damaged_result_is_named(tmp_path, script, text):
         pytest.param("epoch", ["--sets", "NCI1", "--rounds", 2], marks=pytest.mark.slow),
     ],
 )
-def test_benchmarks_run(name, args, script):
-    if name in ("layer", "epoch") and not SHARED.is_dir():
-        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
+def test_benchmarks_run(name, args, script, request):
+    if name in ("layer", "epoch"):
+        request.getfixturevalue("shared")
     assert script(f"bench/{name}.py", *args).out.count("\n|") >= 3
 
 
@@ -185,24 +145,6 @@ def test_every_script_opens_with_its_command(path):
     assert f"    python {path.relative_to(ROOT)}" in path.read_text().split('"""')[1]
 
 
-def test_statistics_of_the_forest(monkeypatch):
-    """Against a loop over graphs, on features that are numbers."""
-    monkeypatch.syspath_prepend(str(SCRIPTS / "reproduce"))
-    forest = importlib.import_module("forest")
-    monkeypatch.setattr(forest, "AT_ONCE", 3)
-    data = load_graphs("motifs", num_graphs=7)
-    for row, number in zip(forest.graph_statistics(data), range(7), strict=True):
-        graph, feat, *_ = data.batch([number])
-        source, target = graph.edge_index
-        adj = np.zeros((len(feat), len(feat)))
-        np.add.at(adj, (target.numpy(), source.numpy()), 1)
-        feat = feat.numpy()
-        columns = np.concatenate([adj.sum(1, keepdims=True), feat, adj @ feat, feat * (adj @ feat)], axis=1)
-        spread = columns.std(0)[: -feat.shape[1]]
-        size = np.log1p([len(feat), len(source)])
-        np.testing.assert_allclose(row, np.concatenate([size, columns.mean(0), spread]), rtol=1e-4, atol=1e-3)
-
-
 def test_predictors_of_numbers(script):
     """The mean degree is one of the statistics: a linear model knows it, and the mean of other graphs does not."""
     out = script("reproduce/regression.py", "--set", "dataset.num_graphs=300").out.splitlines()
@@ -212,39 +154,13 @@ def test_predictors_of_numbers(script):
     assert degree["the mean of the training graphs"] <= 0
 
 
-def test_the_forest_on_two_folds(script):
-    if not SHARED.is_dir():
-        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
+def test_the_forest_on_two_folds(script, shared):
     lines = script("reproduce/forest.py", "--sets", "mutag", "--folds", "0,1").out.splitlines()
     mean = re.fullmatch(r"\| mutag \| acc \| (\d+\.\d) ± \d+\.\d \(2\) \|", lines[-1])[1]
     assert float(mean) > 75                         # two thirds of the molecules are of one class
     _, *rows = csv.reader(script("reproduce/forest.py", "--sets", "mutag", "--folds", "0,1", "--csv").out.splitlines())
     assert [row[:5] for row in rows] == [["graph_classify", "MUTAG", "random forest", "0", fold] for fold in "01"]
     assert 50 * sum(float(row[8]) for row in rows) == pytest.approx(float(mean), abs=0.05)
-
-
-def test_load_benchmark(monkeypatch, capsys):
-    """The files are loaded in this process; by the script each in a new one, which imports torch and DGL."""
-    monkeypatch.syspath_prepend(str(SCRIPTS / "bench"))
-    bench = importlib.import_module("load")
-    with monkeypatch.context() as patch:
-        patch.setattr(bench, "LOAD", "import sys; print(1, 2.5); print(len(sys.argv))")
-        assert bench._measure("a.npy", "features") == [[1, 2.5], [3]]
-
-    def measure_here(path, features=""):
-        printed = io.StringIO()
-        with monkeypatch.context() as patch, contextlib.redirect_stdout(printed):
-            patch.setattr(sys, "argv", ["-c", str(path), features])
-            exec(bench.LOAD, {})
-        return [[float(number) for number in line.split()] for line in printed.getvalue().splitlines()]
-
-    monkeypatch.setattr(bench, "_measure", measure_here)
-    monkeypatch.setattr(sys, "argv", ["load.py", "--edges", "2000", "--nodes", "300"])
-    bench.main()
-    out = capsys.readouterr().out
-    for kind in (".npy", ".npz", "CSV", "CSV, weights", "CSV, text ids"):
-        assert f"| {kind} |" in out
-    assert "Features from the edges: " in out
 
 
 def test_the_limit_of_the_pooling_benchmark(script):
