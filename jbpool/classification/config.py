@@ -8,10 +8,10 @@ from typing import Any
 
 from jbpool.data import catalogue
 from jbpool.engine.task import wrong_number_of_sizes
-from jbpool.names import BACKBONES, POOLS, PoolOptions, unknown_choices
+from jbpool.names import BACKBONES, POOLS, SELECTIONS, PoolOptions, unknown_choices
 from jbpool.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, DatasetConfig, TrainConfig, number
 
-METHODS = (*POOLS, "none")
+METHODS = (*POOLS, *SELECTIONS, "none")
 MOST_LEVELS = 8         # with the default numbers of clusters: the first level has 4**8, as many as a layer may be wide
 
 

@@ -11,7 +11,9 @@ from jbpool.classification.class_scores import LOWER_IS_BETTER
 from jbpool.classification.config import ClassifyConfig, fixed_clusters
 from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, centre_and_scale
 from jbpool.classification.network import Ensemble, GraphClassifier
+from jbpool.classification.selection import SelectionPool
 from jbpool.data import GraphBatch, GraphData
+from jbpool.names import SELECTIONS
 from jbpool.nn.pools import ClusterPool, make_pool
 
 
@@ -97,9 +99,11 @@ def build_model(
         targets = torch.zeros(1, inputs.num_classes) if train is None else train.label
         target_scaling = mean_and_deviation(targets.double())
 
-    def pool(num_clusters: int) -> ClusterPool | None:
+    def pool(num_clusters: int) -> ClusterPool | SelectionPool | None:
         if model.pool == "none":
             return None
+        if model.pool in SELECTIONS:
+            return SelectionPool(model.pool, model.hidden, model.ratio)
         ratio = None if model.num_clusters is None else model.ratio
         return make_pool(model.pool, model.hidden, num_clusters, model.mlp, ratio=ratio, options=config.method)
 

@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from jbpool.classification.selection import SelectionPool
 from jbpool.data import GraphBatch
 from jbpool.graph import Graph, as_graph
 from jbpool.names import lookup
@@ -130,7 +131,7 @@ class GraphClassifier(nn.Module):
     def __init__(
         self,
         encoder: nn.Module,
-        pools: Sequence[ClusterPool | None],
+        pools: Sequence[ClusterPool | SelectionPool | None],
         out_feats: int,
         *,
         backbone: str = "gin",
@@ -182,11 +183,14 @@ class GraphClassifier(nn.Module):
         segments = segments_of(graph)
         read = [log_size(graph, self.mean_size), read_out(feat, segments, self.readout)] if self.read_all else []
         for level, block in enumerate(self.blocks):
-            if level > 0 and isinstance(self.pools[level - 1], ClusterPool):
-                pooled = self.pools[level - 1](graph, feat, edge_weight)
-                graph, feat, edge_weight = pooled.graph, pooled.feat, None              # the graph has its weights
-                segments = segments_of(graph)
-                made.append(pooled)
+            pool = self.pools[level - 1] if level else None
+            if isinstance(pool, ClusterPool):
+                made.append(pool(graph, feat, edge_weight))
+                graph, feat = made[-1].graph, made[-1].feat
+            elif isinstance(pool, SelectionPool):
+                graph, feat = pool(graph, feat, edge_weight)
+            if isinstance(pool, ClusterPool | SelectionPool):
+                segments, edge_weight = segments_of(graph), None                # a pooled graph has its weights
             for layer in cast(nn.ModuleList, block):
                 feat = layer(graph, feat, edge_weight, edge_feat)
             if self.read_all or level == len(self.blocks) - 1:

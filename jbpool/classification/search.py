@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 
 from jbpool.classification import config as plain
-from jbpool.classification.config import EXCLUSIVE, ClassifyConfig, SearchConfig
+from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig, SearchConfig
 from jbpool.console import plural
 from jbpool.errors import JBPoolError
 from jbpool.names import lookup
@@ -114,7 +114,7 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
             section, _, option = key.partition(".")
             sound.setdefault(section, {})[option] = values
     tried = replace(config, search=replace(config.search, grid=sound))
-    methods = {name for name in (config.model.pool, *config.model.compare) if name == "none" or name in POOLS}
+    methods = {config.model.pool, *config.model.compare} & {*METHODS}
     settings = [setting for method in sorted(methods) for setting in settings_to_try(tried, method)] if sound else []
     new = dict.fromkeys(problem for setting in settings for problem in _problems_of(setting.config))
     yield from (("search.grid", problem) for problem in new if problem not in set(_problems_of(config)))
@@ -168,8 +168,7 @@ def _grid(config: ClassifyConfig) -> dict[str, Any]:
 def _concerns(key: str, method: str) -> bool:
     """Return whether a setting can change the training of a method."""
     section, _, option = key.partition(".")
-    if method == "none":
-        return section != "method" and key not in POOL_SETTINGS
-    if section != "method" or method not in POOLS:
-        return True
-    return option in options_of(method)
+    if method in POOLS:
+        return section != "method" or option in options_of(method)
+    by_ratio = key == "model.ratio" and method in ("topk", "sag", "random")
+    return section != "method" and (key not in POOL_SETTINGS or by_ratio)

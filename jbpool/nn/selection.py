@@ -1,0 +1,94 @@
+"""Clusters without soft assignments, for ``pool_by``: the best nodes of each graph, or neighbours united.
+
+Every function returns the cluster of each node in its graph, ``(N,)`` from 0; -1: the node is dropped. The order of the
+nodes decides ties, so that a graph has the same clusters in every batch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from jbpool.graph import Graph
+from jbpool.ops.segment import segments_of
+
+
+def top_k(score: Tensor, graph: Graph, ratio: float) -> Tensor:
+    """Keep ``max(1, ceil(ratio * n_g))`` nodes with the highest scores ``(N,)`` of every graph, a cluster each."""
+    member = segments_of(graph).member                                                      # (N,)
+    order = score.argsort(descending=True, stable=True)
+    order = order[member[order].argsort(stable=True)]                                       # by graph, best first
+    rank = torch.arange(len(order), device=score.device) - _first(graph)[member]
+    kept = (graph.sizes.double() * ratio).ceil().clamp_min(1)[member]
+    cluster = torch.empty_like(order)
+    cluster[order] = torch.where(rank < kept, rank, -1)
+    return cluster
+
+
+def random(graph: Graph, ratio: float) -> Tensor:
+    """Keep as many nodes as ``top_k``, by numbers that depend on nothing but the place of a node in its graph."""
+    return top_k(_drawn(graph), graph, ratio)
+
+
+def graclus(graph: Graph) -> Tensor:
+    """Match every node with the free neighbour of the largest ``w (1/d_i + 1/d_j)``; the best pairs come first."""
+    source, target = graph.edge_index.long()
+    weight = torch.ones(len(source), device=graph.device) if graph.edge_weight is None else graph.edge_weight.detach()
+    degree = weight.new_zeros(graph.num_nodes).index_add(0, target, weight)
+    gain = weight * (1 / degree[source] + 1 / degree[target])
+    tie = _drawn(graph)
+    gain = gain.double() + 1e-6 * (tie[source] + tie[target])                               # the same both ways
+    best, own = torch.arange(graph.num_nodes, device=graph.device), source != target
+    partner = best.clone()
+    while bool(own.any()):
+        source, target, gain = source[own], target[own], gain[own]
+        top = gain.new_full((graph.num_nodes,), -torch.inf).scatter_reduce(0, target, gain, "amax")
+        chosen = gain == top[target]
+        wanted = best.clone().scatter_reduce(0, target[chosen], source[chosen], "amin", include_self=False)
+        mutual = (wanted[wanted] == best) & (wanted != best)
+        partner = torch.where(mutual, wanted, partner)
+        free = partner == best
+        own = free[source] & free[target]
+    return _numbered(torch.minimum(best, partner), graph)
+
+
+def k_mis(graph: Graph, k: int = 1) -> Tensor:
+    """Choose nodes of which no two are within k steps, as many as fit; the others join the first within k steps."""
+    node = torch.arange(graph.num_nodes, device=graph.device)
+    rank = torch.empty_like(node)
+    rank[_drawn(graph).argsort(stable=True)] = node                                         # every node another rank
+    none = graph.num_nodes
+    chosen, free = torch.zeros_like(node, dtype=torch.bool), torch.ones_like(node, dtype=torch.bool)
+    while bool(free.any()):
+        rivals = torch.where(free, rank, none)
+        chosen |= free & (_least_within(graph, rivals, k) == rank)
+        free &= _least_within(graph, torch.where(chosen, rank, none), k) == none
+    head = _least_within(graph, torch.where(chosen, rank, none), k)
+    return _numbered(torch.where(chosen, rank, head), graph)
+
+
+def _least_within(graph: Graph, value: Tensor, steps: int) -> Tensor:
+    """Return the least value within some steps of each node, ``(N,)``."""
+    source, target = graph.edge_index.long()
+    for _ in range(steps):
+        value = value.scatter_reduce(0, target, value[source], "amin")
+    return value
+
+
+def _first(graph: Graph) -> Tensor:
+    """Return the first node of every graph, ``(B,)``."""
+    return graph.sizes.cumsum(0) - graph.sizes
+
+
+def _drawn(graph: Graph) -> Tensor:
+    """Return a number in [0, 1) per node that depends on its place in its graph alone, ``(N,)``."""
+    place = torch.arange(graph.num_nodes, device=graph.device) - _first(graph)[segments_of(graph).member]
+    return torch.frac((place + 1).double() * 0.6180339887498949 + ((place * 7919) % 104729) / 104729)
+
+
+def _numbered(name: Tensor, graph: Graph) -> Tensor:
+    """Number clusters from 0 in every graph; ``name``: ``(N,)``, different between graphs."""
+    member = segments_of(graph).member
+    names, cluster = torch.unique(member * graph.num_nodes + name, return_inverse=True)
+    counts = (names // max(graph.num_nodes, 1)).bincount(minlength=graph.num_graphs)
+    return cluster - (counts.cumsum(0) - counts)[member]

@@ -1,0 +1,87 @@
+"""Selected nodes and united neighbours: against loops over graphs and PyG, and what defines them."""
+
+import math
+
+import networkx
+import pytest
+import torch
+from zoo import ZOO, batched
+
+from jbpool.graph import Graph
+from jbpool.nn import selection
+
+CHOICES = {
+    "top_k": lambda graph: selection.top_k(torch.sin(torch.arange(graph.num_nodes) % 7.0), graph, 0.5),
+    "k_mis, 1": lambda graph: selection.k_mis(graph, 1), "k_mis, 2": lambda graph: selection.k_mis(graph, 2),
+    "graclus": selection.graclus, "random": lambda graph: selection.random(graph, 0.5),
+}  # fmt: skip
+
+
+def as_networkx(graph):
+    return networkx.Graph([*graph.edge_index.T.tolist(), *((i, i) for i in range(graph.num_nodes))])
+
+
+@pytest.fixture(params=ZOO)
+def graph(request):
+    return ZOO[request.param]()
+
+
+@pytest.mark.parametrize("choose", CHOICES.values(), ids=CHOICES)
+def test_clusters_are_numbered_from_0(choose, graph):
+    cluster = choose(graph)
+    assert cluster.shape == (graph.num_nodes,)
+    for part in cluster.split(graph.sizes.tolist()):
+        names = set(part.tolist()) - {-1}
+        assert names == set(range(len(names)))
+
+
+@pytest.mark.parametrize("name", ["k_mis, 1", "k_mis, 2", "graclus", "random"])
+def test_a_graph_has_the_same_clusters_in_every_batch(name):
+    graphs = [make() for make in ZOO.values()]
+    together = CHOICES[name](batched(graphs))
+    assert torch.equal(together, torch.cat([CHOICES[name](graph) for graph in graphs]))
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])
+def test_top_k_against_a_loop_and_pyg(graph, ratio):
+    score = torch.rand(graph.num_nodes)
+    cluster = selection.top_k(score, graph, ratio)
+    for part, scores in zip(*(x.split(graph.sizes.tolist()) for x in (cluster, score)), strict=True):
+        if len(part):
+            best = scores.argsort(descending=True)[: max(1, math.ceil(ratio * len(part)))]
+            assert part[best].tolist() == list(range(len(best)))
+            assert (part >= 0).sum() == len(best)
+    topk = pytest.importorskip("torch_geometric.nn.pool.select.topk", reason="PyG is not installed").topk
+    batch = torch.arange(graph.num_graphs).repeat_interleave(graph.sizes)
+    assert set(topk(score, ratio, batch).tolist()) == set((cluster >= 0).nonzero().flatten().tolist())
+
+
+def test_graclus_is_a_matching_to_which_no_pair_can_be_added(graph):
+    cluster, edges = selection.graclus(graph), as_networkx(graph)
+    member = torch.arange(graph.num_graphs).repeat_interleave(graph.sizes)
+    groups = {}
+    for node, key in enumerate(zip(member.tolist(), cluster.tolist(), strict=True)):
+        groups.setdefault(key, []).append(node)
+    assert all(len(group) == 1 or (len(group) == 2 and edges.has_edge(*group)) for group in groups.values())
+    single = [group[0] for group in groups.values() if len(group) == 1]
+    assert all(one == other for one in single for other in edges[one] if other in single)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_k_mis_is_independent_and_maximal(graph, k):
+    cluster = selection.k_mis(graph, k)
+    distance = dict(networkx.all_pairs_shortest_path_length(as_networkx(graph), cutoff=2 * k))
+    first = 0
+    for part in cluster.split(graph.sizes.tolist()):
+        heads = []
+        for number in range(int(part.max()) + 1 if len(part) else 0):
+            members = (first + (part == number).nonzero().flatten()).tolist()
+            centres = [node for node in members if all(distance[node].get(other, 9) <= k for other in members)]
+            assert centres                                      # someone who reaches all the others
+            heads.append(centres)
+        first += len(part)
+
+
+def test_heavy_edges_are_matched_first():
+    path = Graph(torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]), edge_weight=torch.tensor([1.0, 1, 5, 5, 1, 1]))
+    assert selection.graclus(path).tolist() == [0, 1, 1, 2]
