@@ -31,9 +31,8 @@ def value_checks(mode: Literal["auto", "all", "none"] = "all") -> Iterator[None]
     Parameters
     ----------
     mode : str, default "all"
-        ``"all"`` checks edge weights and sizes on every device and features for NaN and infinity, at the cost of one
-        synchronisation each; ``"auto"``, the mode outside any block, checks edge weights and sizes on the CPU;
-        ``"none"`` reads nothing.
+        ``"all"`` checks features, edge weights and sizes on every device, at the cost of one synchronisation each;
+        ``"auto"``, the mode outside any block, checks them on the CPU; ``"none"`` reads nothing.
 
     Examples
     --------
@@ -53,10 +52,23 @@ def value_checks(mode: Literal["auto", "all", "none"] = "all") -> Iterator[None]
         _mode.reset(token)
 
 
-def may_read(x: Tensor, only_if_asked: bool = False) -> bool:
-    """Return whether the values of ``x`` may be read in the current mode; ``only_if_asked``: in ``"all"`` only."""
+def no_vmap() -> JBPoolError:
+    """Return the error of a layer or loss inside ``torch.vmap``."""
+    return JBPoolError("torch.vmap: layers and losses take many graphs at once; pass them as one batch with sizes.")
+
+
+def as_number(value: Tensor) -> float:
+    """Return a scalar tensor as a number."""
+    try:
+        return float(value)
+    except RuntimeError:                # there is none inside torch.vmap
+        raise no_vmap() from None
+
+
+def may_read(x: Tensor) -> bool:
+    """Return whether the values of ``x`` may be read in the current mode."""
     mode, kind = _mode.get(), x.device.type
-    return kind != "meta" and (mode == "all" or (mode == "auto" and kind == "cpu" and not only_if_asked))
+    return kind != "meta" and (mode == "all" or (mode == "auto" and kind == "cpu"))
 
 
 def reads_all() -> bool:
@@ -188,11 +200,11 @@ def check_edge_weight(edge_weight: Tensor | None, num_edges: int, device: torch.
             f"edge_weight is on {edge_weight.device} but the graph is on {device}: move one with .to(device)."
         )
     if edge_weight.numel() and may_read(edge_weight):
-        low, high = edge_weight.detach().aminmax()               # a NaN anywhere makes both NaN
-        if finite and not bool(high < float("inf")):
+        low, high = map(as_number, edge_weight.detach().aminmax())      # a NaN anywhere makes both NaN
+        if finite and not math.isfinite(high):
             raise InputError("edge_weight contains NaN or infinity: weights must be finite; remove those edges.")
-        if bool(low < 0):
+        if low < 0:
             raise InputError(
-                f"edge_weight ranges over [{low.item():g}, {high.item():g}]: weights must not be negative; "
+                f"edge_weight ranges over [{low:g}, {high:g}]: weights must not be negative; "
                 "use edge_weight.clamp(min=0) or remove those edges."
             )

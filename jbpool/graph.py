@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from jbpool import interop
-from jbpool.checks import check_count, check_edge_weight, check_sizes, may_read
+from jbpool.checks import check_count, check_edge_weight, check_sizes, may_read, no_vmap
 from jbpool.errors import InputError
 from jbpool.interop import GraphTensors, sizes_of_batch, version
 
@@ -54,6 +54,10 @@ class _OutsideTransforms(Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         pass
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        raise no_vmap()
 
 
 _OutsideTransforms.forward.__signature__ = signature(_OutsideTransforms.forward)    # type: ignore[attr-defined]
@@ -207,7 +211,8 @@ class Graph:
         self.blocks: Blocks | None = None           # if the graphs are complete, as pooled ones are
         self.edge_weight = edge_weight
         self.known_symmetric = False                # both directions of every edge are there, as checked or built
-        self._edges_of: Graph | None = None       # the graph whose edges these are
+        self.segments: Any = None                   # rows of each graph, kept by ops/segment
+        self.edges_of: Graph | None = None         # the graph whose edges these are
         self._memo: dict[Any, _Remembered] = {}
 
     @classmethod
@@ -273,7 +278,7 @@ class Graph:
         graph = Graph.__new__(Graph)
         graph.__dict__ |= self.__dict__
         graph.edge_weight = edge_weight
-        graph._edges_of = self._edges_of or self
+        graph.edges_of = self.edges_of or self
         return graph
 
     def __repr__(self) -> str:
@@ -329,8 +334,8 @@ class Graph:
     @kept_property
     def edge_index(self) -> Tensor:
         """Source and target of every edge, ``(2, E)``."""
-        if self._edges_of is not None:
-            return self._edges_of.edge_index
+        if self.edges_of is not None:
+            return self.edges_of.edge_index
         if self.blocks is not None:
             width, edges = self.blocks.width, self.blocks.edges                                 # K, (E,)
             if edges is None:
@@ -346,15 +351,15 @@ class Graph:
     @kept_property
     def by_target(self) -> CsrRows:
         """The edges by target; row i of ``A X`` is a sum over them. Needs no order of ``edge_index``."""
-        if self._edges_of is not None:
-            return self._edges_of.by_target
+        if self.edges_of is not None:
+            return self.edges_of.by_target
         return _by_rows(self.edge_index[1], self.edge_index[0], self.num_nodes)
 
     @kept_property
     def by_source(self) -> CsrRows:
         """The edges by source, for products with the transpose."""
-        if self._edges_of is not None:
-            return self._edges_of.by_source
+        if self.edges_of is not None:
+            return self.edges_of.by_source
         return _by_rows(self.edge_index[0], self.edge_index[1], self.num_nodes)
 
     def remembered(self, key: Any, compute: Callable[..., T], source: Tensor | None = None) -> T:
@@ -460,6 +465,11 @@ def as_graph(graph: Any) -> Graph:
     ):
         if is_kind(graph):
             return convert(graph)
+    if isinstance(graph, Tensor):
+        raise InputError(
+            f"graph is a tensor {tuple(graph.shape)}: pass jbpool.Graph(edge_index), or of a sparse tensor "
+            "jbpool.Graph(adj.to_sparse_coo().coalesce().indices(), len(adj), edge_weight=adj...values())."
+        )
     raise InputError(
         f"graph is a {type(graph).__name__}: pass a DGLGraph, a Data or Batch of PyG, a jbpool.Graph, a sparse matrix "
         "or a networkx graph; several graphs as one batch."
@@ -472,7 +482,7 @@ def like(graph: Graph, given: Any, feat: Tensor) -> Any:
     ``feat``: node features, which a ``Batch`` holds.
     """
     if interop.is_dgl(given):
-        edges = _shared_dgl(graph._edges_of or graph).local_var()     # shared edges, frames of its own
+        edges = _shared_dgl(graph.edges_of or graph).local_var()     # shared edges, frames of its own
         return interop.with_weight(edges, graph.edge_weight, made_from=graph)
     return graph.to_pyg(feat) if interop.is_pyg(given) else graph
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from jbpool.checks import check_edge_weight, may_read, reads_all
+from jbpool.checks import as_number, check_edge_weight, may_read, reads_all
 from jbpool.errors import InputError
 from jbpool.graph import Graph, as_graph
+from jbpool.interop import is_dgl, is_pyg
 
 
 def checked_graph(
@@ -30,11 +32,11 @@ def checked_graph(
     if feat.device != checked.device:
         raise InputError(f"feat is on {feat.device} but the graph is on {checked.device}: move one with .to(device).")
     if edge_weight is None or edge_weight is checked.edge_weight:
-        check_symmetric(checked, checked.edge_weight)
+        check_symmetric(checked, checked.edge_weight, graph)
         return checked
     # On a pooled graph only negative weights are refused: if any is not finite, neither is the loss of the pool.
     check_edge_weight(edge_weight, checked.num_edges, checked.device, finite=checked.blocks is None)
-    check_symmetric(checked, edge_weight)
+    check_symmetric(checked, edge_weight, graph)
     return checked.weighted(edge_weight)
 
 
@@ -53,31 +55,40 @@ def check_features(feat: Tensor, dtype: torch.dtype, in_feats: int, sparse: bool
         )
     if feat.dtype != dtype and not torch.is_autocast_enabled(feat.device.type):
         raise InputError(f"feat is {feat.dtype} but the layer is {dtype}: convert one with .to(dtype).")
-    values = feat if feat.layout == torch.strided else feat.values()
-    if may_read(feat, only_if_asked=True) and not bool(values.isfinite().all()):
-        row = int((~feat.to_dense().isfinite()).any(dim=1).nonzero()[0, 0])
-        raise InputError(f"feat contains NaN or infinity (first in row {row}): use torch.nan_to_num(feat).")
+    if may_read(feat):
+        values = (feat if feat.layout == torch.strided else feat.values()).detach()
+        # One pass that keeps nothing; a sum beyond the largest number is looked at again.
+        total = as_number(values.sum(dtype=torch.promote_types(feat.dtype, torch.float32)))
+        if not math.isfinite(total) and not bool(values.isfinite().all()):
+            row = int((~feat.detach().to_dense().isfinite()).any(dim=1).nonzero()[0, 0])
+            raise InputError(f"feat contains NaN or infinity (first in row {row}): {_cause(feat)}.")
 
 
-def check_symmetric(graph: Graph, edge_weight: Tensor | None = None) -> None:
+def _cause(feat: Tensor) -> str:
+    if feat.requires_grad:
+        return "check the input of the layers before, or lower the learning rate if training has diverged"
+    return "fill the gaps, for example with sklearn.impute.SimpleImputer"
+
+
+def check_symmetric(graph: Graph, edge_weight: Tensor | None = None, given: Any = None) -> None:
     """Refuse edges in one direction or between two graphs, and weights that differ between the directions of an edge.
 
     Edges are checked once per graph, constant weights once. Two random numbers per node decide: for random vectors x, y
     the sum ``x^T A y - y^T A x`` over the edges vanishes only if A is symmetric. The edges are counted in integers
-    without rounding.
+    without rounding. ``given``: the graph of the user, whose kind decides which call a message names.
     """
     if not may_read(graph.sizes):
         return
     if not graph.known_symmetric:
         if not is_symmetric(graph):
-            raise InputError(_asymmetry(graph))
+            raise InputError(_asymmetry(graph, None, given))
         _check_parts(graph)
         graph.known_symmetric = True
     pooled = edge_weight is not None and (edge_weight.requires_grad or graph.blocks is not None)
     if edge_weight is None or (pooled and not reads_all()):
         return
     if not graph.remembered("equal weights", lambda weight: _has_symmetric_weights(graph, weight), edge_weight):
-        raise InputError(_asymmetry(graph, edge_weight.detach()))
+        raise InputError(_asymmetry(graph, edge_weight.detach(), given))
 
 
 def is_symmetric(graph: Graph) -> bool:
@@ -111,7 +122,11 @@ def _has_symmetric_weights(graph: Graph, weight: Tensor) -> bool:
     return not bool(excess > 1e-5 * weight.norm())              # rounding of float32 gives some 1e-8
 
 
-def _asymmetry(graph: Graph, weight: Tensor | None = None) -> str:
+FIX_OF_DGL = "dgl.add_reverse_edges(graph, copy_edata=True) before dgl.batch (it makes one graph of a batch)"
+FIX_OF_PYG = "torch_geometric.transforms.ToUndirected()(data), or utils.to_undirected(edge_index, edge_attr)"
+
+
+def _asymmetry(graph: Graph, weight: Tensor | None, given: Any) -> str:
     """Name the edge whose two directions differ most in weight, or in number."""
     source, target = graph.edge_index.long().cpu()
     value = torch.ones(len(source), dtype=torch.float64) if weight is None else weight.double().cpu()
@@ -120,15 +135,13 @@ def _asymmetry(graph: Graph, weight: Tensor | None = None) -> str:
     total = value.new_zeros(int(ends.numel())).index_add(0, there, value)
     first = int((total[there] - total[back]).argmax())
     u, v = int(source[first]), int(target[first])
+    fixes = [FIX_OF_DGL] * (not is_pyg(given)) + [FIX_OF_PYG] * (not is_dgl(given))
     if weight is None:
-        return (
-            f"graph has the edge {u} -> {v} more often than {v} -> {u}: pass both directions of every edge; use "
-            "dgl.add_reverse_edges(graph) before dgl.batch (it makes one graph of a batch), or "
-            "torch_geometric.utils.to_undirected(edge_index)."
+        problem = f"graph has the edge {u} -> {v} more often than {v} -> {u}: pass both directions of every edge"
+    else:
+        there, back = float(total[there[first]]), float(total[back[first]])
+        problem = (
+            f"edge_weight is {there:g} from {u} to {v} and {back:g} from {v} to {u}: both directions of an edge need "
+            "the same weight"
         )
-    one, other = float(total[there[first]]), float(total[back[first]])
-    return (
-        f"edge_weight is {one:g} from {u} to {v} and {other:g} from {v} to {u}: both directions of an edge need the "
-        "same weight; dgl.add_reverse_edges(graph, copy_edata=True), before dgl.batch, and "
-        "torch_geometric.utils.to_undirected copy it."
-    )
+    return f"{problem}; use {', or '.join(fixes)}."

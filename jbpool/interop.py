@@ -195,21 +195,28 @@ def version(source: Tensor | None) -> Any:
 def _read_pyg(data: Any, identity: tuple, tensors: tuple) -> GraphTensors:
     edge_index, batch, pointers = tensors
     sizes = None
-    if pointers is not None:
-        sizes = pointers.diff()
-    elif batch is not None:
-        sizes = sizes_of_batch(batch, getattr(data, "num_graphs", 1))
+    if batch is not None:
+        sizes = sizes_of_batch(batch, getattr(data, "num_graphs", None) if pointers is None else len(pointers) - 1)
+    elif pointers is not None:
+        sizes = pointers.diff()                         # subgraph() of a batch leaves it as it was: batch comes first
     return GraphTensors(edge_index, data.num_nodes, sizes)
 
 
-def sizes_of_batch(batch: Tensor, num_graphs: int = 1) -> Tensor:
-    """Return the nodes per graph ``(B,)`` from the graph of each node ``(N,)``; there are at least ``num_graphs``."""
+def sizes_of_batch(batch: Tensor, num_graphs: int | None = None) -> Tensor:
+    """Return the nodes per graph ``(B,)`` from the graph of each node ``(N,)``.
+
+    Without ``num_graphs`` the last graph is the last one that has nodes, which waits for the device.
+    """
     if not isinstance(batch, Tensor) or batch.dim() != 1 or batch.is_floating_point() or batch.dtype == torch.bool:
         got = f"{batch.dtype} {tuple(batch.shape)}" if isinstance(batch, Tensor) else type(batch).__name__
         raise InputError(f"batch is {got}: give the graph of every node, as whole numbers (N,).")
     if may_read(batch) and bool((batch.diff() < 0).any()):
         raise InputError("batch is not sorted: the nodes of a graph must be consecutive; sort them by batch.")
-    return torch.bincount(batch, minlength=num_graphs)
+    if num_graphs is None:
+        num_graphs = int(batch[-1]) + 1 if len(batch) else 1
+    return torch.zeros(num_graphs, dtype=torch.int64, device=batch.device).index_add_(
+        0, batch.long(), torch.ones_like(batch, dtype=torch.int64)
+    )
 
 
 def to_pyg(

@@ -18,6 +18,7 @@ from torch import Tensor
 from jbpool.checks import check_assign, check_cluster_sizes
 from jbpool.errors import JBPoolError
 from jbpool.names import lookup
+from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.matrix_sqrt import trace_sqrt
 from jbpool.ops.segment import Segments, make_segments, segment_gram, segment_norm, segment_sum
 from jbpool.ops.sparse import at_least_float32
@@ -201,9 +202,17 @@ def collapse_loss(assign: Tensor, sizes: Sizes = None, num_clusters: Tensor | No
 
 
 def link_loss(
-    assign: Tensor, neighbours: Tensor, squares: Tensor, sizes: Sizes = None, gram: Tensor | None = None
+    assign: Tensor,
+    neighbours: Tensor,
+    squares: Tensor,
+    sizes: Sizes = None,
+    gram: Tensor | None = None,
+    *,
+    normalize: bool = True,
 ) -> Tensor:
-    """Return DiffPool's ``||A - S S^T||_F^2`` as ``sum w^2 - 2 Tr(S^T A S) + ||S^T S||_F^2``, one value per graph.
+    """Return DiffPool's ``||A - S S^T||_F / n``, one value per graph: the root mean square of the entries.
+
+    Its square is ``sum w^2 - 2 Tr(S^T A S) + ||S^T S||_F^2``.
 
     Parameters
     ----------
@@ -217,12 +226,16 @@ def link_loss(
         Nodes per graph ``(B,)``. Default: a single graph.
     gram : Tensor, optional
         ``S^T S`` of each graph ``(B, K, K)`` in float64, if it is known already.
+    normalize : bool, optional
+        Divide by n; the DiffPool paper does not. Default: True.
     """
     assign, segments = _prepare(assign, sizes, neighbours=neighbours, squares=squares)
     edges = segment_sum(squares, segments)                                                  # (B,)
     inside = segment_sum((assign * neighbours).sum(1), segments)                            # (B,)
     gram = segment_gram(assign, segments) if gram is None else gram                         # (B, K, K)
-    return (edges - 2 * inside + gram.square().sum((1, 2))).to(assign.dtype)
+    square = (edges - 2 * inside + gram.square().sum((1, 2))).clamp_min(0)                  # (B,)
+    norm = square * inverse_sqrt(square)                        # as in segment_norm: no gradient at zero
+    return (norm / segments.sizes.clamp_min(1) if normalize else norm).to(assign.dtype)
 
 
 def entropy_loss(assign: Tensor, sizes: Sizes = None) -> Tensor:

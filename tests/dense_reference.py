@@ -67,7 +67,7 @@ def collapse(S):
 
 
 def link(S, A):
-    return np.linalg.norm(A - S @ S.T) ** 2
+    return np.linalg.norm(A - S @ S.T) / len(A)
 
 
 def entropy(S):

@@ -15,21 +15,19 @@ def on(kind):
 
 
 @pytest.mark.parametrize(
-    ("mode", "kind", "only_if_asked", "expected"),
+    ("mode", "kind", "expected"),
     [
-        ("auto", "cpu", False, True),
-        ("auto", "cpu", True, False),
-        ("auto", "cuda", False, False),         # a read would be a synchronisation
-        ("auto", "cuda", True, False),
-        ("all", "cpu", True, True),
-        ("all", "cuda", True, True),
-        ("all", "meta", True, False),           # there are no values
-        ("none", "cpu", False, False),
+        ("auto", "cpu", True),
+        ("auto", "cuda", False),                # a read would be a synchronisation
+        ("all", "cpu", True),
+        ("all", "cuda", True),
+        ("all", "meta", False),                 # there are no values
+        ("none", "cpu", False),
     ],
 )
-def test_which_values_are_read(mode, kind, only_if_asked, expected):
+def test_which_values_are_read(mode, kind, expected):
     with value_checks(mode):
-        assert may_read(on(kind), only_if_asked) is expected
+        assert may_read(on(kind)) is expected
 
 
 def test_the_mode_ends_with_its_block():

@@ -501,3 +501,22 @@ def test_the_pooled_batch_of_pyg_is_complete(pyg):
     for name in ("x", "edge_index", "edge_weight", "batch", "ptr"):
         torch.testing.assert_close(made[name], pooled.graph[name])
     assert torch.equal(pooled.graph[1].x, pooled.feat[3:])
+
+
+def test_a_subgraph_of_a_batch_of_pyg(pyg):
+    """It keeps ``ptr``, which is stale then; ``batch`` is right."""
+    whole = batched([grid(3), grid(2), grid(4)]).to_pyg()
+    part = whole.subgraph(torch.tensor([0, 1, 9, 10, 11, 12]))
+    assert part.ptr.tolist() == [0, 9, 13, 29]
+    assert Graph.from_pyg(part).sizes.tolist() == [2, 4, 0]
+    assert JBPool(4, 2)(part, torch.rand(6, 4)).sizes.tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "foreign"), [("DGL", "dgl.", "torch_geometric"), ("PyG", "ToUndirected", "dgl.")]
+)
+def test_a_message_names_the_call_of_the_library_at_hand(kind, own, foreign):
+    one_way = KINDS[kind](Graph(torch.tensor([[0, 1], [1, 2]])))
+    with pytest.raises(InputError, match=own) as caught:
+        DeltaConv(4, 2)(one_way, torch.rand(3, 4))
+    assert foreign not in str(caught.value)

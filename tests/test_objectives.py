@@ -253,3 +253,10 @@ def test_uniform_assignments_are_a_stationary_point_of_the_logits(device):
     near = (1e-3 * torch.randn(30, 4, device=device)).requires_grad_()
     balance_loss(near.softmax(1)).sum().backward()
     assert near.grad.norm() > 0.01                              # full strength at a small distance
+
+
+def test_the_norm_of_the_diffpool_paper_is_not_divided():
+    graph, S = random_graph(12, 30), soft(12, 3)
+    squares = degree(graph, None, S.dtype)
+    plain = objectives.link_loss(S, propagate(graph, S), squares, normalize=False)
+    assert plain.item() == pytest.approx(np.linalg.norm(dense.adjacency(graph) - array(S @ S.T)))

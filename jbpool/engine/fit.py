@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from jbpool.engine.state import reporting_damage
-from jbpool.errors import ConfigError, TrainingError
+from jbpool.errors import ConfigError, InputError, TrainingError
 from jbpool.processes import mean_gradients, rank
 from jbpool.schema import TrainConfig
 
@@ -142,7 +143,8 @@ def fit(
 
         evaluate = progress.epoch % config.eval_every == 0 or progress.epoch == config.epochs
         evaluate = evaluate or progress.epoch - progress.best_epoch >= patience
-        improved, row = problem.judge(evaluate)
+        with reporting_divergence(progress):
+            improved, row = problem.judge(evaluate)
         if improved:
             progress.best_epoch = progress.epoch
         if evaluate:
@@ -155,10 +157,20 @@ def fit(
     return progress
 
 
+@contextmanager
+def reporting_divergence(progress: Progress) -> Iterator[None]:
+    """Turn what a layer refuses in training into a ``TrainingError``: the data were checked when they were loaded."""
+    try:
+        yield
+    except InputError as error:
+        raise TrainingError(f"training has diverged at epoch {progress.epoch + 1}: {error}") from None
+
+
 def _train_epoch(problem: Problem, optimiser: torch.optim.Optimizer, progress: Progress) -> None:
     began = time.perf_counter()
     for batch in problem.batches(progress.epoch):
-        loss = problem.loss(batch)
+        with reporting_divergence(progress):
+            loss = problem.loss(batch)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         mean_gradients(problem.model.parameters())

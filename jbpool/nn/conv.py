@@ -15,7 +15,7 @@ from jbpool.graph import Graph
 from jbpool.inputs import checked_graph
 from jbpool.nn.heads import Activation, make_activation
 from jbpool.ops.adjacency import degree, inverse_sqrt, propagate, propagate_normalized, smooth
-from jbpool.ops.sparse import feature_product, is_sparse
+from jbpool.ops.sparse import at_least_float32, feature_product, is_sparse
 
 Function = Callable[[Tensor], Tensor]
 
@@ -69,6 +69,9 @@ class DeltaConv(nn.Module):
         self.weight = nn.Parameter(torch.empty(in_feats, out_feats))
         self.bias = nn.Parameter(torch.empty(out_feats)) if bias else None
         self.reset_parameters()
+
+    def __prepare_scriptable__(self):
+        raise JBPoolError("TorchScript cannot compile layers of jbpool: use torch.compile or torch.export.")
 
     def reset_parameters(self) -> None:
         """Draw Glorot-uniform weights and set the bias to zero, as in DGL's ``GraphConv``."""
@@ -163,7 +166,9 @@ class GINEConv(GINConv):
         edge_weight = graph.edge_weight if edge_weight is None else edge_weight
         if edge_weight is not None:
             message = message * edge_weight.unsqueeze(-1).to(message.dtype)
-        mixed = torch.addcmul(torch.zeros_like(feat).index_add_(0, target, message), feat, 1 + self.eps)
+        message = at_least_float32(message)
+        total = message.new_zeros(feat.shape).index_add_(0, target, message).to(feat.dtype)    # (N, D)
+        mixed = torch.addcmul(total, feat, 1 + self.eps)
         return self.activation(self.apply_func(mixed))
 
 
@@ -222,10 +227,10 @@ class Attention(nn.Module):
         source, target = graph.edge_index.long()                                                # (E,) each
         left, right = (rows * self.attn_l).sum(-1), (rows * self.attn_r).sum(-1)                # (N, H) each
         score = leaky_relu(left.index_select(0, source) + right.index_select(0, target), 0.2)   # (E, H)
-        weight = _softmax_over_edges(score, target, graph.num_nodes)                            # (E, H)
+        weight = _softmax_over_edges(at_least_float32(score), target, graph.num_nodes)          # (E, H)
         edge_weight = graph.edge_weight if edge_weight is None else edge_weight
         if edge_weight is not None:
-            weight = weight * edge_weight.to(feat.dtype).unsqueeze(-1)
+            weight = weight * edge_weight.to(weight.dtype).unsqueeze(-1)
         mixed = torch.stack([propagate(graph, rows[:, h], weight[:, h]) for h in range(self.heads)], dim=1)
         mixed = mixed.to(feat.dtype).flatten(1)                                                 # (N, H * D)
         return mixed if self.bias is None else mixed + self.bias

@@ -8,6 +8,7 @@ below and its name in ``names.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from inspect import signature
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -90,8 +91,13 @@ class ClusterPool(nn.Module):
         dropout: float = 0.0,
         head: Head = "linear",
         temperature: float = 0.2,
+        **unknown: Any,
     ):
         super().__init__()
+        for option in unknown:
+            options = ", ".join([*signature(ClusterPool).parameters][3:-1])
+            fix = "JBPool has it" if option in signature(JBPool).parameters else f"choose from {options}"
+            raise JBPoolError(f"{type(self).__name__} has no option {option}: {fix}.")
         self.in_feats = check_count(in_feats, "in_feats")
         self.num_clusters = check_count(num_clusters, "num_clusters")
         hidden = hidden_feats if isinstance(hidden_feats, Iterable) else [hidden_feats]
@@ -110,6 +116,9 @@ class ClusterPool(nn.Module):
         for width, next_width in pairwise(widths):
             layers += [nn.Linear(width, next_width), make_activation(activation), Dropout(dropout)]
         self.mlp = nn.Sequential(*layers, make_head(widths[-1], self.num_clusters, temperature))
+
+    def __prepare_scriptable__(self):
+        raise JBPoolError("TorchScript cannot compile layers of jbpool: use torch.compile or torch.export.")
 
     def reset_parameters(self) -> None:
         """Draw new random weights for the MLP."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from jbpool.checks import no_vmap
 from jbpool.errors import JBPoolError
 
 
@@ -42,6 +43,10 @@ class ClosedForm(Function):
     def __init_subclass__(cls):
         super().__init_subclass__()
         cls.forward.__signature__ = signature(cls.forward)      # type: ignore[attr-defined]
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        raise no_vmap()
 
 
 class _Last(ClosedForm):

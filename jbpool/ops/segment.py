@@ -127,7 +127,11 @@ def segments_of(graph: Graph) -> Segments:
         equal = graph.blocks.width if graph.blocks is not None and graph.blocks.nodes is None else None
         return replace(make_segments(graph.sizes, rows), equal=equal)
 
-    return graph.remembered("segments", make)
+    owner = graph.edges_of or graph
+    if owner.segments is None:
+        with torch.inference_mode(False):
+            owner.segments = make()
+    return owner.segments
 
 
 def chunked(rows: Tensor, segments: Segments, zero_padding: bool = False) -> Tensor:
@@ -351,15 +355,21 @@ def _products(segments: Segments, with_gram: bool, left: Tensor, *right: Tensor)
 
 
 def graph_sum(rows: Tensor, segments: Segments) -> Tensor:
-    """Return the sum of the rows of each graph: ``(N, D)`` to ``(B, D)``, in the type of the rows."""
-    if segments.equal is not None:
-        return rows.view(-1, segments.equal, rows.shape[1]).sum(1)
-    return rows.new_zeros(segments.sizes.shape[0], rows.shape[1]).index_add_(0, segments.member, rows)
+    """Return the sum of the rows of each graph: ``(N, D)`` to ``(B, D)``, rounded to the type of the rows once."""
+    return _wide_sum(rows, segments).to(rows.dtype)
 
 
 def graph_mean(rows: Tensor, segments: Segments) -> Tensor:
     """Return the mean of the rows of each graph, 0 for a graph without nodes: ``(N, D)`` to ``(B, D)``."""
-    return graph_sum(rows, segments) / segments.sizes.clamp_min(1).unsqueeze(1).to(rows.dtype)
+    total = _wide_sum(rows, segments)
+    return (total / segments.sizes.clamp_min(1).unsqueeze(1).to(total.dtype)).to(rows.dtype)
+
+
+def _wide_sum(rows: Tensor, segments: Segments) -> Tensor:
+    rows = at_least_float32(rows)
+    if segments.equal is not None:
+        return rows.view(-1, segments.equal, rows.shape[1]).sum(1)
+    return rows.new_zeros(segments.sizes.shape[0], rows.shape[1]).index_add_(0, segments.member, rows)
 
 
 def graph_max(rows: Tensor, segments: Segments) -> Tensor:

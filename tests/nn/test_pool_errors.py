@@ -5,7 +5,7 @@ import pytest
 import torch
 from zoo import ZOO, grid
 
-from jbpool import DeltaConv, Graph, JBPool, value_checks
+from jbpool import DeltaConv, Graph, JBPool, MinCutPool, value_checks
 from jbpool.errors import InputError, JBPoolError
 
 GRAPH = ZOO["two components"]()
@@ -15,6 +15,7 @@ GRAPH = ZOO["two components"]()
     ("call", "words"),
     [
         (lambda f: f("graph", torch.rand(5, 4)), "pass a DGLGraph"),
+        (lambda f: f(torch.eye(5).to_sparse(), torch.rand(5, 4)), r"tensor \(5, 5\): .*indices\(\)"),
         (lambda f: f(GRAPH, torch.rand(4, 4)), "4 rows but the graph has 5 nodes"),
         (lambda f: f(GRAPH, torch.rand(5, 3)), "in_feats=3"),
         (lambda f: f(GRAPH, torch.rand(5)), r"\(N, in_feats\)"),
@@ -84,6 +85,8 @@ def test_stale_batch_counts_are_rejected():
         (lambda: DeltaConv(4, 0), "out_feats=0"),
         (lambda: DeltaConv(4, 2, activation="rulu"), "Did you mean 'relu'"),
         (lambda: JBPool(4, 2, temperature=0.5), "no effect on a linear head"),
+        (lambda: MinCutPool(4, 2, sqrt="matrix"), "MinCutPool has no option sqrt: JBPool has it"),
+        (lambda: MinCutPool(4, 2, heads=2), "choose from ratio, activation, dropout, head, temperature"),
         (lambda: JBPool(4, 3, head="cosine").init_prototypes(torch.rand(2, 4)), "2 rows for 3 prototypes"),
     ],
 )
@@ -96,15 +99,18 @@ def test_counts_may_be_numpy_integers():
     assert JBPool(np.int64(4), np.int32(2), (np.int64(3),)).num_clusters == 2
 
 
-def test_nan_features_are_reported_on_request():
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_features_that_are_no_numbers_are_refused(value):
+    """Of the user, and those of a layer that is not ours."""
     graph, pool = grid(3), JBPool(4, 2)
     feat = torch.rand(9, 4)
-    feat[7, 2] = float("nan")
-    pool(graph, feat)                                           # not requested: no error
-    with value_checks("all"), pytest.raises(InputError, match="row 7"):
-        pool(graph, feat)
+    feat[7, 2] = value
+    for given, fix in ((feat, "SimpleImputer"), (feat.clone().requires_grad_(), "learning rate")):
+        with pytest.raises(InputError, match=f"row 7.*{fix}"):
+            pool(graph, given)
     with value_checks("none"):
-        pool(graph, feat.nan_to_num(), -torch.ones(graph.num_edges))
+        pool(graph, feat.detach(), -torch.ones(graph.num_edges))
+    pool(graph, torch.full((9, 4), 3e38))                       # only their sum is infinite
     with pytest.raises(ValueError, match="'auto', 'all' or 'none'"), value_checks("some"):
         pass
 

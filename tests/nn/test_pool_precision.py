@@ -8,7 +8,7 @@ from dense_reference import array
 from torch.autograd import gradgradcheck
 from zoo import batched, features, grid, parts, symmetric_weights
 
-from jbpool import DeltaConv, Graph, JBPool
+from jbpool import DeltaConv, Graph, JBPool, value_checks
 from jbpool.nn.heads import CosineHead
 from jbpool.ops.segment import row_softmax
 
@@ -91,7 +91,9 @@ def test_a_nan_in_one_graph_leaves_the_others_alone(make_pool, num_clusters, dev
     feat[0, 0] = float("nan")
     pool = make_pool(5, num_clusters)
     alone = pool(grid(4).to(device), feat[9:]).losses
-    for name, loss in pool(graph, feat).losses.items():
+    with value_checks("none"):
+        among = pool(graph, feat).losses
+    for name, loss in among.items():
         assert loss[0].isnan(), name
         assert torch.allclose(loss[1], alone[name][0], atol=1e-6), name
 

@@ -43,3 +43,13 @@ def test_a_nan_stays_in_its_graph(kind, device):
     out = READOUTS[kind](rows, make_segments([2, 2], rows))
     assert out[0].isnan().all()
     assert out[1].isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["mean", "sum"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_in_half_precision_are_rounded_once(kind, dtype):
+    """A sum of many halves stops growing, and that of a mean is beyond the largest number."""
+    rows = torch.full((9000, 1), 10.0, dtype=dtype) if kind == "mean" else torch.ones(5000, 1, dtype=dtype)
+    segments = make_segments([len(rows) - 1, 1], rows)
+    expected = READOUTS[kind](rows.double(), segments)
+    torch.testing.assert_close(READOUTS[kind](rows, segments), expected.to(dtype), rtol=0, atol=0)
