@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from jbpool.clustering.estimator import JBClustering
     from jbpool.graph import Graph, as_graph
     from jbpool.nn import DeltaConv, DiffPool, DMoNPool, JBPool, MinCutPool, Pooled, pool_by
+    from jbpool.nn import selection as select
     from jbpool.trained import load_run
 
 __version__ = "0.2.0"
 __all__ = [
     "DMoNPool", "DeltaConv", "DiffPool", "Graph", "JBClustering", "JBPool", "MinCutPool", "Pooled", "as_graph",
-    "load_run", "objectives", "pool_by", "value_checks",
+    "load_run", "objectives", "pool_by", "select", "value_checks",
 ]  # fmt: skip
 
 _MODULES = {                                        # public name -> module, if not jbpool.nn
@@ -29,12 +30,12 @@ _MODULES = {                                        # public name -> module, if 
     "load_run": "jbpool.trained",
     "value_checks": "jbpool.checks",
 }
-_SUBMODULES = ("data", "errors", "nn", "objectives", "ops")
+_SUBMODULES = {name: name for name in ("data", "errors", "nn", "objectives", "ops")} | {"select": "nn.selection"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
-        return import_module(f"jbpool.{name}")
+        return import_module(f"jbpool.{_SUBMODULES[name]}")
     if name not in __all__:
         raise AttributeError(f"module 'jbpool' has no attribute {name!r}")
     return getattr(import_module(_MODULES.get(name, "jbpool.nn")), name)

@@ -1,20 +1,45 @@
 """Clusters without soft assignments, for ``pool_by``: the best nodes of each graph, or neighbours united.
 
-Every function returns the cluster of each node in its graph, ``(N,)`` from 0; -1: the node is dropped. The order of the
-nodes decides ties, so that a graph has the same clusters in every batch.
+Every function takes graphs of every kind and returns the cluster of each node in its graph, ``(N,)`` from 0; -1: the
+node is dropped. Nothing is random: a graph has the same clusters in every batch. ``jbpool.select`` is this module.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from jbpool.graph import Graph
+from jbpool.graph import Graph, as_graph
 from jbpool.ops.segment import segments_of
 
 
-def top_k(score: Tensor, graph: Graph, ratio: float) -> Tensor:
-    """Keep ``max(1, ceil(ratio * n_g))`` nodes with the highest scores ``(N,)`` of every graph, a cluster each."""
+def top_k(score: Tensor, graph: Any, ratio: float) -> Tensor:
+    """Keep ``max(1, ceil(ratio * n_g))`` nodes with the highest scores of every graph, a cluster each.
+
+    Multiply the features by the scores, so that these learn (Gao and Ji, "Graph U-Nets", ICML 2019).
+
+    Parameters
+    ----------
+    score : Tensor
+        A number per node, ``(N,)``.
+    graph : DGLGraph, Data, Batch or Graph
+        The graph or batch.
+    ratio : float
+        Share of the nodes that are kept.
+
+    Examples
+    --------
+    >>> from jbpool import Graph, pool_by, select
+    >>> path = Graph(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+    >>> cluster = select.top_k(torch.tensor([0.1, 0.9, 0.5]), path, 0.5)
+    >>> cluster.tolist()
+    [-1, 0, 1]
+    >>> pool_by(path, torch.eye(3), cluster).feat.tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    graph = as_graph(graph)
     member = segments_of(graph).member                                                      # (N,)
     order = score.argsort(descending=True, stable=True)
     order = order[member[order].argsort(stable=True)]                                       # by graph, best first
@@ -25,13 +50,32 @@ def top_k(score: Tensor, graph: Graph, ratio: float) -> Tensor:
     return cluster
 
 
-def random(graph: Graph, ratio: float) -> Tensor:
-    """Keep as many nodes as ``top_k``, by numbers that depend on nothing but the place of a node in its graph."""
+def random(graph: Any, ratio: float) -> Tensor:
+    """Keep as many nodes as ``top_k``, by numbers that depend on nothing but the place of a node in its graph.
+
+    The control for every claim about pooling (Mesquita, Souza and Kaski, "Rethinking pooling in graph neural networks",
+    NeurIPS 2020).
+
+    Parameters
+    ----------
+    graph : DGLGraph, Data, Batch or Graph
+        The graph or batch.
+    ratio : float
+        Share of the nodes that are kept.
+    """
+    graph = as_graph(graph)
     return top_k(_drawn(graph), graph, ratio)
 
 
-def graclus(graph: Graph) -> Tensor:
-    """Match every node with the free neighbour of the largest ``w (1/d_i + 1/d_j)``; the best pairs come first."""
+def graclus(graph: Any) -> Tensor:
+    """Match every node with the free neighbour of the largest ``w (1/d_i + 1/d_j)``; the best pairs come first.
+
+    Parameters
+    ----------
+    graph : DGLGraph, Data, Batch or Graph
+        The graph or batch, with its weights.
+    """
+    graph = as_graph(graph)
     source, target = graph.edge_index.long()
     weight = torch.ones(len(source), device=graph.device) if graph.edge_weight is None else graph.edge_weight.detach()
     degree = weight.new_zeros(graph.num_nodes).index_add(0, target, weight)
@@ -52,8 +96,19 @@ def graclus(graph: Graph) -> Tensor:
     return _numbered(torch.minimum(best, partner), graph)
 
 
-def k_mis(graph: Graph, k: int = 1) -> Tensor:
-    """Choose nodes of which no two are within k steps, as many as fit; the others join the first within k steps."""
+def k_mis(graph: Any, k: int = 1) -> Tensor:
+    """Choose nodes of which no two are within k steps, as many as fit; the others join the first within k steps.
+
+    Bacciu, Conte and Landolfi, "Generalizing downsampling from regular data to graphs", AAAI 2023.
+
+    Parameters
+    ----------
+    graph : DGLGraph, Data, Batch or Graph
+        The graph or batch.
+    k : int, default 1
+        Steps.
+    """
+    graph = as_graph(graph)
     node = torch.arange(graph.num_nodes, device=graph.device)
     rank = torch.empty_like(node)
     rank[_drawn(graph).argsort(stable=True)] = node                                         # every node another rank
