@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from jbpool.checks import check_count
+from jbpool.clustering.auto.number import Choice
 from jbpool.clustering.auto.recipe import RANGE, choose, default_range, find_clusters, remarks
 from jbpool.clustering.auto.refinement import ClusterModel
 from jbpool.clustering.explain import Explained, Merges, explain
@@ -102,8 +103,15 @@ class JBClustering:
         Where the clusters were found: smoothed features, features or edges.
     trials_ : list of dict
         The partitions that were tried, and what each of them saves.
+    chosen_by_ : str
+        What the number of clusters was chosen by: ``"reproducibility"``, ``"description"`` or ``"given"``.
+    reproducibility_ : float or None
+        Agreement of the clusters of two random halves of the data, for this number: 0 by chance, 1 the same.
+    levels_ : DataFrame or None
+        What speaks for each number of a range; see below.
     savings_ : dict or None
-        Bits per node saved in describing the edges by number of clusters, where a range was given.
+        Number of clusters -> bits per node that so many save in describing the edges alone, where a range was given.
+        They compare numbers, unlike ``saved_``.
     summary_ : DataFrame
         What the clusters are; see below.
     merges_ : Merges or None
@@ -125,6 +133,7 @@ class JBClustering:
     _data: NodeData
     _explained: Explained | None
     _run: dict[str, Any]
+    _choice: Choice
 
     def __init__(
         self,
@@ -207,7 +216,8 @@ class JBClustering:
             result = find_clusters(data.graph, data.feat, choice, data.edge_weight, seed, starts, watch)
         for note in result.notes:
             warnings.warn(note, stacklevel=3)
-        self.savings_, self.n_clusters_ = choice.savings, choice.num_clusters
+        self._choice, self.n_clusters_, self.savings_ = choice, choice.num_clusters, choice.savings
+        self.reproducibility_, self.chosen_by_ = choice.reproducibility, choice.by
         self.labels_ = result.cluster.numpy()
         self.confidence_ = result.confidence.numpy()
         self.loss_, self.saved_, self.model_ = result.loss, result.saved, result.model
@@ -284,6 +294,18 @@ class JBClustering:
         return table
 
     @property
+    def levels_(self) -> pd.DataFrame | None:
+        """What speaks for each number of clusters of a range; ``None`` for a given number.
+
+        ``n_clusters``; ``reproducibility``, the agreement of halves of the data; ``saved``, bits per node in describing
+        the edges; ``level``, true where the number stands out from its neighbours.
+        """
+        import pandas as pd
+
+        self._check_fitted()
+        return pd.DataFrame(self._choice.levels) if self._choice.levels else None
+
+    @property
     def merges_(self) -> Merges | None:
         """Which clusters merge first, by the bits per node that a union adds to the description of the edges.
 
@@ -319,11 +341,10 @@ class JBClustering:
             "config": {"estimator": repr(self)},
             "versions": {"torch": torch.__version__, "numpy": np.__version__},
         }
-        choice = None if self.savings_ is None else {"chosen": self.n_clusters_, "savings": self.savings_}
         path = Path(path)
         findings = Findings(
             data, "JBClustering", {"runs": [record], "mean": run, "std": {}}, {seed: cluster},
-            {seed: torch.from_numpy(self.confidence_)}, explained, [], settings, choice=choice,
+            {seed: torch.from_numpy(self.confidence_)}, explained, [], settings, choice=self._choice,
         )  # fmt: skip
         write_text(path, page(findings))
         return path

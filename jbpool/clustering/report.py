@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jbpool.clustering.auto.number import ranked
+from jbpool.clustering.auto.number import Choice, ranked
 from jbpool.clustering.explain import Explained, Trait
 from jbpool.clustering.picture import view_graph
 from jbpool.clustering.scores import (
@@ -50,7 +50,7 @@ class Findings:
     notes: Sequence[str]
     settings: dict[str, Any]            # "config" and "versions"
     history: Sequence[dict[str, Any]] = ()
-    choice: dict[str, Any] | None = None        # of the number of clusters, as in result.json
+    choice: Choice | None = None        # of the number of clusters
     baselines: dict[str, dict[str, float]] | None = None    # other method -> its scores
 
     @property
@@ -85,25 +85,29 @@ SAVED_NOTE = (
 )
 
 
-def _curve(findings: Findings) -> str:
-    """Return what every number of clusters saves; empty where the number was given."""
-    choice = findings.choice or {}
-    if not choice.get("savings"):
+def number_section(choice: Choice | None) -> str:
+    """Return what the number of clusters was chosen by; empty where nothing is known of it."""
+    if choice is None or (choice.reproducibility is None and not choice.levels):
         return ""
-    savings = dict(sorted((int(k), value) for k, value in choice["savings"].items()))
-    best = ranked(savings)
-    agreement = {int(k): value for k, value in choice.get("reproducibility", {}).items()}
-    levels = choice.get("levels", ())
-    rows = [
-        {"n_clusters": k, "reproducibility": agreement.get(k), "saved": savings.get(k), "level": k in levels}
-        for k in sorted({*savings, *agreement})
-    ]
-    drawing = charts.numbers_of_clusters(rows, choice["chosen"])
-    note = f"{best[0]} clusters describe the edges most briefly; next: {', '.join(map(str, best[1:4])) or 'none'}."
-    if choice["chosen"] == 1:
-        note = "No number of clusters describes the edges more briefly than one: the graph may have no clusters."
-    saved = "Bits saved per node in describing the edges, less those that describe the clusters themselves."
-    return section("Number of clusters", drawing, f"{saved} {note}")
+    levels = [str(row.n_clusters) for row in choice.levels if row.level]
+    note = ""
+    if choice.reproducibility is not None:
+        note = f"Halves of your data agree by {choice.reproducibility:.2f} (0: chance, 1: the same)."
+    if not choice.levels:
+        return section("Number of clusters", f"<p>{choice.num_clusters}, as given. {note}</p>")
+    note += f" Levels: {', '.join(levels)}." if levels else ""
+    if choice.by == "reproducibility":
+        note += " Chosen is the smallest number with as much agreement as the best one, within its error."
+    elif choice.num_clusters == 1:
+        note += " No number of clusters describes the edges more briefly than one: the graph may have no clusters."
+    else:
+        best = ranked(choice.savings or {choice.num_clusters: 0.0})
+        others = ", ".join(map(str, best[1:4])) or "none"
+        note += f" {best[0]} clusters describe the edges most briefly; next: {others}."
+    if choice.savings:
+        note += " Bits saved: by the edges alone, less what it takes to describe the clusters; they compare numbers."
+    drawing = charts.numbers_of_clusters([row._asdict() for row in choice.levels], choice.num_clusters)
+    return section("Number of clusters", drawing, note.strip())
 
 
 def _views(findings: Findings) -> str:
@@ -363,7 +367,7 @@ SECTIONS: list[Callable[[Findings], str]] = [
     _cluster_graph,
     _tree,
     _seeds,
-    _curve,
+    lambda findings: number_section(findings.choice),
     _views,
     _runs,
     lambda findings: settings(findings.settings),

@@ -165,7 +165,7 @@ class Job:
         result = self.out.result
         return Findings(
             self.given, self.out.method, result, self.clusters, self.confidence, self.explained[1], self.out.notes,
-            settings=result, history=self.out.history, choice=result.get("num_clusters"),
+            settings=result, history=self.out.history, choice=self.choice,
             baselines=result.get("baselines"),
         )  # fmt: skip
 
@@ -410,10 +410,26 @@ def _choose(low: int, high: int, data: NodeData, seed: int, out: RunFolder, devi
     graph, feat, weight = data.on(device)
     with watched("number of clusters", total=high - low + 1, disable=rank() > 0) as watch:
         choice = choose(graph, feat, low, high, weight, seed, watch, _shares(data))
-    if rank() == 0 and choice.savings is not None:
-        out.details["num_clusters"] = {"chosen": choice.num_clusters, "savings": choice.savings}
-        others = [number for number in ranked(choice.savings) if number != choice.num_clusters][:3]
-        print(f"number of clusters: {choice.num_clusters}, then {', '.join(map(str, others)) or 'none'}")
-        for note in choice.notes:
-            _note(out, note)
+    if rank() > 0:
+        return choice
+    agreement = {row.n_clusters: row.reproducibility for row in choice.levels if row.reproducibility is not None}
+    if not agreement and choice.reproducibility is not None:
+        agreement = {choice.num_clusters: choice.reproducibility}
+    levels = [row.n_clusters for row in choice.levels if row.level]
+    out.details["num_clusters"] = {
+        "chosen": choice.num_clusters, "by": choice.by, "levels": levels, "reproducibility": agreement,
+        "savings": choice.savings or {},
+    }  # fmt: skip
+    said = [] if choice.by == "given" else [f"{choice.num_clusters} by {choice.by}"]
+    if levels and choice.by == "reproducibility":
+        said.append(f"levels {', '.join(map(str, levels))}")
+    elif choice.savings:
+        others = [str(number) for number in ranked(choice.savings) if number != choice.num_clusters]
+        said.append(f"then {', '.join(others[:3]) or 'none'}")
+    if choice.reproducibility is not None:
+        said.append(f"halves of the data agree by {choice.reproducibility:.2f} (0: chance, 1: the same)")
+    if said:
+        print(f"number of clusters: {'; '.join(said)}")
+    for note in choice.notes:
+        _note(out, note)
     return choice

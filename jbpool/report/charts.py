@@ -194,7 +194,7 @@ def _columns(axes: Axes, xs: list[float], rows: list[list[str]], names: list[str
     return body
 
 
-NUMBERS = {"reproducibility": "reproducibility (left)", "saved": "bits saved per node (right)"}
+NUMBERS = {"reproducibility": "reproducibility (left)", "saved": "bits saved on edges (right)"}
 
 
 def numbers_of_clusters(rows: Sequence[Mapping[str, Any]], chosen: int) -> Chart:

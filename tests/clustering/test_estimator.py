@@ -283,6 +283,12 @@ def test_a_range_of_numbers_of_clusters(matrices, capsys, monkeypatch):
     assert "clustering" in shown
     assert model.n_clusters_ == 3
     assert set(model.savings_) == {2, 3, 4, 5, 6}
+    assert model.levels_["n_clusters"].tolist() == [2, 3, 4, 5, 6]
+    assert model.levels_["saved"].tolist() == [model.savings_[k] for k in (2, 3, 4, 5, 6)]
+    assert model.levels_.set_index("n_clusters").loc[3, "level"]
+    assert model.chosen_by_ in ("reproducibility", "description")
+    given = JBClustering(3, random_state=0, n_init=1).fit(matrices[0])
+    assert (given.chosen_by_, given.levels_) == ("given", None)
 
 
 def test_nodes_of_which_nothing_is_known_are_in_no_cluster(tmp_path):

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from jbpool.clustering.auto.number import Choice, Level
 from jbpool.clustering.explain import explain
-from jbpool.clustering.report import Findings, page
+from jbpool.clustering.report import Findings, number_section, page
 from jbpool.clustering.scores import ClusterSums, graph_scores
 from jbpool.data import load_nodes
 
@@ -26,11 +27,16 @@ def findings(data, **parts):
 
 
 def test_the_curve_over_numbers_names_the_best(data):
-    choice = {"chosen": 5, "savings": {"6": 0.6, "2": 0.1, "5": 0.7}}           # as in result.json
-    assert "5 clusters describe the edges most briefly; next: 6, 2" in page(findings(data, choice=choice))
-    none = {"chosen": 1, "savings": {"2": -0.1, "3": -0.2}}
-    assert "the graph may have no clusters" in page(findings(data, choice=none))
-    assert "Number of clusters" not in page(findings(data))
+    rows = (Level(2, 0.8, 0.1, True), Level(5, 0.4, 0.7, False), Level(6, 0.5, 0.6, True))
+    text = number_section(Choice(5, "description", 0.4, rows))
+    assert "5 clusters describe the edges most briefly; next: 6, 2" in text
+    assert "Halves of your data agree by 0.40 (0: chance, 1: the same). Levels: 2, 6." in text
+    assert "smallest number with as much agreement" in number_section(Choice(2, "reproducibility", 0.8, rows))
+    none = Choice(1, "description", None, (Level(2, None, -0.1, False), Level(3, None, -0.2, False)))
+    assert "the graph may have no clusters" in number_section(none)
+    assert "7, as given. Halves of your data agree by 0.30" in number_section(Choice(7, reproducibility=0.3))
+    assert number_section(Choice(7)) == number_section(None) == ""
+    assert number_section(none) in page(findings(data, choice=none))
 
 
 def test_the_view_of_the_result_comes_first(data):
