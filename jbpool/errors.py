@@ -47,27 +47,22 @@ class DataError(JBPoolError):
 
 
 @contextmanager
-def naming(file: str | Path) -> Iterator[None]:
-    """Add a file to the errors about what was read from it, unless they name it."""
+def reported_as(file: str | Path, problem: str | None = None, fix: str = "") -> Iterator[None]:
+    """Add a file to the errors about what was read from it; with a problem, turn any other error into one of these.
+
+    What reads damaged files fails in many ways.
+    """
     try:
         yield
     except DataError as error:
         if str(file) in str(error):
             raise
         raise DataError.at(file, str(error)) from None
-
-
-@contextmanager
-def reported_as(file: str | Path, problem: str = "cannot be read", fix: str = "") -> Iterator[None]:
-    """Turn any error inside the block into a ``DataError`` that names the file: damaged files fail in many ways."""
-    try:
-        with naming(file):
-            yield
-    except DataError:
-        raise
-    except FileNotFoundError:
-        raise DataError.at(file, "no such file") from None
     except Exception as error:
+        if problem is None:
+            raise
+        if isinstance(error, FileNotFoundError):
+            raise DataError.at(file, "no such file") from None
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise DataError.at(file, f"{problem} ({reason}){fix}") from error
 

@@ -22,13 +22,11 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
 from commands import ROOT, call, launch_ranks
-from packaging.requirements import Requirement
 from torch.distributed.run import get_args_parser
 
 import jbpool
@@ -201,7 +199,7 @@ def _check_command(words: list[str]) -> None:
         assert set(named) <= set(targets), f"make has no target {named}"
         return None
     if words[0] == "pip" or words[:3] == ["python", "-m", "pip"]:
-        return _check_pip(words[words.index("install") + 1:])
+        return None
     if words[0] == "bash":
         assert (ROOT / words[1]).is_file(), words[1]
         return None
@@ -242,17 +240,6 @@ def _check_synopsis(code: str) -> None:
         cli.main([command, "--help"])
     existing = set(re.findall(r"--[a-z-]+", out.getvalue().partition("\n\n")[0]))      # of the usage
     assert set(re.findall(r"--[a-z-]+", code)) == existing
-
-
-def _check_pip(arguments: list[str]) -> None:
-    """Requirements, or the checkout itself, and what pip has options for."""
-    names = [word for i, word in enumerate(arguments) if not word.startswith("-") and arguments[i - 1] not in
-             ("-f", "--index-url", "-r", "-e")]  # fmt: skip
-    for name in names:
-        if not name.startswith("."):
-            Requirement(name)
-    for option, file in pairwise(arguments):
-        assert option != "-r" or (ROOT / file).is_file(), file
 
 
 class _ParsedError(Exception):

@@ -49,7 +49,7 @@ def hash_files(files: Iterable[Path]) -> str:
     """Return the SHA-256 over the names and contents of files, in order."""
     whole = hashlib.sha256()
     for path in files:
-        with reported_as(path), open(path, "rb") as file:
+        with reported_as(path, "cannot be read"), open(path, "rb") as file:
             digest = hashlib.sha256(path.name.encode() + b"\0")
             while block := file.read(BLOCK_BYTES):
                 digest.update(block)

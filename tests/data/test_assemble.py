@@ -1,12 +1,9 @@
 """Graphs out of edges: lean in memory, and equal to a plain construction."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from commands import launch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from zoo import undirected
@@ -94,28 +91,3 @@ def test_embeddings_take_32_bit_graphs(method, monkeypatch):
     data = node_data("ring", symmetric_adjacency(np.arange(8), np.roll(np.arange(8), 1), None, 8), feat=torch.eye(8))
     wide = NodeData(Graph(data.graph.edge_index.long()), data.feat, None, None, "ring")
     assert np.array_equal(method(data, 2, 0), method(wide, 2, 0))
-
-
-MEASURE = """
-import numpy as np
-from jbpool.data.assemble import node_data, symmetric_adjacency
-def status(key):
-    line = next(line for line in open("/proc/self/status") if line.startswith(key))
-    return int(line.split()[1]) * 1024
-random = np.random.default_rng(0)
-half = random.integers(0, 200_000, (2, 1_000_000), dtype=np.int32)
-source, target = np.concatenate([half, half[::-1]], axis=1)
-node_data("warm", symmetric_adjacency(source[:10], target[:10], None, 200_000))
-before = status("VmRSS")
-open("/proc/self/clear_refs", "w").write("5")           # resets VmHWM
-node_data("g", symmetric_adjacency(source, target, None, 200_000))
-print((status("VmHWM") - before) / len(source))
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
-def test_memory_per_edge(tmp_path):
-    """Measured 17 to 20 bytes beyond the input; 64-bit ids alone took 37."""
-    (tmp_path / "measure.py").write_text(MEASURE)
-    out, error = launch(tmp_path / "measure.py", cwd=tmp_path).communicate(timeout=120)
-    assert float(out) < 26, error

@@ -24,7 +24,7 @@ from jbpool.data.arrays import Arrays, read_arrays
 from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
 from jbpool.data.datasets import UNLABELLED, GraphData, NodeData
 from jbpool.data.own.labels import GraphLabels, class_codes, graph_labels
-from jbpool.errors import INSTALL_DGL, DataError, naming
+from jbpool.errors import INSTALL_DGL, DataError, reported_as
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
 START_BYTES = 512 << 20                                 # address space that threads and the allocator reserve
@@ -124,7 +124,7 @@ def load_node_bin(path: Path) -> NodeData:
     count = int(arrays["sizes"][0])
     feat, weight = (_frame(arrays, name, path) for name in ("ndata feat", "edata weight"))
     label = arrays.get("ndata label")
-    with naming(path):
+    with reported_as(path):
         adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, count)
     return node_data(
         path.stem,
@@ -196,7 +196,7 @@ def load_graph_bin(path: Path, task: str | None = None, targets: Sequence[str] |
         raise DataError.at(path, f"'id' of shape {ids.shape} must be {len(sizes)} different numbers")
     feat, weight, edge_feat = (_frame(arrays, name, path) for name in ("ndata feat", "edata weight", "edata feat"))
     shift = (np.cumsum(sizes) - sizes).repeat(arrays["num_edges"])
-    with naming(path):
+    with reported_as(path):
         return graph_data(
             path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, weight=weight, edge_feat=edge_feat,
             feat=None if feat is None else torch.from_numpy(feat), ids=ids, **found.fields,

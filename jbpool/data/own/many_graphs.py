@@ -29,7 +29,7 @@ from jbpool.data.own.dgl_bin import load_graph_bin
 from jbpool.data.own.labels import GraphLabels, graph_labels, without_gaps
 from jbpool.data.own.tables import LABEL_WORDS, SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, read_text, shown
 from jbpool.data.sets.tu import load_tu_folder
-from jbpool.errors import DataError, naming
+from jbpool.errors import DataError, reported_as
 from jbpool.names import hint
 
 GRAPHS, NODES, EDGES = "graphs.csv", "nodes.csv", "edges.csv"
@@ -58,7 +58,7 @@ def load_graph_tables(folder: Path, task: str | None = None, targets: Sequence[s
     nodes = _read_nodes(folder / NODES, ids)
     source, target, weight, edge_feat, edge_names = _read_edges(folder / EDGES, ids, nodes)
     has_features = nodes.feat.shape[1] > 0
-    with naming(folder / EDGES):
+    with reported_as(folder / EDGES):
         return graph_data(
             folder.resolve().name, nodes.sizes, source, target, weight=weight, edge_feat=edge_feat,
             edge_names=edge_names, feat=torch.from_numpy(nodes.feat) if has_features else None,

@@ -21,7 +21,7 @@ from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_char
 from jbpool.data.own.features import Features, features_of_table, fill, places, read_features
 from jbpool.data.own.libraries import edges_of_graph_file, edges_of_igraph, edges_of_library, edges_of_networkx
 from jbpool.data.own.matrices import as_matrix, edges_of_matrix, is_of, plain
-from jbpool.errors import DataError, naming
+from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 from jbpool.interop import is_dgl, is_pyg
 
@@ -106,7 +106,7 @@ def as_node_data(adjacency: Any, features: Any = None, missing: str | None = Non
 def read_edges(given: Any, separator: str | None = None, header: bool | None = None) -> Edges:
     """Return the edges of a file, or of any other form; separator and header of text are detected unless given."""
     if isinstance(given, (str, Path)):
-        with naming(given):
+        with reported_as(given):
             return _edges_of_file(Path(given), separator, header)
     if isinstance(given, Graph) or is_dgl(given) or is_pyg(given):
         return edges_of_library(given)
@@ -145,7 +145,7 @@ def _together(name: str, edges: Edges, feat: Features | None, missing: str | Non
     if feat is not None:
         feat, ids = _matched(edges, feat, missing)
         edges = edges if ids is None else edges.onto(ids)
-    with naming(edges.origin) if isinstance(edges.origin, Path) else nullcontext():         # a weight beyond float32
+    with reported_as(edges.origin) if isinstance(edges.origin, Path) else nullcontext():  # a weight beyond float32
         adjacency = symmetric_adjacency(edges.source, edges.target, edges.weight, edges.num_nodes)
     return node_data(
         name, adjacency, weight_name=None if edges.weight is None else edges.weight_name,

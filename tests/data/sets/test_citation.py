@@ -90,8 +90,6 @@ def test_planetoid_files_are_put_together(tiny):
 
 def test_features_as_published(tiny):
     assert load_nodes("cora", normalize=False).feat.to_dense()[[3, 5]].tolist() == [[1, 1, 0, 0], [0, 0, 0, 2]]
-    with pytest.raises(ValueError, match=r"dataset\.normalize='no'"):
-        load_nodes("cora", normalize="no")
 
 
 @pytest.mark.parametrize(
