@@ -18,7 +18,7 @@ from jbpool.classification.class_scores import MORE_SCORES, averaged, digits, sc
 from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.model import Inputs, make_model, numbers_of_clusters
 from jbpool.classification.network import Ensemble
-from jbpool.classification.report import Results, choose_pictured, page
+from jbpool.classification.report import Results, choose_pictured, page, target_names
 from jbpool.classification.search import budget, settings_to_try
 from jbpool.console import Bar
 from jbpool.data import GraphData, Split, load_graphs
@@ -280,17 +280,13 @@ class Job:
         leader, test = self.own["leader"], problem.split.test
         members, label = problem.predict(test), self.data.label[test]                  # test graphs are used only here
         scores = averaged(members, self.data.metric)
-        found = {
-            "metric": self.data.metric,
-            "test": score(self.data, scores, label), **leader["found"],
-        }  # fmt: skip
+        found = {"metric": self.data.metric, "test": score(self.data, scores, label), **leader["found"]}
         if len(members) > 1:
             found["test_single"] = float(np.mean([score(self.data, one, label) for one in members]))
         more = MORE_SCORES.get(self.data.metric, {})
         found |= {name: function(scores, label) for name, function in more.items()}
-        settings = self.trials[where["method"]][leader["trial"]].values
         if self.config.search.grid:
-            found |= {"trial": leader["trial"], "settings": settings}
+            found |= {"trial": leader["trial"], "settings": self.trials[where["method"]][leader["trial"]].values}
         self.own["predictions"].append({**where, "graph": test, "label": label, "scores": scores})
         self.out.record(where, found, [{**where, **row} for row in leader["history"]])
         self.own["leader"] = {}
@@ -298,11 +294,10 @@ class Job:
             return
         self._keep_best(problem, where, found["valid"], scores)
         self.out.keep()
-        scored = ", ".join(f"{key} {digits(found[key], self.data.metric)}" for key in ("valid", "test"))
-        if len(members) > 1:
-            scored += f" (single networks {digits(found['test_single'], self.data.metric)})"
-        scored += f", {found['epochs']} epochs"
-        print(f"{self.name(where)}: {scored}" + (f" ({_shown(settings)})" if self.config.search.grid else ""))
+        names = {"valid": "valid", "test": "test", "test_single": "single networks"}
+        scored = [f"{name} {digits(found[key], self.data.metric)}" for key, name in names.items() if key in found]
+        settings = f" ({_shown(found['settings'])})" if self.config.search.grid else ""
+        print(f"{self.name(where)}: {', '.join(scored)}, {found['epochs']} epochs{settings}")
 
     def name(self, where: dict[str, Any]) -> str:
         """Return ``"jb seed 0 fold 3"``."""
@@ -388,11 +383,9 @@ def run(
         folds = [0]
     elif folds is None:
         folds = range(config.train.folds)
-    if len(set(folds)) < len(folds):
-        raise ConfigError(f"--folds {','.join(map(str, folds))}: a fold is named twice.")
-    for fold in folds:
-        if not 0 <= fold < config.train.folds:
-            raise ConfigError(f"--folds {fold}: train.folds={config.train.folds}, and folds are numbered from 0.")
+    folds = list(dict.fromkeys(folds))
+    if unknown := {*folds} - {*range(config.train.folds)}:
+        raise ConfigError(f"--folds {min(unknown)}: train.folds={config.train.folds}, and folds are numbered from 0.")
     data.split(folds[0], config.train.folds)                # an error before anything is written
     out = RunFolder(folder, config.task, data.name, config.model.pool, as_dict(config), data.fingerprint)
     job = Job(config, data, out, device, open_log(log, folder))
@@ -411,19 +404,15 @@ def run(
 def _check_labels(data: GraphData) -> None:
     """Refuse graphs without a class or a number to predict, and fewer than two classes."""
     used = data.label if data.official_split is None else data.label[torch.cat(data.official_split)]
+    unknown = int((used == UNLABELLED).sum()) if data.metric == "acc" else 0
     if data.is_regression:
-        for target, column in enumerate(used.unbind(1)):
+        for name, column in zip(target_names(data), used.unbind(1), strict=True):
             if not bool(column.isfinite().any()):
-                name = f" {data.class_names[target]!r}" if data.class_names else ""
-                raise ConfigError(f"{data.name}: no graph has a number to predict{name}: training needs them.")
+                raise ConfigError(f"{data.name}: no graph has a number to predict {name!r}: training needs them.")
         unknown = int((~used.isfinite()).all(1).sum())
-    else:
-        unknown = int((used == UNLABELLED).sum()) if data.metric == "acc" else 0
     if unknown:
         kind, apply = ("number", "predict") if data.is_regression else ("class", "classify")
-        raise ConfigError(
-            f"{data.name}: {unknown} of {len(used)} graphs have no {kind}, but training needs one for every graph; "
-            f"leave them out, and {apply} them with --predict afterwards."
-        )
+        fix = f"leave them out, and {apply} them with --predict afterwards"
+        raise ConfigError(f"{data.name}: {unknown} of {len(used)} graphs have no {kind} to train on; {fix}.")
     if data.metric == "acc" and data.num_classes < 2:
         raise ConfigError(f"{data.name} has one class: there is nothing to classify.")

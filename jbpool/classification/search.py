@@ -14,10 +14,8 @@ import numpy as np
 from jbpool.classification import config as plain
 from jbpool.classification.config import EXCLUSIVE, METHODS, ClassifyConfig, SearchConfig
 from jbpool.console import plural
-from jbpool.errors import JBPoolError
-from jbpool.names import lookup
 from jbpool.nn.pools import POOLS, option_problems, options_of
-from jbpool.schema import as_dict, changed, convert, out_of_range, readable
+from jbpool.schema import build, changed, convert, out_of_range
 
 MAX_SETTINGS, MAX_COMBINATIONS = 1_000, 10_000       # to run, and to draw from
 SECTIONS = ("model", "method", "train")
@@ -127,37 +125,29 @@ def _problems_of(config: ClassifyConfig) -> Iterator[str]:
 
 def _grid_problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     """Yield key and problem of the grid itself: unknown settings, values of another type, too many combinations."""
-    known, grid = as_dict(config), _grid(config)
+    grid, limit = _grid(config), config.search.trials
     for key, values in grid.items():
         section, _, option = key.partition(".")
-        if key in FIXED or (section in known and section not in SECTIONS):
-            yield f"search.grid.{key}", f"{key} cannot be searched: it is the same for all trials of a run"
-            continue
-        try:
-            lookup(dict.fromkeys(SECTIONS), section, "search.grid")
-            lookup(known[section], option, f"search.grid.{section}")
-        except JBPoolError as error:
-            yield f"search.grid.{key}", str(error)
-            continue
-        kind = _types(section)[option]
-        if not isinstance(values, list) or not values:
-            yield f"search.grid.{key}", f"search.grid.{key}={values!r} should be a list of one or more values"
-            continue
-        for value in values:
-            try:
-                convert(value, kind)
-            except TypeError:
-                yield f"search.grid.{key}", f"{key}={value!r} should be {readable(kind)}"
-    for key, rival in EXCLUSIVE.items():
-        if key < rival and {key, rival} <= grid.keys():
-            yield f"search.grid.{rival}", f"{key} and {rival} both set the number of clusters: search only one of them"
-    if config.search.trials is not None and not grid:
-        yield "search.trials", "search.trials draws from search.grid, which is empty: add the settings to try"
+        wrong: list[str] = []
+        for value in values if isinstance(values, list) else [values]:
+            build(ClassifyConfig, {section: {option: value}}, "", lambda key: "", wrong)
+        if key in FIXED or section == "dataset":
+            wrong = [f"{key} cannot be searched: it is the same for all trials of a run"]
+        elif not wrong and (not isinstance(values, list) or not values):
+            wrong = [f"search.grid.{key}={values!r} should be a list of one or more values"]
+        yield from ((f"search.grid.{key}", problem.removeprefix(": ")) for problem in wrong)
     combinations = math.prod(len(values) for values in grid.values() if isinstance(values, list))
-    if combinations > MAX_COMBINATIONS:
-        yield "search.grid", f"search.grid has {combinations:,} combinations, more than {MAX_COMBINATIONS:,}"
-    elif config.search.trials is None and combinations > MAX_SETTINGS:
-        yield "search.grid", f"search.grid has {combinations:,} combinations: draw some of them with search.trials"
+    for applies, key, problem in (
+        ({"model.ratio", "model.num_clusters"} <= grid.keys(), "search.grid.model.ratio",
+         "model.ratio and model.num_clusters both set the number of clusters: search only one of them"),
+        (limit is not None and not grid, "search.trials",
+         "search.trials draws from search.grid, which is empty: add the settings to try"),
+        (combinations > (MAX_SETTINGS if limit is None else MAX_COMBINATIONS), "search.grid",
+         f"search.grid has {combinations:,} combinations: draw some of them with search.trials, from at most "
+         f"{MAX_COMBINATIONS:,}"),
+    ):  # fmt: skip
+        if applies:
+            yield key, problem
 
 
 def _grid(config: ClassifyConfig) -> dict[str, Any]:

@@ -163,7 +163,7 @@ def test_a_regression(tmp_path):
     assert run["test_r2"] == pytest.approx(r2_score(label, found))
     assert r2(found, label)[1] > 0.6                                    # the mean has 0
     assert run["test_single"] > run["test"]
-    assert f"test {run['test']:.4g} (single networks {run['test_single']:.4g})" in text
+    assert f"test {run['test']:.4g}, single networks {run['test_single']:.4g}" in text
     page = (tmp_path / "r" / "report.html").read_text()
     for words in ("trees predicted with jb", "distance: predicted against true", "RMSE of the mean", "test, single"):
         assert words in page
@@ -183,7 +183,7 @@ def test_targets_are_standardised(tmp_path):
 def test_graphs_without_numbers_are_not_trained_on(tmp_path):
     folder = write_targets(tmp_path / "own", ["", *MANY[1:]])
     config = load_config(GRAPH_CLASSIFY, "file", ["dataset.graphs=null", f"dataset.folder={folder}", *SMALL_OWN])
-    with pytest.raises(ConfigError, match=r"1 of 24 graphs have no number, .* and predict them with --predict"):
+    with pytest.raises(ConfigError, match="1 of 24 graphs have no number"):
         run_task(CLASSIFY, config, tmp_path / "r")
     config.dataset.options["targets"] = ["hight"]
     with pytest.raises(ConfigError, match="no graph has a number to predict 'hight'"):
@@ -324,8 +324,8 @@ def test_a_loss_that_is_no_number_stops_before_the_step(broken):
         with torch.no_grad():
             problem.model.members[0].head[0].weight[0, 0] = float("inf")
     before = {name: parameter.clone() for name, parameter in problem.model.named_parameters()}
-    words = {"features": "features contain NaN", "weights": "weights have grown out of bounds"}[broken]
-    with pytest.raises(TrainingError, match=rf"epoch 1 \(task=.*{words}"):
+    words = {"features": "NaN", "weights": "weights have grown out of bounds"}[broken]
+    with pytest.raises(TrainingError, match=rf"epoch 1.*{words}"):
         fit(problem, problem.config.train)
     if broken == "weights":                             # the very first batch shows it
         for name, parameter in problem.model.named_parameters():
