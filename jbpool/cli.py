@@ -86,6 +86,8 @@ OPTIONS = {
     "-k": Option("their number, or a range to choose it from (default: that of the classes, without labels 2-30)",
                  "7|2-12", "method.num_clusters", "cluster", trains=True),
     "--features": Option("features of the nodes: CSV, Parquet, .npy, .npz", "FILE", "dataset.features", "cluster"),
+    "--weight": Option("the column or edge attribute with the weights", "COLUMN", "dataset.weight", "cluster"),
+    "--scale": Option("standard: features of mean 0 and deviation 1", "none|standard", "dataset.scale", "cluster"),
     "--labels": Option("classes of the nodes, to score the result", "FILE", "dataset.labels", "cluster"),
     "--baselines": Option("compare with k-means, spectral clustering, Leiden", only="cluster", trains=True),
     "--folds": Option("the folds to run (default: all)", "0,1", only="classify", trains=True),
@@ -201,6 +203,8 @@ def _own_file(args: argparse.Namespace) -> Path:
     if os.path.isfile(path / "config.yaml"):
         raise ConfigError(f"{given} is a run folder: apply its model with --predict {given}, or see its report.html.")
     if not os.path.exists(path):
+        if "://" in given:
+            raise ConfigError(f"{given} is an address on the web: download the file first (curl -LO {given}).")
         is_config = f"{given}.yaml" in config_names(TASKS[args.command])
         raise ConfigError(f"{given}: no such file{f'; did you mean --cfg {given}.yaml?' if is_config else '.'}")
     if args.command == "cluster" and path.is_dir():

@@ -30,6 +30,7 @@ from jbpool.clustering.explain import Explained, Merges, explain
 from jbpool.clustering.scores import ClusterSums, graph_scores
 from jbpool.console import watched
 from jbpool.data.datasets import NodeData
+from jbpool.data.own.features import words_as_trained
 from jbpool.data.own.one_graph import as_node_data
 from jbpool.errors import DataError, JBPoolError
 from jbpool.files import write_text
@@ -93,7 +94,10 @@ class JBClustering:
     n_features_in_ : int
         Columns of ``features``, 0 without them; not the size of the matrix, which may differ from graph to graph.
     feature_names_in_ : ndarray of str
-        Columns of ``features``, where ``fit`` was given a DataFrame with names.
+        Columns of ``features``, where ``fit`` was given a DataFrame with names; ``colour=red`` for a word.
+    data_ : Read
+        What was read: numbers of nodes, edges, repeated edges, self loops, components, and where the weights come from.
+        As text, one line.
     n_clusters_ : int
         Number of clusters that was asked for, or chosen from the range; some may be empty. 1, with a warning, if no
         number in the range shortens the description of the edges.
@@ -173,7 +177,9 @@ class JBClustering:
         accepted = InputTags(pairwise=True, sparse=True, positive_only=True)
         return Tags("clusterer", TargetTags(required=False), input_tags=accepted)   # deterministic for a random_state
 
-    def fit(self, X: Any, y: Any = None, *, features: Any = None) -> JBClustering:
+    def fit(
+        self, X: Any, y: Any = None, *, features: Any = None, missing: str | None = None
+    ) -> JBClustering:
         """Cluster a graph.
 
         Parameters
@@ -188,16 +194,19 @@ class JBClustering:
         y : object, optional
             Ignored; part of scikit-learn's interface.
         features : array, sparse matrix or DataFrame, optional
-            ``(N, D)``, a row per node. Without features the clusters come from the edges alone.
+            ``(N, D)``, a row per node. Without features the clusters come from the edges alone. A column of words in a
+            DataFrame becomes a column of zeros and ones per word.
+        missing : str, optional
+            ``"mean"``: gaps in the features get the mean of their column. Default: an error.
         """
-        return self._fit(X, y, features)
+        return self._fit(X, y, features, missing)
 
-    def _fit(self, X: Any, y: Any, features: Any) -> JBClustering:
+    def _fit(self, X: Any, y: Any, features: Any, missing: str | None) -> JBClustering:
         if y is not None and np.ndim(y) == 2:
             raise JBPoolError("the second argument is y and ignored: pass features by name, fit(X, features=...).")
         low, high = self._range()
         starts = check_count(self.n_init, "n_init")
-        data = as_node_data(X, features)
+        data = as_node_data(X, features, missing)
         num_nodes = data.graph.num_nodes
         if num_nodes < 2:
             raise DataError("the graph has one node: there is nothing to cluster (n_samples=1).")
@@ -226,17 +235,20 @@ class JBClustering:
         self.n_features_in_ = 0 if data.feat is None else data.feat.shape[1]
         if hasattr(self, "feature_names_in_"):                          # of an earlier fit
             del self.feature_names_in_
-        if (names := _column_names(features)) is not None:
-            self.feature_names_in_, data = names, replace(data, feat_names=names.tolist())
+        if data.feat_names is not None:
+            self.feature_names_in_ = np.asarray(data.feat_names, dtype=object)
+        self.data_ = data.read
         self._data, self._explained, self._run = data, None, {"seed": seed, "moved": result.moved}
         return self
 
-    def fit_predict(self, X: Any, y: Any = None, *, features: Any = None) -> np.ndarray:
+    def fit_predict(
+        self, X: Any, y: Any = None, *, features: Any = None, missing: str | None = None
+    ) -> np.ndarray:
         """Cluster a graph and return ``labels_``; see ``fit``."""
-        return self._fit(X, y, features).labels_
+        return self._fit(X, y, features, missing).labels_
 
     @_WithModel
-    def predict(self, X: Any, *, features: Any = None) -> np.ndarray:
+    def predict(self, X: Any, *, features: Any = None, missing: str | None = None) -> np.ndarray:
         """Return the clusters of the nodes of another graph, by the model of the first one.
 
         There is no such method after a fit without features, or with one cluster.
@@ -247,6 +259,8 @@ class JBClustering:
             As for ``fit``.
         features : array, sparse matrix or DataFrame, optional
             ``(N, D)``, with the columns given to ``fit``; a DGLGraph may contain them.
+        missing : str, optional
+            As for ``fit``.
         """
         self._check_fitted()
         shape = getattr(X, "shape", (0, 0))
@@ -255,13 +269,16 @@ class JBClustering:
                 f"X has shape {tuple(shape)}: a part of the rows of a graph, as in cross-validation (GridSearchCV), is "
                 "not a graph. To choose the number of clusters, fit with a range: n_clusters=(2, 12)."
             )
-        trained, given = getattr(self, "feature_names_in_", None), _column_names(features)
-        if trained is not None and given is not None and not np.array_equal(trained, given):
-            raise DataError(
-                "the columns of features differ from those given to fit, or from their order: pass "
-                "features[model.feature_names_in_]."
-            )
-        data = as_node_data(X, features)
+        data = as_node_data(X, features, missing)
+        trained = [*getattr(self, "feature_names_in_", ())]
+        if trained and data.feat is not None and data.feat_names is not None and list(data.feat_names) != trained:
+            feat = words_as_trained(data.feat, data.feat_names, trained)
+            if feat is None:
+                raise DataError(
+                    "the columns of features differ from those given to fit, or from their order: pass "
+                    "features[model.feature_names_in_]."
+                )
+            data = replace(data, feat=feat)
         if data.feat is None or data.feat.shape[1] != self.n_features_in_:
             got = "no" if data.feat is None else data.feat.shape[1]
             raise DataError(f"{got} features, but the model was fitted on {self.n_features_in_}: pass the same ones.")
@@ -400,10 +417,3 @@ class JBClustering:
         if isinstance(state, bool) or not isinstance(state, (int, np.integer)) or not 0 <= state < 2**63:
             raise JBPoolError(f"random_state={state!r}: give a whole number of at least 0, a RandomState or None.")
         return int(state)
-
-
-def _column_names(features: Any) -> np.ndarray | None:
-    """Return the columns of a DataFrame if all of them are text, as scikit-learn has it."""
-    if not all(isinstance(name, str) for name in getattr(features, "columns", [None])):
-        return None
-    return np.asarray(features.columns, dtype=object)

@@ -374,6 +374,7 @@ def run(
     auto = config.method.name == "auto"
     low, high = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
+    out.details["data"] = data.read.counts
     choice = _choose(low, high, data, config.train.seeds[0], out, device) if auto else Choice(low)
     job = Job(config, data, choice, out, device, open_log(log, folder))
     out.begin(resume)

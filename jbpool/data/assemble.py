@@ -12,7 +12,7 @@ import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 
-from jbpool.data.datasets import GraphData, NodeData
+from jbpool.data.datasets import GraphData, Lines, NodeData
 from jbpool.errors import DataError
 from jbpool.graph import CsrRows, Graph
 
@@ -20,25 +20,59 @@ from jbpool.graph import CsrRows, Graph
 def symmetric_adjacency(
     one: np.ndarray, other: np.ndarray, weight: np.ndarray | None, num_nodes: int
 ) -> scipy.sparse.csr_matrix:
-    """Return the adjacency matrix of a list of edges: symmetric, without self loops and zeros.
+    """Return the adjacency matrix of edges, without self loops and zeros; without weights, how often they are listed
+    does not count."""
+    if weight is not None:
+        return added_up(one, other, weight, [num_nodes])[0]
+    keep = one != other
+    if not keep.all():
+        one, other = one[keep], other[keep]
+    data = np.ones(len(one), dtype=bool)                # a byte per edge; repeated edges stay True
+    matrix = scipy.sparse.coo_matrix((data, (one, other)), shape=(num_nodes, num_nodes)).tocsr()
+    matrix = matrix.maximum(matrix.T.tocsr())
+    matrix.data = np.ones(matrix.nnz, dtype=np.float32)
+    return scipy.sparse.csr_matrix(matrix)
 
-    Weights of repeated edges are added; if the two directions differ, the larger weight is used.
+
+def added_up(
+    one: np.ndarray, other: np.ndarray, weight: np.ndarray | None, sizes: Sequence[int] | np.ndarray,
+    both: bool | None = None,
+) -> tuple[scipy.sparse.csr_matrix, Lines]:  # fmt: skip
+    """Return the adjacency matrix of graphs of these sizes, and what became of the lines that list their edges.
+
+    The weights of repeated lines, 1 by default, are added. A graph in which every edge has its reverse with the same
+    total weight holds both directions; in others every line counts for both. ``both`` says which, if it is known.
     """
     keep = one != other
-    if not keep.all():                                  # before anything is added up: the order decides the rounding
-        one, other = one[keep], other[keep]
-        weight = None if weight is None else weight[keep]
+    loops = zeros = int((~keep).sum())
+    if weight is not None:
+        keep &= weight != 0
+        zeros = int((~keep).sum())
+    if zeros:                                           # before anything is added up: the order decides the rounding
+        one, other, weight = one[keep], other[keep], None if weight is None else weight[keep]
     del keep
-    # Without weights a byte per edge; repeated edges stay True.
-    data = np.ones(len(one), dtype=bool) if weight is None else narrow_weights(weight)
-    matrix = scipy.sparse.coo_matrix((data, (one, other)), shape=(num_nodes, num_nodes)).tocsr()  # adds repeated edges
-    del data, one, other, weight
-    matrix = matrix.maximum(matrix.T.tocsr())                                                     # drops zeros
-    if matrix.dtype == bool:
-        matrix.data = np.ones(matrix.nnz, dtype=np.float32)
+    data = np.ones(len(one), dtype=np.float32) if weight is None else narrow_weights(weight)
+    num_nodes = int(np.sum(sizes))
+    total = scipy.sparse.coo_matrix((data, (one, other)), shape=(num_nodes, num_nodes)).tocsr()    # adds up
+    back = total.T.tocsr()
+    if both is None:
+        both = np.array_equal(total.indptr, back.indptr) and np.array_equal(total.indices, back.indices)
+        both = both and np.allclose(total.data, back.data, rtol=1e-5, atol=0)
+    if both:
+        matrix = total.maximum(back)                    # equal up to rounding
+    elif len(sizes) == 1:
+        matrix = total + back
+    else:
+        gap = abs(total - back)
+        graph_of = np.repeat(np.arange(len(sizes)), sizes)
+        differs = np.repeat(np.arange(num_nodes), np.diff(gap.indptr))[gap.data > 1e-5 * total.data.max(initial=0)]
+        one_way = np.isin(graph_of, graph_of[differs]).astype(np.float32)
+        matrix = total.maximum(back) + scipy.sparse.diags_array(one_way) @ total.minimum(back)
     if not np.isfinite(matrix.data).all():
         raise DataError("an edge weight is beyond the range of float32; scale the weights down.")
-    return scipy.sparse.csr_matrix(matrix)
+    repeated = (len(one) - matrix.nnz) // 2 if both else len(one) - matrix.nnz // 2
+    lines = Lines(repeated, loops, zeros - loops, bool(both) and len(one) > 0)
+    return scipy.sparse.csr_matrix(matrix), lines
 
 
 def undirected(one: np.ndarray, other: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -51,7 +85,7 @@ def node_data(
     name: str, adjacency: scipy.sparse.csr_matrix, *, weight_name: str | None = None, feat: Tensor | None = None,
     label: Tensor | None = None, **fields: Any,
 ) -> NodeData:  # fmt: skip
-    """Return a graph with its node data: fields of ``NodeData``; without ``weight_name`` the edges have no weights.
+    """Return a graph with its node data: fields of ``NodeData``; weights that are all 1 are none.
 
     The index type is that of ``adjacency``: 32 bits, half the memory of 64, unless there are 2^31 nodes or edges.
     """
@@ -59,9 +93,10 @@ def node_data(
     # The matrix is symmetric, so its rows are the columns of the transpose. These arrays are kept as they are; lists of
     # sources and targets and numbers of edges would take three times the memory.
     rows = CsrRows(torch.from_numpy(adjacency.indptr), torch.from_numpy(adjacency.indices), None)
-    weight = torch.from_numpy(adjacency.data.astype(np.float32, copy=False)) if weight_name else None
+    weighted = bool((adjacency.data != 1).any())
+    weight = torch.from_numpy(adjacency.data.astype(np.float32, copy=False)) if weighted else None
     num_classes = None if label is None else int(label.max()) + 1
-    graph = Graph.from_rows(rows, symmetric=True)
+    graph = Graph.from_rows(rows, symmetric=True).weighted(weight)
     return NodeData(graph, feat, label, num_classes, name, edge_weight=weight, weight_name=weight_name, **fields)
 
 
@@ -94,7 +129,8 @@ def graph_data(
     Features of repeated edges are added, like weights. If one direction of an edge is given, both get its features.
     """
     num_nodes = int(sizes.sum())
-    coo = symmetric_adjacency(source, target, weight, num_nodes).tocoo()
+    matrix = symmetric_adjacency(source, target, None, num_nodes) if weight is None else None
+    coo = (added_up(source, target, weight, sizes)[0] if matrix is None else matrix).tocoo()
     row, column = coo.row.astype(np.int64), coo.col.astype(np.int64)
     graph_of = np.repeat(np.arange(len(sizes)), sizes)[row]
     first = (np.cumsum(sizes) - sizes)[graph_of]

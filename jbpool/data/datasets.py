@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 import torch
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch.nn import functional
 
@@ -22,6 +23,58 @@ from jbpool.inputs import is_symmetric
 from jbpool.ops.sparse import csr, is_sparse
 
 UNLABELLED = -1
+
+
+class Lines(NamedTuple):
+    """What became of the lines that list the edges of a graph."""
+
+    repeated: int = 0                   # beyond the first of an edge: added up
+    self_loops: int = 0                 # left out
+    zeros: int = 0                      # of weight 0: left out
+    both_directions: bool = False       # whether the list holds both directions of every edge
+    header: str | None = None           # a first line that was taken for a header
+
+
+NO_LINES = Lines()
+
+
+class Read(NamedTuple):
+    """What was read: the graph, and what became of the lines that list its edges. As text, one line for users."""
+
+    name: str
+    nodes: int
+    edges: int                          # each counts once
+    repeated: int
+    self_loops: int
+    zeros: int
+    both_directions: bool
+    header: str | None
+    weights: str | None                 # where they come from
+    isolated: int                       # nodes without edges
+    components: int
+    largest: int                        # nodes of the largest component
+
+    def __str__(self) -> str:
+        left_out = [
+            f"{self.repeated:,} repeated, added up" if self.repeated else "",
+            f"{self.self_loops:,} self loop{'s' * (self.self_loops > 1)} left out" if self.self_loops else "",
+            f"{self.zeros:,} of weight 0 left out" if self.zeros else "",
+        ]
+        what = "; ".join(part for part in left_out if part)
+        parts = [
+            f"{self.name}: {self.nodes:,} nodes, {self.edges:,} edges" + (f" ({what})" if what else "")
+            + (", listed in both directions" if self.both_directions else "")
+            + (f", weights from {self.weights}" if self.weights else ""),
+            f"the first line, {self.header}, is a header" if self.header else "",
+            f"{self.isolated:,} node{'s' * (self.isolated > 1)} without edges" if self.isolated else "",
+            f"{self.components:,} components, the largest {self.largest:,}" if self.components > 1 else "",
+        ]  # fmt: skip
+        return "; ".join(part for part in parts if part)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The numbers and notes by name, as ``result.json`` has them."""
+        return {key: value for key, value in self._asdict().items() if key != "name"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +94,7 @@ class NodeData:
     class_names: Sequence[str] | None = None
     feat_names: Sequence[str] | None = None             # of the columns of feat, if they have names
     weight_name: str | None = None          # origin of the edge weights, for the summary
+    lines: Lines = NO_LINES                 # what became of the lines of the user's edges
     ignored: Sequence[str] = ()             # unused parts of the user's files, for the summary
 
     def __repr__(self) -> str:
@@ -63,14 +117,26 @@ class NodeData:
             return "no features"
         return f"{self.feat.shape[1]:,} {'sparse ' if is_sparse(self.feat) else ''}features"
 
+    @cached_property
+    def read(self) -> Read:
+        """What was read, in numbers."""
+        rows = self.graph.by_target
+        pointers, columns = rows.pointers.numpy(), rows.columns.numpy()
+        shape = (self.graph.num_nodes,) * 2
+        matrix = scipy.sparse.csr_matrix((np.ones(len(columns), dtype=np.int8), columns, pointers), shape)
+        component = connected_components(matrix, directed=False)[1]
+        sizes = np.bincount(component)
+        return Read(
+            name=self.name, nodes=shape[0], edges=self.graph.num_edges // 2, **self.lines._asdict(),
+            weights=self.weight_name, isolated=int((np.diff(pointers) == 0).sum()), components=len(sizes),
+            largest=int(sizes.max(initial=0)),
+        )  # fmt: skip
+
     @property
     def summary(self) -> str:
-        """One line for users: sizes, weights, labels, and what was ignored. Every edge counts once."""
-        nodes, edges = self.graph.num_nodes, self.graph.num_edges // 2
-        kind = "edges" if self.edge_weight is not None else "unweighted edges"
-        by = "" if self.edge_weight is None else f" weighted by {self.weight_name or 'edge_weight'}"
+        """One line for users: what was read, features, labels, and what was ignored."""
         ignored = f"; ignored: {', '.join(self.ignored)}" if self.ignored else ""
-        return f"{self.name}: {nodes:,} nodes, {edges:,} {kind}{by}, {self._features}, {self._classes}{ignored}"
+        return f"{self.read}; {self._features}, {self._classes}{ignored}"
 
     @property
     def _classes(self) -> str:

@@ -127,7 +127,7 @@ def called_with(
 
 
 # Settings of the dataset that select no other data
-DESCRIBING = {f"dataset.{option}" for option in ("root", "separator", "header", "missing")}
+DESCRIBING = {f"dataset.{option}" for option in ("root", "separator", "header", "missing", "weight", "scale")}
 
 
 def config_for(task: Task, run_dir: Path, changes: Sequence[Change]) -> Any:

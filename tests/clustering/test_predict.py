@@ -88,7 +88,7 @@ def test_a_second_graph_by_the_same_model(trained, tmp_path):
     edges = len({frozenset(line.split(",")) for line in lines})
     printed = call(CLUSTER.command, "--predict", "r", *settings(*TWO), "--out", out, cwd=trained).out
     assert str(out / "assign.csv") in printed
-    assert printed.startswith(f"two-edges: 40 nodes, {edges} unweighted edges, 3 features, no labels\n")
+    assert printed.startswith(f"two-edges: 40 nodes, {edges} edges")
     assert "nmi" not in printed                                                 # no labels
     rows = read_rows(out / "assign.csv")
     assert len(rows) == 40

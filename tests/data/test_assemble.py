@@ -10,8 +10,8 @@ from zoo import undirected
 
 from jbpool.clustering.embed import autoencoder, walks
 from jbpool.data import DataError
-from jbpool.data.assemble import node_data, symmetric_adjacency
-from jbpool.data.datasets import NodeData
+from jbpool.data.assemble import added_up, node_data, symmetric_adjacency
+from jbpool.data.datasets import Lines, NodeData
 from jbpool.graph import Graph
 
 
@@ -20,7 +20,11 @@ def plain_adjacency(one, other, weight, num_nodes):
     keep = one != other
     data = np.ones(keep.sum(), dtype=np.float32) if weight is None else weight[keep].astype(np.float32)
     matrix = scipy.sparse.csr_matrix((data, (one[keep], other[keep])), shape=(num_nodes, num_nodes))
-    matrix = matrix.maximum(matrix.T).tocsr()
+    matrix.eliminate_zeros()
+    if weight is None or np.array_equal(matrix.toarray(), matrix.T.toarray()):
+        matrix = matrix.maximum(matrix.T).tocsr()
+    else:                                               # not both directions: every line counts for both
+        matrix = (matrix + matrix.T).tocsr()
     if weight is None:
         matrix.data[:] = 1
     return matrix
@@ -38,7 +42,7 @@ def plain_adjacency(one, other, weight, num_nodes):
 def test_the_matrix_equals_a_plain_construction(seed, num_nodes, num_edges, weighted, index, number):
     random = np.random.default_rng(seed)
     one, other = random.integers(0, num_nodes, (2, num_edges)).astype(index)
-    weight = random.choice([0, 0.5, 1, 3.3], num_edges).astype(number) if weighted else None
+    weight = random.choice([0, 0.5, 1, 3.25], num_edges).astype(number) if weighted else None
     before = [array.copy() for array in (one, other)]
     matrix, expected = (f(one, other, weight, num_nodes) for f in (symmetric_adjacency, plain_adjacency))
     for part in ("indptr", "indices", "data"):
@@ -51,7 +55,8 @@ def test_the_matrix_equals_a_plain_construction(seed, num_nodes, num_edges, weig
     # The matrix is symmetric; edges are listed target by target.
     assert [end.tolist() for end in data.graph.edge_index] == [coo.col.tolist(), coo.row.tolist()]
     assert data.graph.idtype == torch.int32
-    assert data.edge_weight is None if not weighted else data.edge_weight.tolist() == expected.data.tolist()
+    has_weights = bool((expected.data != 1).any())
+    assert data.edge_weight.tolist() == expected.data.tolist() if has_weights else data.edge_weight is None
 
 
 def test_an_edge_repeated_256_times_stays_an_edge():
@@ -67,6 +72,17 @@ def test_self_loops_do_not_change_the_rounding_of_repeated_edges():
     weight = random.random(2000)
     matrix, expected = (f(one, other, weight, 3) for f in (symmetric_adjacency, plain_adjacency))
     np.testing.assert_array_equal(matrix.data, expected.data)
+
+
+def test_the_lines_of_every_graph_decide_for_it():
+    """The first of two graphs holds both directions, the second does not."""
+    lines = np.array([(0, 1, 2), (1, 0, 2), (2, 3, 1), (2, 3, 1), (3, 4, 1), (4, 3, 3), (4, 4, 9), (2, 4, 0)])
+    matrix, read = added_up(*lines.T, [2, 3])
+    assert matrix[0, 1] == matrix[1, 0] == 2
+    assert [matrix[2, 3], matrix[3, 2], matrix[3, 4], matrix[4, 3]] == [2, 2, 4, 4]
+    assert (read.self_loops, read.zeros) == (1, 1)
+    assert added_up(*lines[:2].T, [2])[1] == Lines(0, 0, 0, True)
+    assert added_up(*lines[2:6].T, [5])[1] == Lines(2, 0, 0, False)
 
 
 def test_weights_beyond_float32_are_refused():

@@ -136,7 +136,7 @@ def scale_warning(feat: Tensor | None) -> str | None:
     times = float(size.max() / size.median())
     return (
         f"the largest feature column is {times:,.0f} times as large as the typical one and hides the others; if they "
-        "are measurements in different units, standardise them (sklearn.preprocessing.StandardScaler)."
+        "are measurements in different units, standardise them (--scale standard, or scikit-learn's StandardScaler)."
     )
 
 

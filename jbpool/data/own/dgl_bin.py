@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from jbpool.data.arrays import Arrays, read_arrays
-from jbpool.data.assemble import graph_data, node_data, symmetric_adjacency
+from jbpool.data.assemble import added_up, graph_data, node_data
 from jbpool.data.datasets import UNLABELLED, GraphData, NodeData
 from jbpool.data.own.labels import GraphLabels, class_codes, graph_labels
 from jbpool.errors import INSTALL_DGL, DataError, reported_as
@@ -125,11 +125,12 @@ def load_node_bin(path: Path) -> NodeData:
     feat, weight = (_frame(arrays, name, path) for name in ("ndata feat", "edata weight"))
     label = arrays.get("ndata label")
     with reported_as(path):
-        adjacency = symmetric_adjacency(arrays["source"], arrays["target"], weight, count)
+        adjacency, lines = added_up(arrays["source"], arrays["target"], weight, [count])
     return node_data(
         path.stem,
         adjacency,
-        weight_name=None if weight is None else "edata 'weight'",
+        weight_name=None if weight is None else "edata['weight']",
+        lines=lines,
         feat=None if feat is None else torch.from_numpy(feat),
         label=None if label is None else torch.from_numpy(_classes(label, count, path)[0]),
     )

@@ -36,6 +36,7 @@ class Edges:
     ids: np.ndarray | None                  # (N,) numbers, text or other objects; None: 0 .. N-1
     weight_name: str | None = None          # where the weights come from, for messages
     both: bool | None = None                # whether both directions of every edge are there; None: to be seen
+    header: str | None = None               # a first line that was taken for a header
     in_order: bool = False                  # whether row i of an array belongs to node i, whatever its id
     ignored: Sequence[str] = ()             # what is not used, for messages
     nodes: Sequence[dict[str, Any]] = ()    # attributes of the nodes of a graph in a file
@@ -79,48 +80,72 @@ def places(ids: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     return pd.Index(ids, tupleize_cols=False).get_indexer(pd.Index(nodes, tupleize_cols=False))
 
 
-def list_of_table(table: Table, header: bool | None = None, from_zero: bool = False) -> Edges:
+def list_of_table(
+    table: Table, header: bool | None = None, weight: str | None = None, from_zero: bool = False
+) -> Edges:
     """Return the edges of a table.
 
     With a header, source, target and weight are found by name; if there is no such name for source or target, the first
-    free columns are used. A weight must have a name. Without a header, the third of three columns is the weight.
+    free columns are used. Without a header, the third of three columns is the weight. ``weight`` is the name or number
+    of another column.
     """
     from jbpool.data.own.tables import ends_named, is_unnamed
 
-    source, target, place = columns = _columns(table)
+    source, target, place = columns = _columns(table, weight)
     if not len(table.frame):
         raise table.error("has no edges")
     if table.unnamed and 0 not in columns and None in ends_named(table.header or ()):
         table.skip_index("call the columns source and target")
-    ends, weight, weight_name = [table.ids(source), table.ids(target)], None, None
+    ends, listed, weight_name = [table.ids(source), table.ids(target)], None, None
     for end in ends if from_zero else ():
         table.refuse(end < 0, "a node id is negative: arrays number nodes from 0")
     if place is not None:
-        values = table.numbers(place)
+        values = table.numbers(place, f": weights are numbers; {_naming(table.source)}")
         table.refuse(values < 0, lambda row: f"weight {values[row]:g} is negative: drop or clip these edges")
-        weight, weight_name = narrow_weights(values), table.called(place) if table.header else "the third column"
+        listed = narrow_weights(values)
+        weight_name = repr(table.header[place]) if table.header else f"column {place + 1}"
     unused = [name for place, name in enumerate(table.header or ()) if place not in columns and not is_unnamed(name)]
-    if weight is None and unused:
-        log.warning("%s: columns %s are not used; edge weights are read from a column called weight",
-                    table.source, unused)  # fmt: skip
+    if listed is None and unused:
+        log.warning("%s: columns %s are not used; %s", table.source, unused, _naming(table.source))
     if isinstance(table.source, Path) and {end.dtype.kind for end in ends} == {"i", "O"}:
         ends = [end.astype(str).astype(object) for end in ends]
     ids, (one, other) = _numbered(*ends)
-    if table.text is not None and header is None and table.header is None:
-        _mention_odd_first_line(table, ids, one, other)
-    return Edges(table.source, one, other, weight, len(ids), ids, weight_name, ignored=table.ignored(columns))
+    first = None
+    if table.text is not None and header is None:
+        if table.header is None and listed is None and _is_odd_first_line(ids, one, other):
+            first = f"{ids[one[0]]},{ids[other[0]]}"
+            ids, (one, other) = _numbered(*(end[1:] for end in ends))
+        elif table.header is not None and None in ends_named(table.header):
+            first = ",".join(table.header)
+    return Edges(
+        table.source, one, other, listed, len(ids), ids, weight_name, header=first, ignored=table.ignored(columns)
+    )  # fmt: skip
 
 
-def _columns(table: Table) -> tuple[int, int, int | None]:
+def _naming(origin: Path | str) -> str:
+    """Return how to name the column of the weights, for messages."""
+    how = "--weight COLUMN (dataset.weight)" if isinstance(origin, Path) else "renaming it to weight"
+    return f"edge weights are read from a column called weight, or chosen by {how}"
+
+
+def _columns(table: Table, named: str | None) -> tuple[int, int, int | None]:
     """Return the places of source, target and weight."""
     from jbpool.data.own.tables import WEIGHT_WORDS, ends_named
 
     source, target = ends_named(table.header or ())
     weight = table.column(WEIGHT_WORDS, 2 if table.header is None and table.columns == 3 else None)
+    if named is not None:
+        weight = table.column([named.strip().lower()])
+        if weight is None and named.isdigit() and 1 <= int(named) <= table.columns:
+            weight = int(named) - 1
+        if weight is None:
+            has = f"the header has {', '.join(map(repr, table.header))}" if table.header else "there is no header"
+            raise table.error(f"no column is called {named!r}; {has}: give the name of a column, or its number from 1")
     free = [place for place in range(table.columns) if place not in (source, target, weight)]
     if table.unnamed and None in (source, target):
         free.remove(0)
-    if (table.header is None and table.columns > 3) or len(free) < (source is None) + (target is None):
+    guessed = table.header is None and named is None
+    if (guessed and table.columns > 3) or len(free) < (source is None) + (target is None):
         expected = "source, target and optionally weight (more columns need a header line that names them)"
         raise table.error(f"{table.columns} columns: expected {expected}", 0)
     source = free.pop(0) if source is None else source
@@ -163,16 +188,16 @@ def one_character(separator: str) -> str:
     return separator
 
 
-def _mention_odd_first_line(table: Table, ids: np.ndarray, source: np.ndarray, target: np.ndarray) -> None:
-    """Mention two names that no other line has: they may well be a header."""
-    first = source[0], target[0]
-    if ids.dtype == object and sum(int((end == node).sum()) for end in (source, target) for node in first) == 2:
-        fix = "if it is a header, --set dataset.header=true"
-        edge = f"{ids[first[0]]} to {ids[first[1]]}"
-        log.warning("%s: the first line is read as an edge, %s; %s", table.source, edge, fix)
+def _is_odd_first_line(ids: np.ndarray, source: np.ndarray, target: np.ndarray) -> bool:
+    """Return whether the two names of the first line, and of no other, occur nowhere else: it is a header."""
+    if ids.dtype != object or source[0] == target[0]:
+        return False
+    once = np.bincount(source, minlength=len(ids)) + np.bincount(target, minlength=len(ids)) == 1
+    lonely = once[source] & once[target]
+    return bool(lonely[0]) and len(lonely) > 1 and int(lonely.sum()) == 1
 
 
-def list_of_arrays(path: Path) -> Edges:
+def list_of_arrays(path: Path, weight: str | None = None) -> Edges:
     """Return the edges of a ``.npy``, or of the arrays ``source`` and ``target`` of a ``.npz``."""
     import pandas as pd
 
@@ -189,7 +214,7 @@ def list_of_arrays(path: Path) -> Edges:
             layout = "; dataset.name=npz dataset.path=FILE reads this layout" if "adj_indptr" in names else ""
             expected = "source and target expected, and optionally weight"
             raise DataError.at(path, f"has the arrays {names}: {expected}{layout}")
-        used = [name for name in ("source", "target", *WEIGHT_WORDS) if name in names]
+        used = [name for name in ("source", "target", weight or "", *WEIGHT_WORDS) if name in names]
         arrays, names = [*read_arrays(path, used).values()], [*used, *(name for name in names if name not in used)]
     for name, array in zip(names, arrays, strict=False):
         if array.ndim != 1 or array.shape != arrays[0].shape:
@@ -197,4 +222,5 @@ def list_of_arrays(path: Path) -> Edges:
         if name in ("source", "target") and array.dtype.kind not in "iu":
             raise DataError.at(path, f"{name} holds {array.dtype}: node ids must be whole numbers")
     native = (array.astype(array.dtype.newbyteorder("="), copy=False) for array in arrays)
-    return list_of_table(Table(path, pd.DataFrame(dict(enumerate(native)), copy=False), names), from_zero=True)
+    frame = pd.DataFrame(dict(enumerate(native)), copy=False)
+    return list_of_table(Table(path, frame, names), weight=weight, from_zero=True)

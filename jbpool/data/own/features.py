@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,26 @@ def read_features(given: Any, missing: str | None = None) -> Features:
     if values.ndim != 2 or values.shape[1] < 1 or values.dtype.kind not in "biuf":
         raise DataError.at(origin, f"{values.dtype} of shape {values.shape}: give a row of numbers per node")
     return Features(origin, _finite_float32(origin, values, missing), None)
+
+
+def standardised(feat: Features, scale: str) -> Features:
+    """Return dense features whose columns have mean 0 and standard deviation 1, or 0 where all values are the same."""
+    if scale != "standard":
+        raise DataError(f"dataset.scale={scale!r}: choose standard or none.")
+    if scipy.sparse.issparse(feat.values):
+        raise DataError.at(feat.origin, "dataset.scale=standard is for dense features, these are sparse: leave it out")
+    deviation = feat.values.std(0, dtype=np.float64)
+    values = (feat.values - feat.values.mean(0, dtype=np.float64)) / np.where(deviation > 0, deviation, 1)
+    return replace(feat, values=values.astype(np.float32))
+
+
+def words_as_trained(feat: Tensor, names: Sequence[str], trained: Sequence[str]) -> Tensor | None:
+    """Return columns of words for the words of training, zeros for the others; ``None`` if other columns differ."""
+    columns, expected = ([*dict.fromkeys(name.partition("=")[0] for name in side)] for side in (names, trained))
+    if columns != expected or any(name not in names and "=" not in name for name in trained):
+        return None
+    given = dict(zip(names, feat.T, strict=True))
+    return torch.stack([given.get(name, feat.new_zeros(len(feat))) for name in trained], dim=1)
 
 
 def _of_frame(frame: Any, missing: str | None) -> Features:

@@ -16,7 +16,7 @@ from jbpool.data.arrays import narrow
 from jbpool.data.assemble import check_weights, narrow_weights
 from jbpool.data.own.edges import Edges
 from jbpool.data.own.matrices import one_way
-from jbpool.errors import DataError, reported_as
+from jbpool.errors import DataError
 from jbpool.graph import as_graph
 from jbpool.interop import is_dgl, is_pyg
 
@@ -29,7 +29,7 @@ def edges_of_library(given: Any) -> Edges:
     """Return a graph of DGL or PyG with its weights and features, or a ``Graph``."""
     graph, weight, feat, name, fix = as_graph(given), None, None, None, "both directions of every edge"
     if is_dgl(given):
-        weight, feat, name = given.edata.get("weight"), given.ndata.get("feat"), "edata 'weight'"
+        weight, feat, name = given.edata.get("weight"), given.ndata.get("feat"), "edata['weight']"
         fix = "dgl.to_bidirected(graph, copy_ndata=True)"
         if weight is not None:
             fix = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
@@ -51,7 +51,7 @@ def edges_of_networkx(graph: Any) -> Edges:
     ids[:] = list(graph.nodes)
     weight = _edge_weights("networkx", [weight for _, _, weight in graph.edges(data="weight")])
     fix = "graph.to_undirected()" if graph.is_directed() else ""
-    return _of_graph("the networkx graph", _ends(graph), weight, len(ids), ids, "edge attribute 'weight'", fix)
+    return _of_graph("the networkx graph", _ends(graph), weight, len(ids), ids, "'weight'", fix)
 
 
 def _ends(graph: Any) -> np.ndarray:
@@ -69,20 +69,20 @@ def edges_of_igraph(graph: Any) -> Edges:
         ids = np.empty(len(names), dtype=object)
         ids[:] = names
     fix = "graph.as_undirected()" if graph.is_directed() else ""
-    return _of_graph("the igraph graph", ends, weight, graph.vcount(), ids, "edge attribute 'weight'", fix)
+    return _of_graph("the igraph graph", ends, weight, graph.vcount(), ids, "'weight'", fix)
 
 
-def _edge_weights(package: str, given: list[Any]) -> np.ndarray | None:
-    """Return the edge attribute ``weight``, ``None`` if no edge has it."""
+def _edge_weights(package: str, given: list[Any], name: str = "weight") -> np.ndarray | None:
+    """Return an edge attribute as weights, ``None`` if no edge has it."""
     if all(value is None for value in given):
         return None
     if any(value is None for value in given):
-        raise DataError(f"some edges of the {package} graph have a 'weight', others have none: set it for all or none.")
+        raise DataError(f"some edges of the {package} graph have a {name!r}, others have none: set it for all or none.")
     try:
         weight = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise DataError("the edge attribute 'weight' must be one number per edge.") from None
-    check_weights(weight, "the edge attribute 'weight'")
+        raise DataError(f"the edge attribute {name!r} must be one number per edge: convert it to float.") from None
+    check_weights(weight, f"the edge attribute {name!r}")
     return weight
 
 
@@ -111,32 +111,40 @@ def _of_graph(
     )  # fmt: skip
 
 
-def edges_of_graph_file(path: Path, kind: str) -> Edges:
-    """Return the graph of a file; ``kind``: ``gml``, ``graphml`` or ``gexf``. Directions are not used."""
+def edges_of_graph_file(path: Path, kind: str, named: str) -> Edges:
+    """Return the graph of a file; ``kind``: ``gml``, ``graphml`` or ``gexf``; ``named``: the attribute of the weights.
+
+    Directions are not used.
+    """
     graph = _parsed(path, kind)
     if not graph.number_of_nodes():
         raise DataError.at(path, "the graph has no nodes")
     nodes = [dict(attributes) for _, attributes in graph.nodes(data=True)]
     ids = _names(path, [*graph.nodes], nodes)
     given = [attributes for *_, attributes in graph.edges(data=True)]
-    other = sorted({name for attributes in given for name in attributes} - {"weight", "id", "key"})
-    weights = [attributes.get("weight", 1.0 if kind == "gexf" else None) for attributes in given]
-    has_weight = any("weight" in attributes for attributes in given)
+    other = sorted({name for attributes in given for name in attributes} - {named, "id", "key"})
+    weights = [attributes.get(named, 1.0 if kind == "gexf" else None) for attributes in given]
+    has_weight = any(named in attributes for attributes in given)
+    if named != "weight" and not has_weight:
+        has = ", ".join(other) or "none"
+        raise DataError.at(path, f"no edge has the attribute {named!r}; they have {has}: give one of these to --weight")
     if other and not has_weight:
-        log.warning("%s: edge attributes %s are not used; weights are read from one called weight", path, other)
-    weight = _edge_weights(kind.upper(), weights) if has_weight else None
+        fix = "weights are read from one called weight, or chosen by --weight NAME (dataset.weight)"
+        log.warning("%s: edge attributes %s are not used; %s", path, other, fix)
+    weight = _edge_weights(kind.upper(), weights, named) if has_weight else None
     order = np.argsort(ids)
     place = np.argsort(order)
     source, target = (narrow(place[end]) for end in _ends(graph))
     return Edges(
         path, source, target, None if weight is None else narrow_weights(weight), len(ids), ids[order],
-        "edge attribute 'weight'" if has_weight else None, None if graph.is_directed() else False,
+        repr(named) if has_weight else None, None if graph.is_directed() else False,
         ignored=[f"edge attribute {name!r} of {path.name}" for name in other],
         nodes=[nodes[number] for number in order],
     )  # fmt: skip
 
 
 def _parsed(path: Path, kind: str) -> Any:
+    """Return the graph of a file as networkx reads it; repeated edges are allowed, whether or not the file says so."""
     from jbpool.data.own.tables import unpacked
 
     content = unpacked(path)
@@ -144,11 +152,28 @@ def _parsed(path: Path, kind: str) -> Any:
         raise DataError.at(path, "defines XML entities, which can grow without limit: write the file without them")
     import networkx
 
-    with reported_as(path, f"networkx cannot read it as {kind.upper()}"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")                 # of networkx, about attributes that are not read
-        if kind == "gml":
-            return networkx.parse_gml(content.decode("utf-8-sig").splitlines(), label="id")
-        return (networkx.read_graphml if kind == "graphml" else networkx.read_gexf)(io.BytesIO(content))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")             # of networkx, about attributes that are not read
+            if kind == "gml":
+                text = re.sub(r"(?m)^(\s*)multigraph\s+[01]\b", r"\1", content.decode("utf-8-sig"))
+                text = re.sub(r"(?m)^(\s*graph\s*\[)", r"\1 multigraph 1 ", text, count=1)
+                return networkx.parse_gml(text.splitlines(), label="id")
+            return (networkx.read_graphml if kind == "graphml" else networkx.read_gexf)(io.BytesIO(content))
+    except Exception as error:                          # the parsers raise many kinds
+        problem = f"networkx cannot read it as {kind.upper()} ({str(error) or type(error).__name__})"
+        fix = "correct it there, or save the edges as a table (CSV)"
+        raise DataError.at(path, f"{problem}: {fix}", _line(str(error), content)) from None
+
+
+def _line(problem: str, content: bytes) -> int | None:
+    """Return the line that a message of networkx is about: ``at (3, 7)``, ``line 3`` or ``edge #2``."""
+    if place := re.search(r"\bat \((\d+), \d+\)|\bline (\d+)\b", problem):
+        return int(place[1] or place[2])
+    if item := re.search(r"\b(node|edge) #(\d+)", problem):
+        starts = [start.start() for start in re.finditer(rb"\b%s\s*\[" % item[1].encode(), content)]
+        return content.count(b"\n", 0, starts[int(item[2])]) + 1 if int(item[2]) < len(starts) else None
+    return None
 
 
 def _names(path: Path, given: list[Any], nodes: list[dict[str, Any]]) -> np.ndarray:

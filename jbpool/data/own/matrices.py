@@ -139,7 +139,7 @@ def edges_of_matrix(adjacency: Any, ids: np.ndarray | None = None) -> Edges:
             "(numpy: np.maximum(adjacency, adjacency.T))."
         )
     matrix.eliminate_zeros()
-    entries, name = matrix.tocoo(), "the matrix" if (matrix.data != 1).any() else None
+    entries, name = matrix.tocoo(), "its values" if (matrix.data != 1).any() else None
     weight = None if name is None else narrow_weights(entries.data)
     return Edges("the matrix", entries.row, entries.col, weight, matrix.shape[0], ids, name, both=True, in_order=True)
 

@@ -1,11 +1,12 @@
 """The user's own graph: edges, features and labels in files of any kind or in memory, read by the same rules.
 
-Every edge counts in both directions, self loops and zero weights are dropped, the weights of repeated edges are added,
-and where the two directions of an edge differ the larger weight holds.
+Self loops and zero weights are left out, and the weights of repeated edges are added. A list in which every edge has
+its reverse with the same total weight holds both directions; in others every line counts for both.
 """
 
 from __future__ import annotations
 
+import logging
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,15 +16,17 @@ from typing import Any
 import numpy as np
 
 from jbpool.data.arrays import array_names, read_array
-from jbpool.data.assemble import node_data, symmetric_adjacency
+from jbpool.data.assemble import added_up, node_data
 from jbpool.data.datasets import NodeData
-from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_character
-from jbpool.data.own.features import Features, features_of_table, fill, places, read_features
+from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_character, places
+from jbpool.data.own.features import Features, features_of_table, fill, read_features, standardised
 from jbpool.data.own.libraries import edges_of_graph_file, edges_of_igraph, edges_of_library, edges_of_networkx
 from jbpool.data.own.matrices import as_matrix, edges_of_matrix, is_of, plain
 from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 from jbpool.interop import is_dgl, is_pyg
+
+log = logging.getLogger(__name__)
 
 
 def load_node_files(
@@ -34,6 +37,8 @@ def load_node_files(
     separator: str | None = None,
     header: bool | None = None,
     missing: str | None = None,
+    weight: str | int | None = None,
+    scale: str | None = None,
 ) -> NodeData:
     """Load your own graph: a file with edges, optional ones with features and labels, or one file with all of them.
 
@@ -53,6 +58,11 @@ def load_node_files(
         Whether an edge list in text has a header line. Default: detected.
     missing : str, optional
         ``mean``: gaps in the features, and nodes without features, get the mean of the column. Default: an error.
+    weight : str or int, optional
+        The column, array or edge attribute with the weights, by its name, or by its number from 1. Default: ``weight``,
+        or the third of three columns without a header.
+    scale : str, optional
+        ``standard``: every column of the features gets mean 0 and standard deviation 1. Default: none.
     """
     from jbpool.data.own.labels import read_labels, table_labels
     from jbpool.data.own.tables import kind_of
@@ -69,12 +79,13 @@ def load_node_files(
         from jbpool.data.own.dgl_bin import load_node_bin
 
         return load_node_bin(path)
-    listed = read_edges(path, separator, header)
+    listed = read_edges(path, separator, header, None if weight is None else str(weight))
     table = listed.attributes("features", features) if features is not None else None
     if table is not None:
         feat: Features | None = features_of_table(table, 0, [*range(1, table.columns)], missing)
     else:
         feat = None if features is None else read_features(Path(features), missing)
+    feat = feat if scale in (None, "none") or feat is None else standardised(feat, str(scale))
     data = _together(path.name.split(".")[0], listed, feat, missing)
     if labels is None:
         return data
@@ -103,11 +114,13 @@ def as_node_data(adjacency: Any, features: Any = None, missing: str | None = Non
     return _together("graph", listed, None if features is None else read_features(features, missing), missing)
 
 
-def read_edges(given: Any, separator: str | None = None, header: bool | None = None) -> Edges:
+def read_edges(
+    given: Any, separator: str | None = None, header: bool | None = None, weight: str | None = None
+) -> Edges:
     """Return the edges of a file, or of any other form; separator and header of text are detected unless given."""
     if isinstance(given, (str, Path)):
         with reported_as(given):
-            return _edges_of_file(Path(given), separator, header)
+            return _edges_of_file(Path(given), separator, header, weight)
     if isinstance(given, Graph) or is_dgl(given) or is_pyg(given):
         return edges_of_library(given)
     if is_of(given, "networkx", "Graph"):
@@ -125,17 +138,17 @@ def read_edges(given: Any, separator: str | None = None, header: bool | None = N
     return list_of_table(read_table(pd.DataFrame(given), "the edge list"), from_zero=isinstance(given, np.ndarray))
 
 
-def _edges_of_file(path: Path, separator: str | None, header: bool | None) -> Edges:
+def _edges_of_file(path: Path, separator: str | None, header: bool | None, weight: str | None) -> Edges:
     from jbpool.data.own.tables import kind_of, read_table
 
     kind = kind_of(path)
     if kind in ("gml", "graphml", "gexf"):
-        return edges_of_graph_file(path, kind)
+        return edges_of_graph_file(path, kind, weight or "weight")
     if kind == "array":
         is_matrix = path.suffix.lower() == ".npz" and "format" in array_names(path)         # of scipy.sparse.save_npz
-        return edges_of_matrix(read_array(path, "adjacency")) if is_matrix else list_of_arrays(path)
+        return edges_of_matrix(read_array(path, "adjacency")) if is_matrix else list_of_arrays(path, weight)
     separator = one_character(separator) if separator else None
-    return list_of_table(read_table(path, separator=separator, header=header, attributes=True), header)
+    return list_of_table(read_table(path, separator=separator, header=header, attributes=True), header, weight)
 
 
 def _together(name: str, edges: Edges, feat: Features | None, missing: str | None) -> NodeData:
@@ -146,12 +159,31 @@ def _together(name: str, edges: Edges, feat: Features | None, missing: str | Non
         feat, ids = _matched(edges, feat, missing)
         edges = edges if ids is None else edges.onto(ids)
     with reported_as(edges.origin) if isinstance(edges.origin, Path) else nullcontext():  # a weight beyond float32
-        adjacency = symmetric_adjacency(edges.source, edges.target, edges.weight, edges.num_nodes)
+        adjacency, lines = added_up(edges.source, edges.target, edges.weight, [edges.num_nodes], edges.both)
+    lines = lines._replace(both_directions=lines.both_directions and edges.both is None, header=edges.header)
+    _mention_similar_names(edges)
     return node_data(
-        name, adjacency, weight_name=None if edges.weight is None else edges.weight_name,
+        name, adjacency, weight_name=edges.weight_name, lines=lines,
         feat=None if feat is None else feat.rows_of(edges.ids), feat_names=None if feat is None else feat.names,
         ids=edges.ids, ignored=[*edges.ignored, *(feat.ignored if feat else ())],
     )  # fmt: skip
+
+
+def _mention_similar_names(edges: Edges) -> None:
+    """Mention names of different nodes that differ in spaces or case only."""
+    if edges.ids is None or edges.ids.dtype != object:
+        return
+    first: dict[str, str] = {}
+    similar = [
+        (first[plain_name], name)
+        for name in edges.ids
+        if isinstance(name, str) and first.setdefault(plain_name := " ".join(name.split()).casefold(), name) != name
+    ]
+    if similar:
+        one, other = similar[0]
+        more = f" and {len(similar) - 1} more" if len(similar) > 1 else ""
+        log.warning("%s: %r and %r%s differ in spaces or case only: they are different nodes", edges.origin, one, other,
+                    more)  # fmt: skip
 
 
 def _matched(edges: Edges, feat: Features, missing: str | None) -> tuple[Features, np.ndarray | None]:

@@ -7,7 +7,8 @@ override them:
 - the separator is a tab if there is one, else comma or semicolon, whichever gives more fields, else white space;
 - the first row is a header if its first field is empty or a name such as ``id``, if it names a source and a target, or
   if it is text above columns of numbers, where the first column may be text ids; in features and labels, another field
-  may be called ``id``, too.
+  may be called ``id``, too. In lists of edges, it is one if its two names, and those of no other row, occur nowhere
+  else.
 """
 
 from __future__ import annotations
@@ -53,13 +54,30 @@ KINDS = {
     ".gexf": "gexf", ".bin": "dgl",
 }  # fmt: skip
 SPREADSHEET = "is a spreadsheet or an archive, not text: save the table as CSV UTF-8"
+REFUSED = dict.fromkeys((".xlsx", ".xls", ".ods"), SPREADSHEET) | {
+    ".json": "is JSON, which has no one layout for graphs: load it in Python and save the edges as a table, "
+    "pandas.DataFrame(edges, columns=['source', 'target']).to_csv('edges.csv', index=False)",
+    ".mat": "is a file of MATLAB: scipy.sparse.save_npz('edges.npz', scipy.io.loadmat(FILE)[NAME]) saves its matrix",
+}
 
 log = logging.getLogger(__name__)
 
 
 def kind_of(path: Path) -> str:
-    """Return ``array``, ``parquet``, ``gml``, ``graphml``, ``gexf``, ``dgl``, or ``text`` for any other suffix."""
-    return KINDS.get(Path(path.name.lower().removesuffix(".gz")).suffix, "text")
+    """Return ``array``, ``parquet``, ``gml``, ``graphml``, ``gexf``, ``dgl``, or ``text`` for any other suffix.
+
+    What cannot be read is refused with what to do about it.
+    """
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    if re.match(r"\w{2,}:/", str(path)):
+        raise DataError.at(path, "is an address on the web: download the file (curl -LO ADDRESS) and give its path")
+    if path.is_dir():
+        raise DataError.at(path, "is a folder: give a file in it; many graphs in a folder are for jbpool classify")
+    if not path.is_file():
+        raise DataError.at(path, "no such file")
+    if suffix in REFUSED:
+        raise DataError.at(path, REFUSED[suffix])
+    return KINDS.get(suffix, "text")
 
 
 def column_named(words: Sequence[str], names: Iterable[str]) -> int | None:
@@ -265,8 +283,6 @@ def _read_parquet(path: Path) -> Table:
         from pyarrow import parquet
     except ImportError:
         raise DataError.at(path, "reading Parquet needs pyarrow: pip install pyarrow") from None
-    if not path.is_file():
-        raise DataError.at(path, "no such file")
     with reported_as(path, "not a Parquet file, or a damaged one"):
         table = parquet.ParquetFile(path).read()
         frame = table.to_pandas(ignore_metadata=True)       # an index of pandas is a column
@@ -312,8 +328,6 @@ def read_text(
 
 def unpacked(path: Path) -> bytes:
     """Return the content of a file, unpacked if it is gzip, whatever its name."""
-    if not path.is_file():
-        raise DataError.at(path, "is a folder, give a file" if path.is_dir() else "no such file")
     try:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
@@ -402,7 +416,8 @@ def is_header(rows: list[list[str]]) -> bool:
         return True
     texts = [place for place, field in enumerate(first) if not is_number(field)]
     above_numbers = [place for place in texts if _is_above_numbers(rows, place)]
-    return bool(above_numbers) and (texts == above_numbers or len(first) > 2)
+    is_new = not set(first[:2]) & others                # the names of no node: 1,2,friend above 3,4,5 is an edge
+    return 0 in texts and bool(above_numbers) and (texts == above_numbers or (len(first) > 2 and is_new))
 
 
 def is_header_of_features(rows: list[list[str]]) -> bool:

@@ -49,7 +49,7 @@ def test_text_ids_after_a_thousand_numbers(tmp_path):
     assert data.graph.num_nodes == 1502
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(*[st.integers(0, 6)] * 2), min_size=1, max_size=12), st.sampled_from([1, 7, 10**12]),
        st.sampled_from(["int32", "int64", ">i8", "uint64"]), st.sampled_from("CF"))  # fmt: skip
 def test_numbers_in_arrays_are_those_in_text(tmp_path, pairs, scale, dtype, order):
@@ -133,8 +133,8 @@ def test_separators_and_headers_that_are_given(tmp_path):
 
 def test_weights_and_what_is_not_used_are_mentioned(tmp_path, caplog):
     for content, weights, ignored in (
-        ("source,target,weight,year\n0,1,0.5,1999\n", "column 'weight'", "column 'year'"),
-        ("# c\n0,1,0.5\n", "the third column", "1 comment line"),
+        ("source,target,weight,year\n0,1,0.5,1999\n", "weights from 'weight'", "column 'year'"),
+        ("# c\n0,1,0.5\n", "weights from column 3", "1 comment line"),
     ):
         summary = read(tmp_path, content).summary
         assert weights in summary
@@ -143,6 +143,105 @@ def test_weights_and_what_is_not_used_are_mentioned(tmp_path, caplog):
     data = read(tmp_path, "source,target,value\n0,1,5\n")
     assert data.edge_weight is None
     assert "columns ['value'] are not used" in caplog.text
+    assert "--weight" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "weight"),
+    [
+        ("source,target,kind,Count\na,b,x,5\n", "count"),
+        ("source,target,kind,Count\na,b,x,5\n", "4"),
+        ("a,b,x,5\n", "4"),
+        ("a,b,x,5\n", 4),
+        ("count,weight,source,target\n5,1,a,b\n", "count"),
+    ],
+)
+def test_the_column_of_the_weights_can_be_named(tmp_path, content, weight):
+    assert edges_of(read(tmp_path, content, weight=weight)) == both(("a", "b"), weight=5)
+    with pytest.raises(DataError, match=r"no column is called .cost.*: give the name"):
+        read(tmp_path, content, weight="cost")
+
+
+@pytest.mark.parametrize("content", ["1,2,friend\n2,3,4\n", "ann,bob,friend\nbob,eve,2\n", "a,b,x\nb,c,y\n"])
+def test_a_third_column_of_words_is_refused_and_no_line_is_lost(tmp_path, content):
+    with pytest.raises(DataError, match=r"line 1: '(friend|x)' is not a finite number.*--weight"):
+        read(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    ("content", "header"),
+    [
+        ("woman,event\nEvelyn,E1\nLaura,E1\nEvelyn,E2\n", "woman,event"),
+        ("from_city,to_city\nRome,Pisa\nPisa,Lucca\n", "from_city,to_city"),
+        ("paper,cites\n0,1\n1,2\n", "paper,cites"),
+        ("user,item,stars\nann,x,5\nbob,x,4\n", "user,item,stars"),
+        ("ann,bob\nbob,eve\n", None),
+        ("ann,bob\neve,dan\nx,y\ny,z\n", None),                         # two pairs that nobody else knows
+        ("ann,bob\n", None),
+        ("source,target\nann,bob\n", None),                               # known by name: nothing to say
+    ],
+)
+def test_a_first_line_whose_names_occur_nowhere_else_is_a_header(tmp_path, content, header):
+    data = read(tmp_path, content)
+    assert data.read.header == header
+    assert ("is a header" in data.summary) == (header is not None)
+    assert not set(data.ids.tolist()) & set((header or "").split(","))
+    if header and "stars" not in header and "0" not in content:
+        assert set(header.split(",")) <= set(read(tmp_path, content, header=False).ids.tolist())
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.sampled_from([0, 0.5, 1, 2])), min_size=1))
+def test_repeated_lines_add_up(tmp_path, lines):
+    """A naive sum over all lines, for both directions unless the list holds them."""
+    totals = {}
+    for u, v, weight in lines:
+        if u != v and weight:
+            totals[u, v] = totals.get((u, v), 0) + weight
+    holds_both = all(totals.get((v, u)) == weight for (u, v), weight in totals.items())
+    expected = totals if holds_both else {
+        edge: totals.get(edge, 0) + totals.get(edge[::-1], 0) for u, v in totals for edge in ((u, v), (v, u))
+    }
+    data = as_node_data(lines)
+    assert edges_of(data) == pytest.approx(expected)
+    entries = sum(u != v and weight > 0 for u, v, weight in lines)
+    assert data.read.edges == len(expected) // 2
+    assert data.read.both_directions == (holds_both and bool(totals))
+    assert data.read.repeated == ((entries - len(expected)) // 2 if holds_both else entries - len(expected) // 2)
+    assert data.read.self_loops == sum(u == v for u, v, _ in lines)
+
+
+def test_the_line_that_says_what_was_read(tmp_path):
+    text = "from,to,count\na,b,1\nb,a,2\na,b,1\nc,c,1\nd,e,1\nd,f,0\n"
+    data = read(tmp_path, text, weight="count")
+    assert str(data.read) == (
+        "e: 6 nodes, 2 edges (2 repeated, added up; 1 self loop left out; 1 of weight 0 left out), weights from "
+        "'count'; 2 nodes without edges; 4 components, the largest 2"
+    )
+    assert str(read(tmp_path, "0,1\n1,2\n").read) == "e: 3 nodes, 2 edges"
+    assert str(read(tmp_path, "0,1\n1,0\n").read) == "e: 2 nodes, 1 edges, listed in both directions"
+
+
+def test_names_that_differ_in_spaces_or_case_are_mentioned(tmp_path, caplog):
+    read(tmp_path, "Ann,bob\nann,Bob\nbob,eve\n")
+    assert "'Ann' and 'ann' and 1 more differ in spaces or case only" in caplog.text
+    caplog.clear()
+    read(tmp_path, "Ann,bob\nbob,eve\n")
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("e.xlsx", "save the table as CSV"), ("e.json", "to_csv"), ("https://a.b/e.csv", "download"), ("", "folder")],
+)
+def test_what_is_not_read_says_what_to_do(tmp_path, name, words):
+    path = name if "://" in name else tmp_path / name
+    if name.startswith("e."):
+        path.touch()
+    for option in ({"edges": path}, {"edges": tmp_path / "plain.csv", "features": path}):
+        (tmp_path / "plain.csv").write_text("0,1\n")
+        with pytest.raises(DataError, match=words):
+            load_nodes("file", **option)
 
 
 def test_ids_of_lists_in_memory():

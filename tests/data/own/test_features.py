@@ -11,7 +11,7 @@ import torch
 from forms import installed
 
 from jbpool.data import DataError, load_nodes
-from jbpool.data.own.features import read_features
+from jbpool.data.own.features import read_features, words_as_trained
 from jbpool.data.own.one_graph import as_node_data
 from jbpool.nn.heads import unit_rows
 
@@ -108,6 +108,7 @@ def test_columns_that_hold_nothing_or_too_much(tmp_path, monkeypatch):
         read_features(pd.DataFrame({"title": list("wxyz")}))
     with pytest.raises(DataError, match="only choice is mean"):
         read_features(np.ones((2, 2)), "median")
+    (tmp_path / "g.gml").touch()
     with pytest.raises(DataError, match="a table is expected"):
         read_features(tmp_path / "g.gml")
 
@@ -173,3 +174,21 @@ def test_any_scale_fits_into_float32(scale):
     for form in np.asarray, scipy.sparse.csr_matrix:
         feat = as_node_data(SQUARE, form(scale * np.eye(5))).feat
         assert torch.allclose(unit_rows(feat.to_dense()), torch.eye(5))
+
+
+def test_standardised_columns(tmp_path):
+    (tmp_path / "e.csv").write_text("0,1\n1,2\n")
+    np.save(tmp_path / "x.npy", np.array([[1, 5000, 7], [2, 6000, 7], [3, 7000, 7]]))
+    data = load_nodes("file", edges=tmp_path / "e.csv", features=tmp_path / "x.npy", scale="standard")
+    np.testing.assert_allclose(data.feat, np.array([[-1, -1, 0], [0, 0, 0], [1, 1, 0]]) * 1.5**0.5, atol=1e-6)
+    with pytest.raises(DataError, match="standard or none"):
+        load_nodes("file", edges=tmp_path / "e.csv", features=tmp_path / "x.npy", scale="robust")
+
+
+def test_words_of_training():
+    table = pd.DataFrame({"x": [1, 2, 3], "kind": ["a", "b", "c"]})
+    names, trained = ["x", "kind=a", "kind=b", "kind=c"], ["x", "kind=b", "kind=d"]
+    feat = torch.from_numpy(read_features(table).values)
+    assert words_as_trained(feat, names, trained).tolist() == [[1, 0, 0], [2, 1, 0], [3, 0, 0]]
+    assert words_as_trained(feat, names, ["y", "kind=b"]) is None
+    assert words_as_trained(feat, names, ["kind=b", "x"]) is None

@@ -6,7 +6,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
-from forms import both, edges_of
+from forms import both, edges_of, installed
 
 from jbpool.data import DataError, load_nodes
 from jbpool.data.own.one_graph import as_node_data
@@ -139,6 +139,64 @@ def test_nodes_of_igraph():
     assert as_node_data(igraph.Graph(4, [(0, 1), (1, 2)])).ids is None
     with pytest.raises(DataError, match=r"directed: the edge 0 -> 1.*graph.as_undirected\(\)"):
         as_node_data(igraph.Graph(2, [(0, 1)], directed=True))
+
+
+def test_repeated_edges_add_up_in_every_multigraph(tmp_path):
+    pairs, expected = [(0, 1), (0, 1), (1, 2)], both((0, 1), weight=2) | both((1, 2))
+    graph = networkx.MultiGraph(pairs)
+    for kind, write in WRITE.items():
+        write(graph, tmp_path / f"g.{kind}")
+        assert edges_of(as_node_data(tmp_path / f"g.{kind}")) == expected, kind
+    assert edges_of(as_node_data(graph)) == expected
+    assert edges_of(as_node_data(pairs)) == expected
+    ends = torch.tensor(pairs + [pair[::-1] for pair in pairs]).T
+    made = Graph(ends)
+    for module, convert in ("dgl", made.to_dgl), ("torch_geometric", made.to_pyg):
+        if installed(module):
+            data = as_node_data(convert())
+            assert edges_of(data) == expected
+            assert data.read.repeated == 1
+
+
+POLBLOGS = """Creator "Lada Adamic on Tue Aug 15 2006"
+graph
+[
+  directed 1
+  node [ id 1 label "a.com" value 0 source "Blogarama" ]
+  node [ id 2 label "b.com" value 1 source "Blogarama" ]
+  edge [ source 1 target 2 ]
+  edge [ source 1 target 2 ]
+  edge [ source 2 target 2 ]
+]
+"""
+
+
+def test_repeated_edges_that_gml_does_not_announce(tmp_path):
+    data = load_nodes("file", edges=gml(tmp_path, POLBLOGS), labels="value")
+    assert edges_of(data) == both(("a.com", "b.com"), weight=2)
+    assert str(data.read) == "g: 2 nodes, 1 edges (1 repeated, added up; 1 self loop left out)"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("g.gml", POLBLOGS.replace("target 2 ]\n]", "target 7 ]\n]"), 9),
+        ("g.gml", POLBLOGS.replace("id 2 ", ""), 6),
+        ("g.gml", POLBLOGS.replace("value 1", "value ?"), 6),
+        ("g.graphml", "<graphml>\n<graph>\n</graphml>", 3),
+    ],
+)
+def test_errors_of_parsers_name_the_line_and_a_fix(tmp_path, name, content, line):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=f"{name}, line {line}: networkx cannot read it .*: correct it there"):
+        load_nodes("file", edges=tmp_path / name)
+
+
+def test_the_attribute_of_the_weights_can_be_named(tmp_path):
+    text = "graph [ node [ id 0 ] node [ id 1 ] edge [ source 1 target 0 value 3 ] ]"
+    assert edges_of(load_nodes("file", edges=gml(tmp_path, text), weight="value")) == both((0, 1), weight=3)
+    with pytest.raises(DataError, match="no edge has the attribute 'cost'; they have value: give one"):
+        load_nodes("file", edges=gml(tmp_path, text), weight="cost")
 
 
 @pytest.mark.parametrize("kind", ["DGL", "PyG"])

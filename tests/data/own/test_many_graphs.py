@@ -44,7 +44,7 @@ def test_a_folder_of_tables(folder):
     assert [part.tolist() for part in data.official_split] == [[0, 3], [1], [2]]
     assert data.batch([1]).feat.tolist() == [[1, 2], [3, 4], [2, 2]]            # in the order of the rows
     assert edges_of(data, 1) == {(0, 1): (2, [1]), (1, 0): (2, [1])}            # both directions get the features
-    assert edges_of(data, 0) == {(0, 1): (1, [3]), (1, 0): (1, [5]), (1, 2): (4, [7]), (2, 1): (4, [7])}
+    assert edges_of(data, 0) == {(0, 1): (2, [3]), (1, 0): (2, [5]), (1, 2): (4, [7]), (2, 1): (4, [7])}
     sums = data.with_edge_sums().edge_sum
     assert sums[:3].tolist() == [[5], [10], [7]]
 

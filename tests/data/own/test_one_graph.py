@@ -155,11 +155,8 @@ def test_what_does_not_fit_is_refused(adjacency, features, words):
         ({"edge": "a"}, "Did you mean 'edges'"),
     ],
 )
-def test_wrong_options(options, words):
+def test_wrong_options(tmp_path, monkeypatch, options, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.npy").touch()
     with pytest.raises(ValueError, match=words):
         load_nodes("file", **options)
-
-
-def test_empty_clusters_are_mentioned():
-    with pytest.warns(UserWarning, match="clusters are empty"):
-        JBClustering(9, random_state=0).fit(networkx.complete_graph(20))

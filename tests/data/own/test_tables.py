@@ -39,7 +39,7 @@ def written(draw):
     return rows, content, separator.strip(" ") or ",", header, draw(st.booleans())
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(written())
 @example(([("007", "7"), ("7", "7")], b"007,7\n7,7", ",", False, False))
 @example(([("+7", "8"), ("7", "8")], b"+7,8\n7,8", ",", False, False))
