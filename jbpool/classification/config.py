@@ -135,7 +135,7 @@ def problems(config: ClassifyConfig) -> Iterator[tuple[str, str]]:
     ]  # fmt: skip
     wrong = {key: problem for applies, key, problem in contradictions if applies}
     yield from wrong.items()
-    if model.ratio is None and not {"model.num_clusters", "model.levels"} & wrong.keys():
+    if model.ratio is None and model.levels <= MOST_LEVELS and "model.num_clusters" not in wrong:
         yield from wrong_number_of_sizes(sizes, fixed_clusters(model))
 
 
