@@ -39,12 +39,9 @@ def open_npy(path: Path) -> np.ndarray:
 
 
 def array_names(path: Path) -> list[str]:
-    """Return the names of the arrays of a ``.npz`` file; at least one."""
+    """Return the names of the arrays of a ``.npz`` file."""
     with open_archive(path) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-    if not names:
-        raise DataError.at(path, "the archive has no arrays (.npy): write it with numpy.savez")
-    return names
+        return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
 
 def read_arrays(path: Path, names: Iterable[str] | None = None) -> Arrays:

@@ -207,7 +207,7 @@ def narrow_weights(weight: np.ndarray) -> np.ndarray:
 
 def check_weights(weight: np.ndarray, what: str) -> None:
     """Refuse weights that are negative, NaN or infinite."""
-    if not np.isfinite(weight).all():
-        raise DataError(f"{what} holds NaN or infinity: weights must be finite.")
-    if (weight < 0).any():
-        raise DataError(f"{what} holds {weight.min():g}: weights must not be negative; drop or clip these edges.")
+    wrong = weight[~(np.isfinite(weight) & (weight >= 0))]
+    if len(wrong):
+        fix = "weights must not be negative, NaN or infinity; drop or clip these edges"
+        raise DataError(f"{what} holds {wrong[0]:g}: {fix}.")

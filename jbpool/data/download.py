@@ -79,10 +79,7 @@ def fetch(source: Source, root: str | Path | None = None, offline: str = "") -> 
     if found is not None:
         return found
     target = cache_dir() / "data" / source.path
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{source.path} is in no data root, and the cache cannot be used: {error}") from None
+    target.parent.mkdir(parents=True, exist_ok=True)
     failures = []
     with FileLock(f"{target}.lock"):
         if target.exists():                 # downloaded by another process in the meantime
@@ -116,13 +113,12 @@ def download(
     for attempt in range(ATTEMPTS):
         try:
             return _download_once(url, target, sha256, check)
-        except HTTPError as error:
-            error.close()
-            if error.code < 500 or attempt == ATTEMPTS - 1:
-                raise
-        except (OSError, HTTPException):
-            if attempt == ATTEMPTS - 1:
+        except (OSError, HTTPException) as error:
+            if isinstance(error, HTTPError):
+                error.close()
+            elif attempt == ATTEMPTS - 1:
                 _unreachable.add(host)
+            if attempt == ATTEMPTS - 1 or getattr(error, "code", 500) < 500:
                 raise
         time.sleep(BACK_OFF * 2**attempt)
 

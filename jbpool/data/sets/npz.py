@@ -15,7 +15,7 @@ import torch
 from jbpool.data.arrays import Arrays, array_names, csr_from_arrays, csr_to_arrays, read_arrays
 from jbpool.data.assemble import check_weights, node_data, symmetric_adjacency
 from jbpool.data.catalogue import NPZ
-from jbpool.data.datasets import NodeData, row_normalized, to_csr_tensor
+from jbpool.data.datasets import UNLABELLED, NodeData, row_normalized, to_csr_tensor
 from jbpool.data.download import Source, fetch
 from jbpool.data.own.labels import class_codes
 from jbpool.data.parsed import cached
@@ -95,11 +95,10 @@ def read_npz(path: Path) -> Arrays:
             raise DataError.at(path, problem)
     if "labels" in stored:
         label = stored["labels"]
-        if label.shape != (num_nodes,) or label.dtype.kind not in "iu":
-            raise DataError.at(path, f"labels ({label.dtype}, {label.shape}) must be {num_nodes} whole numbers")
-        arrays["label"], classes = class_codes(label)
-        if not classes:
-            raise DataError.at(path, "labels are all -1, unlabelled: leave them out")
+        if label.shape != (num_nodes,) or label.dtype.kind not in "iu" or (label == UNLABELLED).all():
+            expected = f"must be {num_nodes} whole numbers, not all of them -1, which is unlabelled"
+            raise DataError.at(path, f"labels ({label.dtype}, {label.shape}) {expected}")
+        arrays["label"], _ = class_codes(label)
     return arrays
 
 

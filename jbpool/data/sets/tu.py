@@ -80,8 +80,7 @@ def load_tu_folder(folder: str | Path, name: str | None = None, task: str | None
         name = found[0].name.removesuffix("_A.txt")
         for path in (folder / f"{name}_{part}.txt" for part in UNUSED):
             if path.is_file():
-                fix = "; for edge features, write edges.csv, nodes.csv and graphs.csv" if "edge" in path.stem else ""
-                log.warning("%s is not used%s", path, fix)
+                log.warning("%s is not used; for edge features, write edges.csv, nodes.csv and graphs.csv", path)
     files = {part: folder / f"{name}_{part}.txt" for part in PARTS}
     present = {part: path for part, path in files.items() if path.is_file() or part in REQUIRED}
 
@@ -105,7 +104,8 @@ def _parse(parts: dict[str, tuple[Path, bytes]]) -> Arrays:
     graph_of = _whole_numbers(*parts["graph_indicator"], columns=1)[:, 0] - 1
     pairs = _whole_numbers(*parts["A"], columns=2) - 1
     num_nodes = len(graph_of)
-    labels: Arrays = {part: _numbers(*parts[part]) for part in ("graph_labels", "graph_attributes") if part in parts}
+    widths = {"graph_labels": 1, "graph_attributes": None}
+    labels: Arrays = {part: _numbers(*parts[part], width) for part, width in widths.items() if part in parts}
     num_graphs = len(next(iter(labels.values()), range(min(int(graph_of.max()) + 1, num_nodes))))
     for part, values in labels.items():
         _check_rows(values, num_graphs, "graphs", parts[part][0])
@@ -182,8 +182,6 @@ def _labels(arrays: Arrays, task: str | None, path: Path) -> GraphLabels:
         return graph_labels(dict(zip(names, attributes.T, strict=True)), "regression", path)
     if label is None:
         return graph_labels({"graph label": np.full(len(arrays["sizes"]), "", dtype=object)}, task, path)
-    if label.shape[1] != 1:
-        raise DataError.at(path, f"{label.shape[1]} numbers per line instead of 1", 1)
     found = graph_labels({"graph label": label[:, 0]}, task, path)
     if found.metric == "acc" and (label % 1 == 0).all():
         classes, codes = np.unique(label[:, 0].astype(np.int64), return_inverse=True)
