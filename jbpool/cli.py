@@ -89,6 +89,8 @@ OPTIONS = {
     "--weight": Option("the column or edge attribute with the weights", "COLUMN", "dataset.weight", "cluster"),
     "--scale": Option("standard: features of mean 0 and deviation 1", "none|standard", "dataset.scale", "cluster"),
     "--labels": Option("classes of the nodes, to score the result", "FILE", "dataset.labels", "cluster"),
+    "--max-size": Option("write clusters at all levels, and divide those with more nodes (hierarchy.csv)", "N",
+                         only="cluster", trains=True),
     "--baselines": Option("compare with k-means, spectral clustering, Leiden", only="cluster", trains=True),
     "--folds": Option("the folds to run (default: all)", "0,1", only="classify", trains=True),
     "--cfg": Option("a YAML file: a path, or a name in configs/", "NAME|PATH", trains=True),
@@ -304,6 +306,8 @@ def _start(args: argparse.Namespace) -> int:
     more: dict[str, Any] = {"log": args.log}
     if (folds := _given(args, "--folds")) is not None:
         more["folds"] = _whole_numbers("--folds", folds)
+    if (size := _given(args, "--max-size")) is not None:
+        (more["max_size"],) = _whole_numbers("--max-size", size)[:1]
     if _given(args, "--baselines"):
         more["baselines"] = True
     if "WORLD_SIZE" in os.environ:

@@ -332,12 +332,57 @@ class JBClustering:
         """
         return self._explain().merges
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a table with a row per node: ``node``, ``cluster``, ``confidence``."""
+    @property
+    def communities_(self) -> list[list[Any]]:
+        """The nodes of every cluster that is not empty, as cdlib and the quality functions of networkx take them."""
+        self._check_fitted()
+        used = np.unique(self.labels_[self.labels_ >= 0])
+        return [self.node_ids_[self.labels_ == number].tolist() for number in used]
+
+    def hierarchy(self, max_size: int | None = None) -> pd.DataFrame:
+        """Return clusters at all levels: from the union of all down, and, of clusters too large, their parts.
+
+        Parameters
+        ----------
+        max_size : int, optional
+            A cluster with more nodes is divided by the same method until all parts are small enough; where nothing
+            reproducible divides it, into pieces of equal size.
+
+        Returns
+        -------
+        DataFrame
+            ``level``, 0 for the coarsest; ``cluster``, as in ``labels_``, unions and parts count on; ``parent``, -1 for
+            none; ``size``; ``nodes``, a list; ``balanced``, true for pieces of equal size.
+        """
+        import pandas as pd
+
+        from jbpool.clustering.hierarchy import hierarchy
+
+        merges, seed = self._explain().merges, self._run["seed"]
+        rows = hierarchy(self._data, torch.from_numpy(self.labels_), merges, max_size, seed)
+        table = pd.DataFrame(rows, columns=["level", "cluster", "parent", "nodes", "balanced"])
+        table.insert(3, "size", [len(row.nodes) for row in rows])
+        table["nodes"] = [self.node_ids_[row.nodes].tolist() for row in rows]
+        return table
+
+    def to_frame(self, hierarchy: pd.DataFrame | None = None) -> pd.DataFrame:
+        """Return a table with a row per node: ``node``, ``cluster``, ``confidence``.
+
+        ``hierarchy``: what ``hierarchy()`` returned, for a column ``level 0``, ``level 1``, ... of the cluster at each
+        level; a node stays in the last one that it is in.
+        """
         import pandas as pd
 
         self._check_fitted()
-        return pd.DataFrame({"node": self.node_ids_, "cluster": self.labels_, "confidence": self.confidence_})
+        table = pd.DataFrame({"node": self.node_ids_, "cluster": self.labels_, "confidence": self.confidence_})
+        if hierarchy is not None:
+            place, before = pd.Index(self.node_ids_), np.full(len(table), -1)
+            for level, rows in hierarchy.groupby("level"):
+                before = before.copy()
+                for number, nodes in zip(rows["cluster"], rows["nodes"], strict=True):
+                    before[place.get_indexer(nodes)] = number
+                table[f"level {level}"] = before
+        return table
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write the report, one HTML page that works offline, and return its path.

@@ -137,13 +137,15 @@ def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray) -> NodeData:
     """Return the graph of some nodes and these edges among them, unweighted, with their features."""
     source, target = (torch.from_numpy(end) for end in undirected(edges[:, 0], edges[:, 1], len(nodes)))
     graph = Graph(torch.stack([source, target]), len(nodes))
-    feat = data.feat
-    if feat is not None and is_sparse(feat):
-        parts = (part.numpy() for part in (feat.values(), feat.col_indices(), feat.crow_indices()))
-        feat = to_csr_tensor(scipy.sparse.csr_matrix(tuple(parts), shape=tuple(feat.shape))[nodes])
-    elif feat is not None:
-        feat = feat[torch.from_numpy(nodes)]
-    return replace(data, graph=graph, feat=feat, label=None, edge_weight=None, ids=None)
+    return replace(data, graph=graph, feat=feature_rows(data.feat, nodes), label=None, edge_weight=None, ids=None)
+
+
+def feature_rows(feat: Tensor | None, nodes: np.ndarray) -> Tensor | None:
+    """Return the features of some nodes, dense or CSR: ``(N, D)`` to ``(n, D)``."""
+    if feat is None or not is_sparse(feat):
+        return None if feat is None else feat[torch.from_numpy(nodes)]
+    parts = (part.numpy() for part in (feat.values(), feat.col_indices(), feat.crow_indices()))
+    return to_csr_tensor(scipy.sparse.csr_matrix(tuple(parts), shape=tuple(feat.shape))[nodes])
 
 
 def _omitted(num_nodes: int, nodes: int, inside: int, edges: int) -> str:

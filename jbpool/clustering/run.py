@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +21,7 @@ from jbpool.clustering.baselines import BASELINES, k_means
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
 from jbpool.clustering.explain import Explained, as_json, explain
+from jbpool.clustering.hierarchy import hierarchy
 from jbpool.clustering.network import ClusterProblem, make_model
 from jbpool.clustering.report import Findings, page
 from jbpool.clustering.scores import (
@@ -33,6 +37,7 @@ from jbpool.engine.fit import Log, Progress, fit, open_log
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.state import save_state
 from jbpool.errors import ConfigError, TrainingError
+from jbpool.files import write_text
 from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, rank, world_size
 from jbpool.schema import as_dict
@@ -158,6 +163,18 @@ class Job:
             cluster = self.clusters[best]
             self.explained = best, explain(self.given, cluster, self.confidence[best], self.sums.get(best))
             self.out.details |= as_json(self.explained[1])
+
+    def save_hierarchy(self, max_size: int) -> None:
+        """Write unions of the clusters of the best seed, and parts of those with more than ``max_size`` nodes."""
+        assert self.explained is not None
+        seed, (_, merges, _) = self.explained
+        communities = hierarchy(self.given, self.clusters[seed].long(), merges, max_size, seed)
+        ids, table = self.given.own_ids, io.StringIO()
+        writer = csv.writer(table)
+        writer.writerow(("level", "cluster", "parent", "size", "balanced", "nodes"))
+        for level, cluster, parent, nodes, balanced in communities:
+            writer.writerow((level, cluster, parent, len(nodes), balanced, json.dumps(ids[nodes].tolist())))
+        write_text(self.out.path / "hierarchy.csv", table.getvalue())
 
     def findings(self) -> Findings:
         """Return what the report shows."""
@@ -365,11 +382,13 @@ def run(
     resume: bool = False,
     baselines: bool = False,
     log: str | None = None,
+    max_size: int | None = None,
 ) -> RunFolder:
     """Run a configuration on what ``load_data`` returned, into a folder.
 
     ``resume`` continues the run in the folder; what is finished is not repeated. ``baselines`` compares the result with
     other methods. ``log``: ``"tensorboard"`` or ``"mlflow"``, to pass every evaluation on to.
+    ``max_size``: nodes of the smallest communities in ``hierarchy.csv``, at most.
     """
     auto = config.method.name == "auto"
     low, high = number_of_clusters(config, data)
@@ -384,6 +403,8 @@ def run(
         job.run()
         if baselines and rank() == 0:
             compare_baselines(job)
+        if max_size is not None and rank() == 0:
+            job.save_hierarchy(max_size)
     return out
 
 

@@ -38,7 +38,7 @@ from jbpool.processes import barrier, gather, rank
 # What a run of either task may write.
 WRITTEN = (
     "config.yaml", "result.json", "history.csv", "model.pt", "finished.pt", "checkpoint.pt", "report.html",
-    "assign.csv", "assign.npz", "predictions.npz",
+    "assign.csv", "assign.npz", "predictions.npz", "hierarchy.csv",
 )  # fmt: skip
 
 
