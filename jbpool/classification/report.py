@@ -133,8 +133,7 @@ def _card(data: GraphData, picture: dict[str, Tensor]) -> dict[str, Any]:
 
 def _values(data: GraphData, label: Tensor, predicted: Tensor) -> str:
     """Return true and predicted targets of a graph."""
-    names = target_names(data)
-    values = zip(names, label.tolist(), predicted.tolist(), strict=True)
+    values = zip(target_names(data), label.tolist(), predicted.tolist(), strict=True)
     return "".join(f" {name}: {true:.4g}, predicted: {value:.4g}." for name, true, value in values)
 
 
@@ -250,9 +249,7 @@ def _targets(results: Results) -> str:
     names, label, predicted = target_names(results.data), results.tested["label"], results.tested["scores"]
     errors = [score(predicted, label) for score in (rmse, mae, r2)]
     deviation = (label - label.nanmean(0)).square().nanmean(0).sqrt()
-    rows = [
-        [name, *(f"{values[place]:.4g}" for values in (*errors, deviation))] for place, name in enumerate(names)
-    ]
+    rows = [[name, *(f"{values[place]:.4g}" for values in (*errors, deviation))] for place, name in enumerate(names)]
     head = ("target", "RMSE", "MAE", "R2", "RMSE of the mean")
     note = "Test graphs of all folds and seeds. R2: 1 is exact, 0 as good as the mean of these graphs for all of them."
     parts = [section("Numbers to predict", table(head, rows), note)]
@@ -268,23 +265,21 @@ def _roc(results: Results) -> str:
     if results.data.metric != "rocauc" or results.data.num_classes > 1:
         return ""
     false, true, _ = binary_roc(predictions["scores"].flatten().sigmoid(), predictions["label"].flatten().long())
-    some = np.unique(np.linspace(0, len(false) - 1, 400).astype(int))
-    series = {
-        "test graphs": (false[some].tolist(), true[some].tolist()),
-        "chance": ([0.0, 1.0], [0.0, 1.0]),
-    }
+    some = charts.evenly(len(false), 400)
+    series = {"test graphs": (false[some].tolist(), true[some].tolist()), "chance": ([0.0, 1.0], [0.0, 1.0])}
     return section("ROC curve", charts.lines(series, "false positive rate", "ROC curve"))
+
+
+def _runs_of(results: Results) -> list[tuple[str, dict[str, Any]]]:
+    """Return every run with its method."""
+    return [(method, run) for method, scores in by_method(results.result).items() for run in scores["runs"]]
 
 
 def _search(results: Results) -> str:
     tried = results.result.get("search")
     if not tried:
         return ""
-    chosen = {
-        (method, run["seed"], run["fold"], run["trial"])
-        for method, scores in by_method(results.result).items()
-        for run in scores["runs"]
-    }
+    chosen = {(method, run["seed"], run["fold"], run["trial"]) for method, run in _runs_of(results)}
     rows = []
     for entry in tried:
         where = tuple(entry[key] for key in ("method", "seed", "fold", "trial"))
@@ -297,11 +292,7 @@ def _search(results: Results) -> str:
 
 def _runs(results: Results) -> str:
     keys = ("seed", "fold", *_score_keys(results.result), *RUN_KEYS)
-    rows = [
-        [method, *(number(run.get(key)) for key in keys)]
-        for method, scores in by_method(results.result).items()
-        for run in scores["runs"]
-    ]
+    rows = [[method, *(number(run.get(key)) for key in keys)] for method, run in _runs_of(results)]
     return section("Runs", table(("pool", *map(_title, keys)), rows), wide=True)
 
 
