@@ -16,6 +16,7 @@ from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from jbpool.errors import InputError, JBPoolError
 
@@ -66,14 +67,16 @@ def as_number(value: Tensor) -> float:
 
 
 def may_read(x: Tensor) -> bool:
-    """Return whether the values of ``x`` may be read in the current mode."""
+    """Return whether the values of ``x`` may be read in the current mode; compiled code reads none."""
+    if is_compiling():
+        return False
     mode, kind = _mode.get(), x.device.type
     return kind != "meta" and (mode == "all" or (mode == "auto" and kind == "cpu"))
 
 
 def reads_all() -> bool:
     """Return whether every value is to be checked, whatever it costs."""
-    return _mode.get() == "all"
+    return not is_compiling() and _mode.get() == "all"
 
 
 def check_count(value: int, what: str) -> int:

@@ -4,63 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from inspect import signature
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
+from torch.compiler import is_compiling
 
 from jbpool import interop
-from jbpool.checks import check_count, check_edge_weight, check_sizes, may_read, no_vmap
+from jbpool.checks import check_count, check_edge_weight, check_sizes, may_read
 from jbpool.errors import InputError
 from jbpool.interop import GraphTensors, sizes_of_batch, version
+from jbpool.kept import kept, kept_property
 
 T = TypeVar("T")
-
-
-class kept_property(cached_property[T]):     # noqa: N801  as in functools
-    """A cached property whose tensors serve training, too, if it is first asked for in ``torch.inference_mode``."""
-
-    def __get__(self, instance: Any, owner: Any = None) -> T:       # type: ignore[override]
-        with torch.inference_mode(False):
-            return super().__get__(instance, owner)
-
-
-def kept(compute: Callable[..., T], source: Tensor | None = None) -> T:
-    """Return the result of a function of a tensor, or of none, as tensors that can be kept.
-
-    They serve training, too, if computed in ``torch.inference_mode``, and belong to no transform of ``torch.func``.
-    """
-    results: list[T] = []
-    with torch.inference_mode(False):
-        _OutsideTransforms.apply(source, compute, results.append)
-    return results[0]
-
-
-class _OutsideTransforms(Function):
-    """Calls a function of a tensor: torch.func leaves its transforms before it runs a Function, and unwraps its inputs.
-
-    Transforms that would need a derivative here, or a batch, refuse the call.
-    """
-
-    @staticmethod
-    def forward(source, compute, keep):
-        keep(compute() if source is None else compute(source))
-        return torch.empty(0)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        raise no_vmap()
-
-
-_OutsideTransforms.forward.__signature__ = signature(_OutsideTransforms.forward)    # type: ignore[attr-defined]
 
 
 class CsrRows(NamedTuple):
@@ -233,7 +191,6 @@ class Graph:
         return graph
 
     @staticmethod
-    @lru_cache(maxsize=16)      # a training run has few batch sizes
     def complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
         """Return a batch of complete graphs with self loops, edges in row-major order.
 
@@ -242,8 +199,8 @@ class Graph:
         >>> Graph.complete(3, 2, torch.int64, torch.device("cpu"))
         Graph(3 graphs, 6 nodes, 12 edges)
         """
-        sizes = kept(lambda: torch.full((num_graphs,), num_nodes, device=device))
-        return Graph._of_blocks(sizes, num_graphs * num_nodes**2, Blocks(num_graphs, num_nodes), idtype)
+        make = _complete if is_compiling() else _kept_complete
+        return make(num_graphs, num_nodes, idtype, device)
 
     @staticmethod
     def complete_of(sizes: Tensor, width: int, idtype: torch.dtype) -> Graph:
@@ -276,8 +233,8 @@ class Graph:
         if edge_weight is self.edge_weight:
             return self
         graph = Graph.__new__(Graph)
-        graph.__dict__ |= self.__dict__
-        graph.edge_weight = edge_weight
+        graph._start(self.num_nodes, self.num_edges, self.device, self.idtype, self.sizes, edge_weight)
+        graph.blocks, graph.known_symmetric, graph._memo = self.blocks, self.known_symmetric, self._memo
         graph.edges_of = self.edges_of or self
         return graph
 
@@ -368,6 +325,8 @@ class Graph:
         ``source``: what it is computed from besides the graph, such as edge weights; it is passed on. Changes that
         torch cannot track, through ``source.data`` or a shared numpy array, go unnoticed.
         """
+        if is_compiling():                              # a compiled model keeps nothing
+            return compute() if source is None else compute(source)
         known = self._memo.get(key)
         if known is None or known.source() is not source or known.version != version(source):
             if len(self._memo) == MOST_KEPT:        # a sweep over some parameter must not fill the memory
@@ -422,6 +381,14 @@ class Graph:
     def from_networkx(cls, graph: Any) -> Graph:
         """Return an undirected networkx graph with its edge attribute ``weight``; nodes as in ``graph.nodes``."""
         return cls._of(interop.read_networkx(graph))
+
+
+def _complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
+    sizes = kept(lambda: torch.full((num_graphs,), num_nodes, device=device))
+    return Graph._of_blocks(sizes, num_graphs * num_nodes**2, Blocks(num_graphs, num_nodes), idtype)
+
+
+_kept_complete = lru_cache(maxsize=16)(_complete)       # a training run has few batch sizes
 
 
 def _restored(make: Callable[..., Graph], arguments: tuple, edge_weight: Tensor) -> Graph:

@@ -16,8 +16,9 @@ PACKAGE = ROOT / "jbpool"
 # other, but for the first, whose modules build on one another.
 BASE = ("errors", "names", "schema", "checks", "files", "console", "processes")
 LAYERS = [
-    BASE, ("interop",), ("graph",), ("inputs",), ("ops",), ("objectives",), ("nn",), ("data", "engine", "report"),
-    ("clustering", "classification"), ("compare", "trained", "installation"), ("cli",), ("__main__",),
+    BASE, ("interop", "kept"), ("graph",), ("inputs",), ("ops",), ("objectives",), ("nn",),
+    ("data", "engine", "report"), ("clustering", "classification"),
+    ("compare", "trained", "installation"), ("cli",), ("__main__",),
 ]  # fmt: skip
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 

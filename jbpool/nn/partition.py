@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from jbpool import objectives
 from jbpool.graph import Graph
+from jbpool.kept import cached_property
 from jbpool.ops.adjacency import degree, propagate, propagate_normalized
 from jbpool.ops.segment import Segments, segment_gram, segment_gram_and_products, segment_products, segments_of
 

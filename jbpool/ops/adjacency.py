@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from jbpool.graph import Graph, row_of_entries
 from jbpool.ops.derivatives import ClosedForm, first_order
@@ -29,6 +30,8 @@ def propagate(graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> 
     """
     feat = at_least_float32(feat)
     edge_weight = graph.edge_weight if edge_weight is None else edge_weight
+    if is_compiling() and graph.blocks is None:
+        return _gathered(graph, feat, edge_weight)
     if edge_weight is None or _is_constant(graph, edge_weight):
         return multiply(sparse_operator(graph, edge_weight, feat.dtype), feat)
     blocks, weight = graph.blocks, edge_weight.to(feat.dtype)
@@ -38,10 +41,22 @@ def propagate(graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> 
         return blocks.rows(torch.bmm(blocks.matrix(weight).mT, blocks.table(feat)))
 
 
+def _gathered(graph: Graph, feat: Tensor, edge_weight: Tensor | None) -> Tensor:
+    """Return ``A X`` edge by edge, for compiled models: torch compiles no products with sparse matrices."""
+    source, target = graph.edge_index.long()                                            # (E,) each
+    message = feat.index_select(0, source)                                              # (E, D)
+    if edge_weight is not None:
+        message = message * edge_weight.to(feat.dtype).unsqueeze(1)
+    return torch.zeros_like(feat).index_add(0, target, message)
+
+
 def degree(graph: Graph, edge_weight: Tensor | None, dtype: torch.dtype) -> Tensor:
     """Return ``A 1``, the sum of the edge weights of each node: ``(N,)``, of type ``dtype`` but float32 or wider."""
     dtype = torch.promote_types(dtype, torch.float32)
     edge_weight = graph.edge_weight if edge_weight is None else edge_weight
+    if is_compiling() and graph.blocks is None:
+        ones = torch.ones(graph.num_nodes, 1, dtype=dtype, device=graph.device)
+        return _gathered(graph, ones, edge_weight).squeeze(1)
     if edge_weight is None:
         return graph.by_target.pointers.diff().to(dtype)
     blocks, weight = graph.blocks, edge_weight.to(dtype)
@@ -174,7 +189,7 @@ def smooth(graph: Graph, feat: Tensor, delta: float = 0.85, edge_weight: Tensor 
     """
     feat = at_least_float32(feat)
     edge_weight = graph.edge_weight if edge_weight is None else edge_weight
-    if edge_weight is None or _is_constant(graph, edge_weight):
+    if not is_compiling() and (edge_weight is None or _is_constant(graph, edge_weight)):
         return multiply(sparse_operator(graph, edge_weight, feat.dtype, delta), feat)
     scale = inverse_sqrt(degree(graph, edge_weight, feat.dtype)).unsqueeze(-1)          # (N, 1)
     return torch.lerp(feat, scale * propagate(graph, scale * feat, edge_weight), delta)
@@ -187,7 +202,11 @@ def propagate_normalized(graph: Graph, feat: Tensor, edge_weight: Tensor | None 
 
 def normalized_off_diagonal(adj: Tensor) -> Tensor:
     """Return ``D^-1/2 A D^-1/2`` of A without its diagonal: ``(B, K, K)`` to ``(B, K, K)``."""
-    return _NormalizedOffDiagonal.apply(adj)[0]
+    if not is_compiling():
+        return _NormalizedOffDiagonal.apply(adj)[0]
+    adj = adj * (1 - torch.eye(adj.shape[-1], dtype=adj.dtype, device=adj.device))
+    scale = inverse_sqrt(adj.sum(-1))                                                   # (B, K)
+    return adj * scale.unsqueeze(-1) * scale.unsqueeze(-2)
 
 
 class _NormalizedOffDiagonal(ClosedForm):

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from jbpool.ops.derivatives import ClosedForm, first_order
 
@@ -39,7 +40,7 @@ def trace_sqrt(gram: Tensor) -> Tensor:
     >>> trace_sqrt(torch.diag(torch.tensor([4.0, 9.0], dtype=torch.float64)).unsqueeze(0))
     tensor([5.], dtype=torch.float64)
     """
-    return _TraceSqrt.apply(gram)[0]
+    return (_compiled_trace_sqrt(gram) if is_compiling() else _TraceSqrt.apply(gram))[0]
 
 
 class _TraceSqrt(ClosedForm):
@@ -58,6 +59,28 @@ class _TraceSqrt(ClosedForm):
     def backward(ctx, grad, _):                                                 # (B,)
         (root,) = ctx.saved_tensors
         return None if grad is None else (0.5 * grad).view(-1, 1, 1) * root
+
+
+@torch.library.custom_op("jbpool::trace_sqrt", mutates_args=())
+def _compiled_trace_sqrt(gram: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same as ``trace_and_inverse_sqrt``, as one operation of a compiled model."""
+    return trace_and_inverse_sqrt(gram)
+
+
+@_compiled_trace_sqrt.register_fake
+def _(gram):
+    return gram.new_empty(gram.shape[0]), torch.empty_like(gram)
+
+
+def _keep_root(ctx, inputs, output):
+    ctx.save_for_backward(output[1])
+
+
+def _gradient(ctx, grad, _):
+    return (0.5 * grad).view(-1, 1, 1) * ctx.saved_tensors[0]
+
+
+_compiled_trace_sqrt.register_autograd(_gradient, setup_context=_keep_root)
 
 
 def trace_and_inverse_sqrt(gram: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,10 +15,12 @@ from functools import reduce
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 from torch.nn.functional import pad
 
 from jbpool.checks import check_sizes
-from jbpool.graph import Graph, kept_property
+from jbpool.graph import Graph
+from jbpool.kept import kept_property
 from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.derivatives import ClosedForm, first_order
 from jbpool.ops.sparse import at_least_float32, full_precision
@@ -127,6 +129,8 @@ def segments_of(graph: Graph) -> Segments:
         equal = graph.blocks.width if graph.blocks is not None and graph.blocks.nodes is None else None
         return replace(make_segments(graph.sizes, rows), equal=equal)
 
+    if is_compiling():                                          # a compiled model keeps nothing
+        return make()
     owner = graph.edges_of or graph
     if owner.segments is None:
         with torch.inference_mode(False):
@@ -240,6 +244,14 @@ def segment_gram_and_products(
     return gram, tuple(products)
 
 
+def _plain_products(segments: Segments, with_gram: bool, left: Tensor, *right: Tensor) -> tuple:
+    """Return the same as operations that torch differentiates and compiles itself."""
+    with full_precision(left):
+        own = chunked(left, segments) * segments.source[1]                      # (C, height, K)  no row twice
+        gram = collect(torch.bmm(own.double().mT, own.double()), segments) if with_gram else None
+        return gram, *(collect(torch.bmm(own.mT, chunked(rows, segments)), segments) for rows in right)
+
+
 def _same_type(left: Tensor, right: Sequence[Tensor]) -> list[Tensor]:
     """Return all matrices in the widest of their types, float32 at least."""
     columns = [at_least_float32(left), *right]
@@ -349,6 +361,8 @@ def _pieces(segments: Segments, left: Tensor) -> list[tuple[int, slice]] | None:
 
 
 def _products(segments: Segments, with_gram: bool, left: Tensor, *right: Tensor) -> tuple:
+    if is_compiling():
+        return _plain_products(segments, with_gram, left, *right)
     if _pieces(segments, left) is None:
         return _Products.apply(segments, with_gram, left, *right)[:-1]
     return _LargeProducts.apply(segments, with_gram, left, *right)

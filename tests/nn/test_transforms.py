@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch._dynamo.testing
 from torch.func import functional_call, grad, jacrev, jvp, vjp, vmap
 from torch.jit.frontend import FrontendError
 from zoo import ZOO, batched, random_graph, symmetric_weights
@@ -172,3 +173,33 @@ def test_second_derivatives_are_right_or_refused(name, result):
     found = (torch.autograd.grad(penalty, at)[0] * direction).sum().item()
     above, below = (slope(feat + step * direction)[0].item() for step in (1e-6, -1e-6))
     assert found == pytest.approx((above - below) / 2e-6, rel=1e-3, abs=1e-6)
+
+
+# ---------------------------------------------------------------- torch.compile
+
+
+class TwoLevels(torch.nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.conv = DeltaConv(4, 4, activation="relu")
+        self.first, self.second = make_pool(name, 4, 5), make_pool(name, 4, 2)
+
+    def forward(self, graph, feat):
+        one = self.first(graph, self.conv(graph, feat))
+        two = self.second(one.graph, one.feat)
+        return one.loss + total(two) + one.lift(two.lift(two.feat)).square().mean()
+
+
+@pytest.mark.parametrize(("name", "backend"), [*((name, "eager") for name in POOLS), ("jb", "aot_eager")])
+def test_a_model_compiles_whole_and_once_for_all_shapes(name, backend):
+    torch._dynamo.reset()
+    counters = torch._dynamo.testing.CompileCounterWithBackend(backend)
+    model = TwoLevels(name).double()
+    compiled = torch.compile(model, fullgraph=True, dynamic=True, backend=counters)
+    for sizes in ((4, 6, 5), (7, 3, 9, 5, 12), (3, 3, 8, 6)):
+        graphs = [random_graph(size, 3 * size, seed=size) for size in sizes]
+        feat = torch.rand(sum(sizes), 4, dtype=torch.float64)
+        values = [function(batched(graphs), feat) for function in (model, compiled)]
+        torch.testing.assert_close(*values)
+        torch.testing.assert_close(*(torch.autograd.grad(value, list(model.parameters())) for value in values))
+    assert counters.frame_count <= 2
