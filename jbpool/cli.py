@@ -89,6 +89,9 @@ OPTIONS = {
     "--weight": Option("the column or edge attribute with the weights", "COLUMN", "dataset.weight", "cluster"),
     "--scale": Option("standard: features of mean 0 and deviation 1", "none|standard", "dataset.scale", "cluster"),
     "--labels": Option("classes of the nodes, to score the result", "FILE", "dataset.labels", "cluster"),
+    "--previous": Option("a run, or a table of nodes and clusters, whose numbers are kept", "RUN_DIR|FILE",
+                         "method.previous", "cluster", trains=True),
+    "--fixed": Option("a table of nodes that keep their cluster", "FILE", "method.fixed", "cluster", trains=True),
     "--max-size": Option("write clusters at all levels, and divide those with more nodes (hierarchy.csv)", "N",
                          only="cluster", trains=True),
     "--baselines": Option("compare with k-means, spectral clustering, Leiden", only="cluster", trains=True),
@@ -183,7 +186,8 @@ def _changes(args: argparse.Namespace) -> list[Any]:
         given = _given(args, flag)
         if given is None or not option.sets:
             continue
-        if option.value == "FILE" and args.file is None and args.cfg is None and args.predict is None:
+        no_graph = args.file is None and args.cfg is None and args.predict is None
+        if option.sets.startswith("dataset.") and no_graph:
             raise ConfigError(f"{flag} {given}: give the graph, too: jbpool cluster FILE {flag} {given}")
         value = _whole_numbers(flag, given) if flag == "--seeds" else given
         if flag == "-k":

@@ -51,6 +51,8 @@ class ClusterMethodConfig(PoolOptions):
     name: str = "jb"                                # a pool, an embedding, or auto: see --list
     num_clusters: int | str | None = None           # default: number of classes; auto: also a range, 2-12
     objective: dict[str, float] | None = None       # loss term -> weight, instead of the method's own losses
+    previous: str | None = None                     # auto: a run or table whose clusters keep their numbers
+    fixed: str | None = None                        # auto: a table of nodes that keep their cluster
 
 
 @dataclass
@@ -98,6 +100,8 @@ def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
          f"method.num_clusters={given}: the range should start with the smaller number"),
         (is_range and method.name != "auto", "method.num_clusters",
          f"method.num_clusters={given}: only method.name=auto chooses the number; give {method.name} one number"),
+        (method.previous is not None and method.fixed is not None, "method.fixed",
+         "method.previous and method.fixed both number the clusters: give only one of them"),
         (method.objective is not None and is_known and method.name not in POOLS, "method.objective",
          f"method.objective is for the pools ({pools}), not for {method.name}"),
         (method.objective == {}, "method.objective", f"method.objective is empty: choose from {', '.join(TERMS)}"),
@@ -133,8 +137,10 @@ def unused(config: ClusterConfig) -> list[str]:
     given = [key for key in changed(config) if not key.startswith("dataset.") or key == "dataset.weighting"]
     if method.name not in POOLS:
         used = {"method.name", "method.num_clusters", "train.seeds"}
-        return [key for key in given if key not in used and (key, method.name) != ("train.restarts", "auto")]
-    ignored = {"model.hidden"} if backbone in FIXED else {"dataset.weighting"}
+        if method.name == "auto":
+            used |= {"train.restarts", "method.previous", "method.fixed"}
+        return [key for key in given if key not in used]
+    ignored = {"method.previous", "method.fixed", "model.hidden" if backbone in FIXED else "dataset.weighting"}
     if backbone not in (*FIXED, "delta"):
         ignored.add("model.delta")
     if method.head != "cosine":

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from jbpool.checks import check_count
+from jbpool.clustering.auto.anchors import Anchors, clusters_of
 from jbpool.clustering.auto.number import Choice
 from jbpool.clustering.auto.recipe import RANGE, choose, default_range, find_clusters, remarks
 from jbpool.clustering.auto.refinement import ClusterModel
@@ -178,7 +179,14 @@ class JBClustering:
         return Tags("clusterer", TargetTags(required=False), input_tags=accepted)   # deterministic for a random_state
 
     def fit(
-        self, X: Any, y: Any = None, *, features: Any = None, missing: str | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        features: Any = None,
+        missing: str | None = None,
+        previous: Any = None,
+        fixed: Any = None,
     ) -> JBClustering:
         """Cluster a graph.
 
@@ -198,10 +206,18 @@ class JBClustering:
             DataFrame becomes a column of zeros and ones per word.
         missing : str, optional
             ``"mean"``: gaps in the features get the mean of their column. Default: an error.
+        previous : mapping of nodes to clusters, Series or array of shape (N,), optional
+            Clusters of an earlier version of the graph, -1 for none. They are continued where others do not describe
+            the graph clearly better. Clusters keep the numbers of those they overlap with most; new ones get new
+            numbers, so that numbers may have gaps.
+        fixed : mapping of nodes to clusters, Series or array of shape (N,), optional
+            Nodes that keep their cluster, 0 to ``n_clusters`` - 1; the others arrange themselves around them.
         """
-        return self._fit(X, y, features, missing)
+        return self._fit(X, y, features, missing, previous, fixed)
 
-    def _fit(self, X: Any, y: Any, features: Any, missing: str | None) -> JBClustering:
+    def _fit(
+        self, X: Any, y: Any, features: Any, missing: str | None, previous: Any, fixed: Any
+    ) -> JBClustering:
         if y is not None and np.ndim(y) == 2:
             raise JBPoolError("the second argument is y and ignored: pass features by name, fit(X, features=...).")
         low, high = self._range()
@@ -214,6 +230,12 @@ class JBClustering:
             low, high = default_range(num_nodes)
         if high > num_nodes:
             raise JBPoolError(f"n_clusters={self.n_clusters}: the graph has only {num_nodes} nodes.")
+        if previous is not None and fixed is not None:
+            raise JBPoolError("previous and fixed both number the clusters: give only one of them.")
+        anchors = Anchors(
+            None if previous is None else clusters_of(previous, data.own_ids, "previous"),
+            None if fixed is None else clusters_of(fixed, data.own_ids, "fixed"),
+        )
         for remark in remarks(num_nodes, data.feat):
             warnings.warn(remark, stacklevel=3)
         seed = self._seed()
@@ -222,7 +244,9 @@ class JBClustering:
         for note in choice.notes:
             warnings.warn(note, stacklevel=3)
         with watched("clustering", disable=not self.verbose) as watch:
-            result = find_clusters(data.graph, data.feat, choice, data.edge_weight, seed, starts, watch)
+            result = find_clusters(
+                data.graph, data.feat, choice, data.edge_weight, seed, starts, watch, anchors=anchors
+            )
         for note in result.notes:
             warnings.warn(note, stacklevel=3)
         self._choice, self.n_clusters_, self.savings_ = choice, choice.num_clusters, choice.savings
@@ -242,10 +266,17 @@ class JBClustering:
         return self
 
     def fit_predict(
-        self, X: Any, y: Any = None, *, features: Any = None, missing: str | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        features: Any = None,
+        missing: str | None = None,
+        previous: Any = None,
+        fixed: Any = None,
     ) -> np.ndarray:
         """Cluster a graph and return ``labels_``; see ``fit``."""
-        return self._fit(X, y, features, missing).labels_
+        return self._fit(X, y, features, missing, previous, fixed).labels_
 
     @_WithModel
     def predict(self, X: Any, *, features: Any = None, missing: str | None = None) -> np.ndarray:
@@ -396,7 +427,7 @@ class JBClustering:
 
         explained, data, seed = self._explain(), self._data, self._run["seed"]
         cluster = torch.from_numpy(self.labels_)
-        scores = graph_scores(ClusterSums.of(data.graph, cluster, self.n_clusters_, data.edge_weight))
+        scores = graph_scores(ClusterSums.of(data.graph, cluster, None, data.edge_weight))
         run = {**scores, "score": self.saved_, "loss": self.loss_}
         record = run | {"view": self.view_, "trials": self.trials_} | self._run
         settings = {

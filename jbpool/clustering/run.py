@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
+from jbpool.clustering.auto.anchors import NOTHING, Anchors, clusters_of
 from jbpool.clustering.auto.number import Choice, ranked
 from jbpool.clustering.auto.recipe import STARTS, choose, default_range, find_clusters, remarks
 from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
@@ -36,7 +38,7 @@ from jbpool.data import NodeData, load_nodes
 from jbpool.engine.fit import Log, Progress, fit, open_log
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.state import save_state
-from jbpool.errors import ConfigError, TrainingError
+from jbpool.errors import ConfigError, TrainingError, reported_as
 from jbpool.files import write_text
 from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, rank, world_size
@@ -77,6 +79,7 @@ class Job:
         self.config, self.choice, self.out, self.device, self.log = config, choice, out, device, log
         self.num_clusters = choice.num_clusters
         self.given = data
+        self.anchors = anchors_of(config, data) if config.method.name == "auto" else NOTHING
         self.data = data if config.method.name == "auto" else with_features(data, self.num_clusters)
         out.own |= {"clusters": {}, "confidence": {}}     # seed -> (N,)
         out.write, out.draw = self.save_clusters, lambda: page(self.findings())
@@ -126,7 +129,8 @@ class Job:
 
     def sums_of(self, cluster: Tensor, num_clusters: int | None = None) -> ClusterSums:
         """Return the sums over clusters ``(N,)``; their number is that of the run, unless given."""
-        return ClusterSums.of(self.data.graph, cluster, num_clusters or self.num_clusters, self.data.edge_weight)
+        count = num_clusters or max(self.num_clusters, int(cluster.max()) + 1)      # kept numbers may be larger
+        return ClusterSums.of(self.data.graph, cluster, count, self.data.edge_weight)
 
     def scores(self, cluster: Tensor, sums: ClusterSums | None = None) -> dict[str, float]:
         """Return all scores of clusters ``(N,)``; ``sums``: where they are at hand."""
@@ -145,12 +149,12 @@ class Job:
             (self.out.path / "model.pt").unlink(missing_ok=True)
             return
         names = self.data.feat_names
-        model |= {
+        model = {
             "in_feats": 0 if self.data.feat is None else self.data.feat.shape[1],
             "num_clusters": self.num_clusters,
             "made_feat": self.given.feat is None,
             "feat_names": None if names is None else list(names),
-        }
+        } | model
         save_state(self.out.path / "model.pt", model)
 
     def save_clusters(self) -> None:
@@ -214,12 +218,14 @@ def search(job: Job, seed: int) -> SeedResult:
     graph, feat, weight = job.data.on(job.device)
     starts, shares = job.config.train.restarts or STARTS, _shares(job.data)
     with watched(f"seed {seed}", disable=rank() > 0) as watch:
-        result = find_clusters(graph, feat, job.choice, weight, seed, starts, watch, shares)
+        result = find_clusters(graph, feat, job.choice, weight, seed, starts, watch, shares, job.anchors)
     record = {
         "loss": result.loss, "score": result.saved, "seconds": time.perf_counter() - began, "seconds_per_step": None,
         "view": result.view, "trials": result.trials, "moved": result.moved,
     }  # fmt: skip
-    model = None if result.model is None else {"state": result.model.cpu().state_dict()}
+    model = None
+    if result.model is not None:
+        model = {"state": result.model.cpu().state_dict(), "num_clusters": len(result.model.prior)}
     return SeedResult(result.cluster.cpu(), result.confidence.cpu(), record, model, notes=result.notes)
 
 
@@ -339,6 +345,23 @@ def compare_baselines(job: Job) -> None:
 
 
 # ---------------------------------------------------------------- a run
+
+
+def anchors_of(config: ClusterConfig, data: NodeData) -> Anchors:
+    """Return the clusters that a run or tables give for some nodes, by the ids of the nodes."""
+
+    def read(given: str | None, key: str) -> Tensor | None:
+        if given is None:
+            return None
+        path = Path(given).expanduser()
+        path = path / "assign.csv" if path.is_dir() else path
+        with reported_as(path, f"{key}: no table with nodes and their clusters"):
+            table = pd.read_csv(path, dtype=str)
+            column = "cluster" if "cluster" in table else table.columns[1]
+            pairs = dict(zip(table.iloc[:, 0], table[column], strict=True))
+        return clusters_of(pairs, data.own_ids, key)
+
+    return Anchors(read(config.method.previous, "method.previous"), read(config.method.fixed, "method.fixed"))
 
 
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
-from commands import CLUSTER, SHARED, call, result_of, run_task
+from commands import CLUSTER, SHARED, call, result_of, run_task, settings
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from zoo import random_graph, undirected
@@ -236,3 +236,30 @@ def test_what_auto_prints_is_explained(tmp_path):
     score = result_of(tmp_path / "r")["runs"][0]["score"]
     assert f"{score:.3f} bits saved per node\n" in printed
     assert f"{score:.3f}   (bits per node that the clusters save" in printed
+
+
+def test_clusters_of_another_run_keep_their_numbers(tmp_path):
+    """By the ids of nodes, from a run folder or a table."""
+    small = settings("dataset.num_nodes=300", "method.name=auto", "method.num_clusters=4", "train.restarts=2")
+    call(CLUSTER.command, *small, "--seeds", "0", "--out", "a", cwd=tmp_path)
+    rows = [line.split(",") for line in (tmp_path / "a" / "assign.csv").read_text().split()[1:]]
+    (tmp_path / "table.csv").write_text("id,group\n" + "".join(f"{row[0]},{int(row[1]) + 5}\n" for row in rows))
+    for given, shift in (("a", 0), ("table.csv", 5)):
+        call(CLUSTER.command, *small, "--seeds", "1", "--previous", given, "--out", f"of-{given}", cwd=tmp_path)
+        with np.load(tmp_path / "a" / "assign.npz") as old, np.load(tmp_path / f"of-{given}" / "assign.npz") as new:
+            assert (new["cluster"] == old["cluster"] + shift).mean() > 0.95
+        assert result_of(tmp_path / f"of-{given}")["mean"]["used_clusters"] == 4
+    (tmp_path / "fixed.csv").write_text("".join(f"{row[0]},{row[1]}\n" for row in [["node", "cluster"], *rows[:20]]))
+    call(CLUSTER.command, *small, "--seeds", "2", "--fixed", "fixed.csv", "--out", "f", cwd=tmp_path)
+    with np.load(tmp_path / "f" / "assign.npz") as new:
+        assert new["cluster"][0, :20].tolist() == [int(row[1]) for row in rows[:20]]
+
+
+@pytest.mark.parametrize("given", ["none.csv", "empty.csv", "."])
+def test_a_table_of_clusters_that_cannot_be_read_is_named(given, tmp_path):
+    (tmp_path / "empty.csv").touch()
+    arguments = [*settings("dataset.num_nodes=300", "method.name=auto"), "--previous", given]
+    outcome = call(CLUSTER.command, *arguments, cwd=tmp_path, check=False)
+    assert outcome.code == 2
+    (line,) = outcome.err.splitlines()
+    assert ("assign.csv" if given == "." else given) in line

@@ -29,11 +29,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from jbpool.clustering.auto.anchors import NOTHING, STAY, Anchors, changes, continued, seeded
 from jbpool.clustering.auto.bounded_heads import Heads, hard_clusters, trained_heads
 from jbpool.clustering.auto.features import scale_warning
 from jbpool.clustering.auto.number import Choice, choose_number
 from jbpool.clustering.auto.refinement import ClusterModel, Evidence, Refined, refine
 from jbpool.clustering.auto.views import STEPS, FixedFeatures, edge_view
+from jbpool.clustering.matching import kept_numbers
 from jbpool.errors import DataError
 from jbpool.graph import Graph
 from jbpool.ops.segment import contingency
@@ -136,12 +138,14 @@ def find_clusters(
     starts: int = STARTS,
     watch: Callable[[int, int, float], None] = lambda done, total, saved: None,
     shares: RowShares | None = None,
+    anchors: Anchors = NOTHING,
 ) -> Clustering:
     """Cluster the nodes of a graph.
 
     ``feat``: ``(N, D)``, dense or CSR, or ``None``. ``choice``: what ``choose`` returned. ``starts``: of every view.
     ``watch`` is called with the number of views clustered so far, their total, and the most bits saved per node so far.
     ``shares``: rows of each process of the run; all of them get the same result. By default this process is alone.
+    ``anchors``: clusters that are given for some nodes, previous ones or fixed ones.
     """
     num_clusters, evidence = choice.num_clusters, Evidence(graph, feat, edge_weight)
     if num_clusters == 1:
@@ -149,15 +153,51 @@ def find_clusters(
         return Clustering(inside.long() - 1, inside.float(), -1.0, 0.0, None, [], 0, None)
     attempts = try_partitions(evidence, feat, num_clusters, edge_weight, seed, starts, choice.candidates, watch, shares)
     best, (cluster, _, model) = best_of(attempts)
+    view = EDGES if feat is None else SMOOTHED
+    previous, fixed = (given if given is None else given.to(graph.device) for given in anchors)
+    if fixed is not None:
+        rows = view_rows(view, graph, feat, num_clusters, edge_weight, seed, shares)
+        attempts = [_given(view, *seeded(evidence, rows, cluster, fixed, num_clusters), num_clusters)]
+        best, (cluster, _, model) = attempts[0]
+    elif previous is not None and (found := continued(evidence, previous, num_clusters)) is not None:
+        attempts.append(_given(view, *found, num_clusters))
+        if attempts[-1][0].merit >= STAY * best.merit:
+            best, (cluster, _, model) = attempts[-1]
     best.kept = True
     trust = _agreement(evidence, attempts, cluster, num_clusters)                       # (N,)
     probability = model.probability(evidence, evidence.with_neighbours(cluster, num_clusters)[1])      # (N, K)
     trust *= probability.gather(1, cluster[:, None]).squeeze(1)
     cluster, trust = torch.where(evidence.informed, cluster, -1), torch.where(evidence.informed, trust, 0)
+    notes = [*_notes(graph, feat, cluster, num_clusters)]
+    if previous is not None:
+        numbers = kept_numbers(cluster.cpu(), previous.cpu(), num_clusters).to(cluster.device)
+        cluster, model = torch.where(cluster >= 0, numbers[cluster], -1), model.renumbered(numbers)
+        notes += filter(None, [changes(cluster.cpu(), previous.cpu())])
     return Clustering(
         cluster, trust, best.loss, best.saved, best.view, [asdict(attempt) for attempt, _ in attempts], best.moved,
-        None if feat is None else model, tuple(_notes(graph, feat, cluster, num_clusters)),
+        None if feat is None else model, tuple(notes),
     )  # fmt: skip
+
+
+def view_rows(
+    view: str, graph: Graph, feat: Tensor | None, num_clusters: int, edge_weight: Tensor | None, seed: int,
+    shares: RowShares | None = None,
+) -> Tensor:  # fmt: skip
+    """Return the rows of a view, ``(N, C)``, the same in every process."""
+    shares = shares or RowShares.alone(graph.num_nodes)
+    if view == EDGES or feat is None:
+        return shares.from_first(edge_view(graph, num_clusters, edge_weight, seed))
+    steps = STEPS if view == SMOOTHED else 0
+    fixed = FixedFeatures(feat.shape[1], steps, num_clusters=num_clusters).to(feat.device)
+    return shares.whole(fixed.fit(graph, feat, edge_weight, seed, shares))
+
+
+def _given(view: str, start: Tensor, refined: Refined, num_clusters: int) -> tuple[Attempt, Refined]:
+    """Return the attempt of clusters ``(N,)`` that no head has found; its loss is that of the hard assignment."""
+    sizes = start.bincount(minlength=num_clusters).double()
+    loss = -float(sizes.sqrt().sum() / (num_clusters * sizes.sum()) ** 0.5)
+    moved = int((refined.cluster != start).sum())
+    return Attempt(view, None, loss, refined.saved / math.log(2) / len(start), moved), refined
 
 
 def _notes(graph: Graph, feat: Tensor | None, cluster: Tensor, num_clusters: int) -> Iterator[str]:
@@ -242,12 +282,7 @@ def try_partitions(
 
     views = [EDGES] if feat is None else [SMOOTHED] if large else [SMOOTHED, EDGES, FEATURES]
     for done, view in enumerate(views, 1):
-        if view == EDGES or feat is None:
-            rows = shares.from_first(edge_view(graph, num_clusters, edge_weight, seed))
-        else:
-            steps = STEPS if view == SMOOTHED else 0
-            fixed = FixedFeatures(feat.shape[1], steps, num_clusters=num_clusters).to(feat.device)
-            rows = shares.whole(fixed.fit(graph, feat, edge_weight, seed, shares))      # (N, C)
+        rows = view_rows(view, graph, feat, num_clusters, edge_weight, seed, shares)    # (N, C)
         if bool(rows.any()):                                                            # else it has no information
             heads, losses = trained_heads(rows, num_clusters, starts, generator, shares)
             best = losses.argsort()[:REFINED].sort().values if large else torch.arange(starts)

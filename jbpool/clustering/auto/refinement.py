@@ -203,6 +203,15 @@ class ClusterModel(nn.Module):
         informed = evidence.informed[:, None]
         return torch.where(informed, self.scores(evidence, neighbours).softmax(1), 1 / len(self.prior))
 
+    def renumbered(self, numbers: Tensor) -> ClusterModel:
+        """Return the same model with other numbers of the clusters, ``(K,)``; numbers between them have no nodes."""
+        model = ClusterModel(int(numbers.max()) + 1, len(self.words)).to(self.prior.device)
+        model.prior.fill_(NEVER)
+        model.prior[numbers], model.offset[numbers], model.words[:, numbers] = self.prior, self.offset, self.words
+        model.blocks[numbers[:, None], numbers] = self.blocks
+        model.measurements.copy_(self.measurements)
+        return model
+
     @torch.no_grad()
     def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return cluster and confidence of the nodes of a graph: ``(N, D)`` to ``(N,)`` and ``(N,)``.
@@ -218,8 +227,11 @@ class ClusterModel(nn.Module):
 
 
 @torch.no_grad()
-def refine(evidence: Evidence, cluster: Tensor, num_clusters: int) -> Refined:
-    """Alternate between measuring clusters ``(N,)`` and moving nodes, as long as the description shrinks notably."""
+def refine(evidence: Evidence, cluster: Tensor, num_clusters: int, fixed: Tensor | None = None) -> Refined:
+    """Alternate between measuring clusters ``(N,)`` and moving nodes, as long as the description shrinks notably.
+
+    ``fixed``: ``(N,)`` clusters of nodes that do not move, -1 for others.
+    """
     in_feats = 0 if evidence.rows is None else evidence.rows.shape[1]
     before, best = -math.inf, None
     for _ in range(ROUNDS):
@@ -232,5 +244,6 @@ def refine(evidence: Evidence, cluster: Tensor, num_clusters: int) -> Refined:
             break
         before = saved
         cluster = model.scores(evidence, neighbours).argmax(1)
+        cluster = cluster if fixed is None else torch.where(fixed >= 0, fixed, cluster)
     assert best is not None
     return best

@@ -1,0 +1,114 @@
+"""Clusters that are given for some nodes: previous ones are continued, fixed ones stay."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+from jbpool import JBClustering
+from jbpool.clustering.auto.anchors import changes, clusters_of
+from jbpool.data import load_nodes
+from jbpool.errors import DataError, JBPoolError
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Four blocks that are hard to tell apart, with words."""
+    data = load_nodes("sbm", num_nodes=400, num_clusters=4, mixing=0.4, words=20)
+    edges = pd.DataFrame(data.graph.edge_index.T.numpy(), columns=["source", "target"])
+    return data, edges
+
+
+def cut(edges, share, seed=0):
+    """The edges between the nodes that stay."""
+    nodes = np.unique(edges.to_numpy())
+    kept = np.random.default_rng(seed).choice(nodes, round(len(nodes) * (1 - share)), replace=False)
+    return edges[edges.isin(kept).all(axis=1)]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1])
+def test_clusters_keep_their_nodes_and_numbers(graph, share):
+    _, edges = graph
+    old = JBClustering(4, n_init=2, random_state=0).fit(edges)
+    names = {node: 10 * cluster for node, cluster in zip(old.node_ids_, old.labels_, strict=True)}
+    new = JBClustering(4, n_init=2, random_state=5).fit(cut(edges, share), previous=names)
+    before = [names[node] for node in new.node_ids_]
+    assert adjusted_rand_score(before, new.labels_) > 0.9
+    assert (new.labels_ == before).mean() > 0.95
+    assert set(new.labels_) == {0, 10, 20, 30}
+    assert set(new.summary_.index) == {0, 10, 20, 30}
+    series = JBClustering(4, n_init=2, random_state=5).fit(cut(edges, share), previous=pd.Series(names))
+    assert np.array_equal(series.labels_, new.labels_)
+
+
+def test_the_model_has_the_kept_numbers(graph):
+    data, _ = graph
+    old = JBClustering(4, n_init=2, random_state=0).fit(data.graph, features=data.feat)
+    new = JBClustering(4, n_init=2, random_state=0).fit(data.graph, features=data.feat, previous=old.labels_ + 3)
+    assert np.array_equal(new.labels_, old.labels_ + 3)
+    assert (new.predict(data.graph, features=data.feat) == old.predict(data.graph, features=data.feat) + 3).all()
+
+
+def test_more_previous_clusters_than_are_asked_for(graph):
+    """They are no start, but those that are left keep their numbers."""
+    _, edges = graph
+    old = JBClustering(6, n_init=2, random_state=0).fit(edges).labels_
+    with pytest.warns(UserWarning, match="is gone"):
+        new = JBClustering(3, n_init=2, random_state=0).fit(edges, previous=old)
+    assert set(new.labels_) <= set(old)
+
+
+def test_fixed_nodes_stay_and_seed_their_clusters(graph):
+    data, _ = graph
+    label = data.label.numpy()
+    fixed = np.full(len(label), -1)
+    rng = np.random.default_rng(0)
+    for number in range(4):
+        fixed[rng.choice(np.flatnonzero(label == number), 5, replace=False)] = 3 - number
+    plain = JBClustering(4, n_init=2, random_state=0).fit(data.graph, features=data.feat)
+    model = JBClustering(4, n_init=2, random_state=0).fit(data.graph, features=data.feat, fixed=fixed)
+    assert (model.labels_[fixed >= 0] == fixed[fixed >= 0]).all()
+    assert (model.labels_ == 3 - label).mean() > 0.9
+    assert adjusted_rand_score(label, model.labels_) >= adjusted_rand_score(label, plain.labels_) - 0.01
+
+
+def test_clusters_without_fixed_nodes_are_found(graph):
+    data, _ = graph
+    label = data.label.numpy()
+    fixed = {int(node): 2 for node in np.flatnonzero(label == 0)[:5]}
+    model = JBClustering(4, n_init=2, random_state=0).fit(data.graph, features=data.feat, fixed=fixed)
+    assert (model.labels_[label == 0] == 2).mean() > 0.8
+    assert adjusted_rand_score(label, model.labels_) > 0.8
+
+
+def test_clusters_by_name_and_by_position():
+    ids = np.array(["a", "b", "c"], dtype=object)
+    assert clusters_of({"c": 1, "x": 5, "a": 0.0}, ids, "fixed").tolist() == [0, -1, 1]
+    assert clusters_of([2, -1, 0], ids, "fixed").tolist() == [2, -1, 0]
+    assert clusters_of({"7": "3"}, np.arange(9), "fixed")[7] == 3              # of a table
+
+
+@pytest.mark.parametrize(
+    ("given", "word"), [({"x": 1}, "none of its"), ([1, 2], "shape"), ({"a": "red"}, "red"), ([0, 0, 1.5], "1.5")]
+)
+def test_what_is_no_cluster(given, word):
+    with pytest.raises(DataError, match=word):
+        clusters_of(given, np.array(["a", "b", "c"]), "previous")
+
+
+def test_what_does_not_go_together(graph):
+    _, edges = graph
+    with pytest.raises(JBPoolError, match="only one of them"):
+        JBClustering(2).fit(edges, previous={0: 1}, fixed={0: 1})
+    with pytest.raises(DataError, match="at least 8 clusters"):
+        JBClustering(2, n_init=1).fit(edges, fixed={0: 7})
+
+
+def test_what_has_changed_is_said():
+    previous = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2])
+    assert changes(previous, previous) is None
+    cluster = torch.tensor([0, 0, 0, 1, 3, 3, 1, 1])                    # 2 went into 1, of which 3 was split off
+    assert changes(cluster, previous) == (
+        "clusters since the previous result: 3 is new, mostly from 1; 2 is gone, mostly into 1."
+    )
