@@ -3,7 +3,6 @@
 # make test-gpu    the tests of the layer and of both networks on a GPU (docs/gpu.md)
 # make test-slow   the slow ones: large datasets, the longer benchmarks
 # make fuzz   1,000 damaged inputs of every kind: each is read, or refused by name (docs/reliability.md)
-# make soak   runs that are killed, started twice, or lose their disk, and continued to the same result
 # make matrix the oldest and the newest versions, and fresh Debians, each made from nothing (gigabytes)
 # make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
 # make docs   set up, then build the documentation as a site: open site/index.html
@@ -26,7 +25,7 @@ export JBPOOL_DATA ?= $(abspath ../shared/data)
 endif
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test test-gpu test-slow fuzz soak matrix bench bench-env docs notebook-env lint env lock clean
+.PHONY: run test test-gpu test-slow fuzz matrix bench bench-env docs notebook-env lint env lock clean
 .DEFAULT_GOAL := test
 
 env: $(READY)
@@ -64,9 +63,6 @@ test-slow: $(READY)
 
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 MUTANTS=1000 $(BIN)/python -m pytest -n 2 tests/test_fuzz.py
-
-soak: $(READY)
-	$(BIN)/python scripts/qa/soak.py
 
 matrix: $(READY)
 	$(BIN)/python scripts/qa/matrix.py
