@@ -88,12 +88,14 @@ OPTIONS = {
     "--features": Option("features of the nodes: CSV, Parquet, .npy, .npz", "FILE", "dataset.features", "cluster"),
     "--weight": Option("the column or edge attribute with the weights", "COLUMN", "dataset.weight", "cluster"),
     "--scale": Option("standard: features of mean 0 and deviation 1", "none|standard", "dataset.scale", "cluster"),
+    "--graph": Option("the graph of a .h5ad: a key of obsp", "KEY", "dataset.graph", "cluster"),
     "--labels": Option("classes of the nodes, to score the result", "FILE", "dataset.labels", "cluster"),
     "--previous": Option("a run, or a table of nodes and clusters, whose numbers are kept", "RUN_DIR|FILE",
                          "method.previous", "cluster", trains=True),
     "--fixed": Option("a table of nodes that keep their cluster", "FILE", "method.fixed", "cluster", trains=True),
     "--max-size": Option("write clusters at all levels, and divide those with more nodes (hierarchy.csv)", "N",
                          only="cluster", trains=True),
+    "--write": Option("a copy of the .h5ad with the clusters in obs", "FILE.h5ad", only="cluster", trains=True),
     "--baselines": Option("compare with k-means, spectral clustering, Leiden", only="cluster", trains=True),
     "--folds": Option("the folds to run (default: all)", "0,1", only="classify", trains=True),
     "--cfg": Option("a YAML file: a path, or a name in configs/", "NAME|PATH", trains=True),
@@ -314,6 +316,8 @@ def _start(args: argparse.Namespace) -> int:
         (more["max_size"],) = _whole_numbers("--max-size", size)[:1]
     if _given(args, "--baselines"):
         more["baselines"] = True
+    if (target := _given(args, "--write")) is not None:
+        more["write"] = Path(target)
     if "WORLD_SIZE" in os.environ:
         signal.signal(signal.SIGTERM, _stop_with_the_others)
     with ExitStack() as stack:

@@ -43,6 +43,7 @@ PAGE_COMMENT = re.compile(r"^<!-- test the page: (\w+), (.+?) -->$", flags=re.MU
 REASONS = {                                     # why a block does not run -> what must be true of its code
     "takes minutes": r"",
     "takes hours": r"",
+    "needs anndata": r"h5ad|adata",
     "needs a GPU": r"cu\d|cuda|gpu",
     "changes the environment": r"^(pip|make|python -m pip)\b",
     "needs several machines": r"--nnodes",

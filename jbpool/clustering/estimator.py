@@ -195,15 +195,17 @@ class JBClustering:
         X : matrix, graph or edge list
             A symmetric scipy sparse or numpy matrix ``(N, N)``; a DGLGraph (``ndata["feat"]`` and ``edata["weight"]``
             are used); a networkx or igraph graph (edge attribute ``weight``); an edge list as a DataFrame, an array or
-            a list of tuples. Clusters are those of an undirected graph: one-way edges of a matrix, DGLGraph or DiGraph
-            are refused, with the call that adds the other direction. An edge list may hold one direction or both. The
-            sparse matrices of scikit-learn's ``KNeighborsTransformer`` and ``RadiusNeighborsTransformer`` are taken
-            with both directions of every edge and, if they hold distances, without weights; a note says so.
+            a list of tuples; an AnnData (``obsp["spatial_connectivities"]``, else ``["connectivities"]``, and
+            ``obsm["X_pca"]``, else ``X``); a file of any of these kinds. Clusters are those of an undirected graph:
+            one-way edges of a matrix, DGLGraph or DiGraph are refused, with the call that adds the other direction. An
+            edge list may hold one direction or both. The sparse matrices of scikit-learn's ``KNeighborsTransformer``
+            and ``RadiusNeighborsTransformer`` are taken with both directions of every edge and, if they hold distances,
+            without weights; a note says so.
         y : object, optional
             Ignored; part of scikit-learn's interface.
         features : array, sparse matrix or DataFrame, optional
-            ``(N, D)``, a row per node. Without features the clusters come from the edges alone. A column of words in a
-            DataFrame becomes a column of zeros and ones per word.
+            ``(N, D)``, a row per node; of an AnnData also a key of ``obsm``, or ``"X"``. Without features the clusters
+            come from the edges alone. A column of words in a DataFrame becomes a column of zeros and ones per word.
         missing : str, optional
             ``"mean"``: gaps in the features get the mean of their column. Default: an error.
         previous : mapping of nodes to clusters, Series or array of shape (N,), optional
@@ -414,6 +416,33 @@ class JBClustering:
                     before[place.get_indexer(nodes)] = number
                 table[f"level {level}"] = before
         return table
+
+    def to_anndata(self, adata: Any, key: str = "jbpool") -> Any:
+        """Write the clusters into an AnnData, as scanpy writes those of Leiden, and return it.
+
+        ``obs[key]`` is a categorical of strings, missing for cells of which nothing is known; ``{key}_confidence`` is
+        their confidence. ``uns[key]`` has the parameters, how the number was chosen, and what was read.
+
+        Parameters
+        ----------
+        adata : AnnData
+            The object given to ``fit``, or one with cells of the same names.
+        key : str, default "jbpool"
+            The name in ``obs`` and ``uns``.
+        """
+        from jbpool.data.own.cells import write_clusters
+
+        self._check_fitted()
+        notes = {
+            "params": {name: str(value) for name, value in self.get_params().items()}, "n_clusters": self.n_clusters_,
+            "chosen_by": self.chosen_by_, "data": str(self.data_),
+        }  # fmt: skip
+        if self.reproducibility_ is not None:
+            notes["reproducibility"] = float(self.reproducibility_)
+        if self.levels_ is not None:
+            notes["levels"] = self.levels_.astype(float)                # of None, which the file cannot hold, NaN
+        write_clusters(adata, key, self.node_ids_, self.labels_, self.confidence_, notes)
+        return adata
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write the report, one HTML page that works offline, and return its path.

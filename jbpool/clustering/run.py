@@ -35,6 +35,7 @@ from jbpool.clustering.scores import (
 )
 from jbpool.console import Bar, plural, watched
 from jbpool.data import NodeData, load_nodes
+from jbpool.data.own.cells import write_copy
 from jbpool.engine.fit import Log, Progress, fit, open_log
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.state import save_state
@@ -406,13 +407,18 @@ def run(
     baselines: bool = False,
     log: str | None = None,
     max_size: int | None = None,
+    write: Path | None = None,
 ) -> RunFolder:
     """Run a configuration on what ``load_data`` returned, into a folder.
 
     ``resume`` continues the run in the folder; what is finished is not repeated. ``baselines`` compares the result with
     other methods. ``log``: ``"tensorboard"`` or ``"mlflow"``, to pass every evaluation on to.
     ``max_size``: nodes of the smallest communities in ``hierarchy.csv``, at most.
+    ``write``: a file for a copy of the user's ``.h5ad`` with the clusters.
     """
+    cells = Path(str(config.dataset.options.get("edges")))
+    if write is not None and cells.suffix != ".h5ad":
+        raise ConfigError(f"--write {write}: it is a copy of a .h5ad file with the clusters; give such a file.")
     auto = config.method.name == "auto"
     low, high = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
@@ -428,6 +434,11 @@ def run(
             compare_baselines(job)
         if max_size is not None and rank() == 0:
             job.save_hierarchy(max_size)
+        if write is not None and rank() == 0:
+            best = best_run(out.runs)["seed"]
+            notes = {"n_clusters": job.num_clusters, "data": str(data.read), "run": str(out.path)}
+            write_copy(cells, write, data.own_ids, job.clusters[best].numpy(), job.confidence[best].numpy(), notes)
+            print(f"the cells with their clusters: {write}")
     return out
 
 

@@ -64,6 +64,8 @@ def read_features(given: Any, missing: str | None = None) -> Features:
     """
     if missing not in (None, "mean"):
         raise DataError(f"missing={missing!r}: the only choice is mean.")
+    if isinstance(given, Features):
+        return given
     origin: Path | str = "features"
     if isinstance(given, (str, Path)):
         from jbpool.data.own.tables import is_header_of_features, kind_of, read_table

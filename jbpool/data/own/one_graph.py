@@ -18,6 +18,7 @@ import numpy as np
 from jbpool.data.arrays import array_names, read_array
 from jbpool.data.assemble import added_up, node_data
 from jbpool.data.datasets import NodeData
+from jbpool.data.own.cells import edges_of_cells, read_cells
 from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_character, places
 from jbpool.data.own.features import Features, features_of_table, fill, read_features, standardised
 from jbpool.data.own.libraries import edges_of_graph_file, edges_of_igraph, edges_of_library, edges_of_networkx
@@ -45,13 +46,15 @@ def load_node_files(
     Parameters
     ----------
     edges : str or Path, optional
-        Edge list in text, Parquet, ``.npy`` or ``.npz``, or a graph: ``.gml``, ``.graphml``, ``.gexf``, ``.bin``.
+        Edge list in text, Parquet, ``.npy`` or ``.npz``, or a graph: ``.gml``, ``.graphml``, ``.gexf``, ``.bin``,
+        ``.h5ad``.
     features : str or Path, optional
-        Table in text or Parquet, ``.npy`` or ``.npz``; of a graph file also names of node attributes, ``age,income``.
+        Table in text or Parquet, ``.npy`` or ``.npz``; of a graph file also names of node attributes, ``age,income``;
+        of a ``.h5ad`` a key of ``obsm``, or ``X``.
     labels : str or Path, optional
         Classes of all or some nodes, in the same kinds of files, or the name of a node attribute.
     graph : str or Path, optional
-        Instead of the other files: a file of ``dgl.save_graphs``.
+        Instead of the other files: a file of ``dgl.save_graphs``. For a ``.h5ad`` the key of its graph in ``obsp``.
     separator : str, optional
         Separator of an edge list in text, one character or ``tab``. Default: detected.
     header : bool, optional
@@ -67,10 +70,11 @@ def load_node_files(
     from jbpool.data.own.labels import read_labels, table_labels
     from jbpool.data.own.tables import kind_of
 
-    if (edges is None) == (graph is None):
+    is_cells = edges is not None and str(edges).lower().endswith(".h5ad")
+    if not is_cells and (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
-    path = Path(edges if graph is None else graph)          # type: ignore[arg-type]
-    kind = kind_of(path) if graph is None else "dgl"
+    path = Path(graph if edges is None else edges)          # type: ignore[arg-type]
+    kind = "dgl" if edges is None else kind_of(path)
     if kind != "text" and (separator or header is not None):
         raise DataError.at(path, "dataset.separator and dataset.header are for text files: leave them out")
     if kind == "dgl":
@@ -79,12 +83,18 @@ def load_node_files(
         from jbpool.data.own.dgl_bin import load_node_bin
 
         return load_node_bin(path)
-    listed = read_edges(path, separator, header, None if weight is None else str(weight))
-    table = listed.attributes("features", features) if features is not None else None
+    if is_cells:
+        named = None if features is None or Path(features).is_file() else str(features)
+        with reported_as(path):
+            listed = edges_of_cells(read_cells(path), None if graph is None else str(graph), named)
+        table, features = None, features if named is None and features is not None else listed.feat
+    else:
+        listed = read_edges(path, separator, header, None if weight is None else str(weight))
+        table = listed.attributes("features", features) if features is not None else None
     if table is not None:
         feat: Features | None = features_of_table(table, 0, [*range(1, table.columns)], missing)
     else:
-        feat = None if features is None else read_features(Path(features), missing)
+        feat = None if features is None else read_features(features, missing)
     feat = feat if scale in (None, "none") or feat is None else standardised(feat, str(scale))
     data = _together(path.name.split(".")[0], listed, feat, missing)
     if labels is None:
@@ -109,7 +119,11 @@ def as_node_data(adjacency: Any, features: Any = None, missing: str | None = Non
     the index of a DataFrame holds them; else row i is node i, unless the index is a permutation of 0 .. N-1, which is
     followed with a warning. The ``ids`` of the result are in the order of the rows, ``None`` for matrices.
     """
-    listed = read_edges(adjacency)
+    if is_of(adjacency, "anndata", "AnnData"):
+        listed = edges_of_cells(adjacency, features=features if isinstance(features, str) else None)
+        features = listed.feat if isinstance(features, str) else features
+    else:
+        listed = read_edges(adjacency)
     features = listed.feat if features is None else features
     return _together("graph", listed, None if features is None else read_features(features, missing), missing)
 
@@ -142,6 +156,8 @@ def _edges_of_file(path: Path, separator: str | None, header: bool | None, weigh
     from jbpool.data.own.tables import kind_of, read_table
 
     kind = kind_of(path)
+    if kind == "cells":
+        return edges_of_cells(read_cells(path))
     if kind in ("gml", "graphml", "gexf"):
         return edges_of_graph_file(path, kind, weight or "weight")
     if kind == "array":

@@ -51,7 +51,7 @@ BYTES_AT_ONCE = 8 << 20                 # in which odd numbers are looked for
 GAPS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
 KINDS = {
     ".npy": "array", ".npz": "array", ".parquet": "parquet", ".pq": "parquet", ".gml": "gml", ".graphml": "graphml",
-    ".gexf": "gexf", ".bin": "dgl",
+    ".gexf": "gexf", ".bin": "dgl", ".h5ad": "cells",
 }  # fmt: skip
 SPREADSHEET = "is a spreadsheet or an archive, not text: save the table as CSV UTF-8"
 REFUSED = dict.fromkeys((".xlsx", ".xls", ".ods"), SPREADSHEET) | {
@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 
 def kind_of(path: Path) -> str:
-    """Return ``array``, ``parquet``, ``gml``, ``graphml``, ``gexf``, ``dgl``, or ``text`` for any other suffix.
+    """Return ``array``, ``parquet``, ``gml``, ``graphml``, ``gexf``, ``dgl``, ``cells``, for other suffixes ``text``.
 
     What cannot be read is refused with what to do about it.
     """
