@@ -53,6 +53,45 @@ def normalized_mutual_information(table: Tensor) -> float:
     return min(1.0, max(0.0, 2 * information / entropy))        # rounding may exceed the range
 
 
+def adjusted_mutual_information(table: Tensor) -> float:
+    """Return the agreement of two partitions, corrected for chance: 1 if they are equal, about 0 by chance.
+
+    ``(I - E) / (H - E)`` with the mutual information I, its mean E over all tables with the same sums of rows and
+    columns, and the mean H of the two entropies, which is the definition of scikit-learn.
+    """
+    rows, columns, total = table.sum(1), table.sum(0), int(table.sum())
+    table, rows, columns = table[rows > 0][:, columns > 0].double(), rows[rows > 0], columns[columns > 0]
+    if len(rows) == len(columns) == 1:
+        return 1.0
+    chance = torch.outer(rows, columns).double() / total                                # (R, C) nodes of a cell
+    information = float(torch.special.xlogy(table, table / chance).sum()) / total
+    entropy = float(sum(torch.special.entr(sums / total).sum() for sums in (rows.double(), columns.double()))) / 2
+    expected = _expected_information(rows, columns, total)
+    return (information - expected) / (entropy - expected) if entropy > expected else 0.0
+
+
+def _expected_information(rows: Tensor, columns: Tensor, total: int) -> float:
+    """Return the mean mutual information of random tables with these sums, ``(R,)`` and ``(C,)``.
+
+    The nodes of a cell have a hypergeometric distribution, of which ten standard deviations and ten nodes count.
+    """
+    a, b = (sums.flatten() for sums in torch.meshgrid(rows, columns, indexing="ij"))    # (R C,)
+    chance = a.double() * b / total
+    spread = 10 * (chance * (1 - a / total) * (1 - b / total) * total / max(1, total - 1)).sqrt() + 10
+    low = torch.maximum((a + b - total).clamp_min(1), (chance - spread).floor().long())
+    high = torch.minimum(torch.minimum(a, b), (chance + spread).ceil().long())
+    count = (high - low + 1).clamp_min(0)
+    cell = torch.arange(len(a), device=a.device).repeat_interleave(count)               # a term for every possible n
+    n = torch.arange(len(cell), device=a.device) - (count.cumsum(0) - count)[cell] + low[cell]
+    factorial = torch.lgamma(torch.arange(1, total + 2, dtype=torch.float64, device=a.device))      # log n!
+    certain = factorial[a] + factorial[total - a] + factorial[b] + factorial[total - b] - factorial[total]
+    a, b = a[cell], b[cell]
+    log_probability = certain[cell] - (
+        factorial[n] + factorial[a - n] + factorial[b - n] + factorial[total - a - b + n]
+    )  # fmt: skip
+    return float((log_probability.exp() * n / total * (n / chance[cell]).log()).sum())
+
+
 def adjusted_rand_index(table: Tensor) -> float:
     """Return the agreement on pairs of nodes, corrected for chance: 1 for equal partitions, about 0 by chance."""
     num_nodes = int(table.sum())

@@ -8,10 +8,16 @@ import dense_reference as dense
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score, normalized_mutual_info_score
 from zoo import ZOO, grid, random_graph, symmetric_weights
 
-from jbpool.clustering.scores import ClusterSums, confusion, graph_scores, label_scores
+from jbpool.clustering.scores import (
+    ClusterSums,
+    adjusted_mutual_information,
+    confusion,
+    graph_scores,
+    label_scores,
+)
 from jbpool.graph import Graph
 
 SIZES = [10**5, 10**6, pytest.param(10**7, marks=pytest.mark.slow)]
@@ -29,6 +35,19 @@ def test_label_scores_against_scikit_learn(seed):
     width = max(int(cluster.max()), int(label.max())) + 1
     best = max((torch.tensor(order)[cluster] == label).float().mean().item() for order in permutations(range(width)))
     assert scores["acc"] == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("num_nodes", "num_classes", "kept"), [(1, 1, 1), (9, 3, 0.5), (40, 20, 0.7), (3000, 7, 0.1), (20_000, 30, 0.5)]
+)
+def test_adjusted_mutual_information_against_scikit_learn(num_nodes, num_classes, kept):
+    generator = torch.Generator().manual_seed(num_nodes)
+    label = torch.randint(num_classes, (num_nodes,), generator=generator)
+    noise = torch.randint(num_classes + 2, (num_nodes,), generator=generator)
+    cluster = torch.where(torch.rand(num_nodes, generator=generator) < kept, label, noise)
+    expected = adjusted_mutual_info_score(label, cluster)
+    assert adjusted_mutual_information(confusion(cluster, label)) == pytest.approx(expected, abs=1e-9)
+    assert adjusted_mutual_information(confusion(label, label)) == pytest.approx(1)
 
 
 def test_a_perfect_clustering_and_a_useless_one():

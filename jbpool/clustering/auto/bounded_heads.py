@@ -20,7 +20,7 @@ KEPT = 2**24            # entries of S kept between the two passes; beyond that 
 CANDIDATES = 20_000     # nodes that initial prototypes are chosen from
 TRAIN_NODES = 2**16     # nodes that heads are trained on; they are applied to all
 TEMPERATURE = 0.2       # logits lie between -5 and 5
-EPOCHS = 60             # trained_heads: steps of the optimiser
+EPOCHS = 60             # steps of the optimiser
 BETAS = 0.9, 0.999      # of Adam
 
 
@@ -136,7 +136,12 @@ def train_heads(heads: Heads, feat: Tensor, steps: int, lr: float = 1e-2) -> Ten
 
 
 def trained_heads(
-    rows: Tensor, num_clusters: int, starts: int, generator: torch.Generator, shares: RowShares | None = None
+    rows: Tensor,
+    num_clusters: int,
+    starts: int,
+    generator: torch.Generator,
+    shares: RowShares | None = None,
+    epochs: int = EPOCHS,
 ) -> tuple[Heads, Tensor]:
     """Train heads from several starts: k-means++ nodes, a few k-means steps, then the balance loss.
 
@@ -151,7 +156,7 @@ def trained_heads(
     some = sampled(rows, TRAIN_NODES, generator)
     prototypes = spread_nodes(some, num_clusters, starts, generator)                # (R, K, D)
     heads = Heads(lloyd(some, prototypes[shares.place :: shares.processes]))
-    losses = train_heads(heads, some, EPOCHS)
+    losses = train_heads(heads, some, epochs)
     losses = losses if some is rows else heads.losses(rows)
     return Heads(shares.in_turn(heads.prototypes, starts)), shares.in_turn(losses, starts)
 

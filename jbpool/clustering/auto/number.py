@@ -1,7 +1,12 @@
-"""How many clusters: the number whose partition shortens the description of the graph most.
+"""How many clusters, and whether they are real.
 
-The largest number is clustered once. Then the two clusters whose union costs least become one, again and again, and
-after each union all nodes move once: one partition for every number of clusters, at about the price of the largest.
+A graph that blocks describe (``paths``) has the number whose partition shortens the description of its edges most. The
+largest number is clustered once; then the two clusters whose union costs least become one, again and again, and after
+each union all nodes move once: one partition for every number of clusters, at about the price of the largest.
+
+Where there is more structure than blocks, as among neighbours or in a space, descriptions become shorter with ever more
+of them. There, the number is the smallest one whose clusters two halves of the data (``halves``) agree about as well as
+about any other.
 """
 
 from __future__ import annotations
@@ -10,10 +15,19 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from jbpool.clustering.auto.halves import Halves
 from jbpool.clustering.auto.merging import Partition, unions
 from jbpool.clustering.auto.refinement import Evidence
+
+DESCRIBED = 1.4         # ``closure`` up to which blocks describe a graph
+NOISE = 0.2             # agreement of halves below which clusters may be noise
+TOLERANCE = 0.02        # difference of agreements that means nothing
+FALL, KINK, END = 0.05, 0.4, 0.85       # when a number stands out: ``stands_out``
+EVERY, GROWTH = 15, 1.1         # numbers tried: every one up to 15, then each a tenth larger, and all around the best
 
 
 class Level(NamedTuple):
@@ -22,7 +36,7 @@ class Level(NamedTuple):
     n_clusters: int
     reproducibility: float | None   # agreement of the clusters of two halves of the data; None if it was not measured
     saved: float | None             # bits per node that so many clusters save in describing the edges
-    level: bool                     # whether it is a local maximum
+    level: bool                     # whether it is a local maximum of what decides
 
 
 class Choice(NamedTuple):
@@ -30,10 +44,9 @@ class Choice(NamedTuple):
 
     num_clusters: int               # 1 if no number in the range saves anything
     by: Literal["reproducibility", "description", "given"] = "given"
-    reproducibility: float | None = None    # of this number: 0 by chance, 1 the same; None if it was not measured
+    reproducibility: float | None = None    # of this number (of one cluster: the best one), 0 by chance, 1 the same
     levels: tuple[Level, ...] = ()          # every number that was tried; none if it is given
     notes: tuple[str, ...] = ()             # what a user should know
-    candidates: tuple[tuple[str, Tensor], ...] = ()     # further partitions for this number: view, clusters (N,)
 
     @property
     def savings(self) -> dict[int, float] | None:
@@ -46,51 +59,115 @@ def ranked(savings: dict[int, float]) -> list[int]:
     return sorted(savings, key=lambda k: (-savings[k], k))
 
 
-def choose_number(
-    evidence: Evidence,
-    partitions: Iterable[tuple[str, Tensor]],
-    low: int,
-    high: int,
-    watch: Callable[[int, int], None] = lambda done, total: None,
-) -> Choice:
-    """Choose the number of clusters from ``low`` to ``high``; parameters as for ``recipe.choose``.
+def given(num_clusters: int, agreement: dict[int, Tensor]) -> Choice:
+    """Return a number that is given, with its reproducibility; ``agreement`` as for ``choose_number``."""
+    mean = float(agreement[num_clusters].mean())
+    return Choice(num_clusters, "given", mean, notes=_noise_notes(mean))
 
-    ``partitions``: view and clusters ``(N,)`` of the largest number. The next one counts if none before saves anything.
+
+def choose_number(
+    low: int, high: int, savings: dict[int, float], closure: float, agreement: dict[int, Tensor]
+) -> Choice:
+    """Choose the number of clusters from ``low`` to ``high``.
+
+    ``savings``: K -> bits per node that K clusters save in describing the edges. ``closure``: whether blocks describe
+    the graph, as ``paths.closure`` returns it. ``agreement``: K -> that of the halves in every split, ``(splits,)``.
+    """
+    curve = {k: float(splits.mean()) for k, splits in sorted(agreement.items())}
+    most = max(curve, key=lambda k: curve[k])
+    shortest = next(iter(ranked(savings)))
+    described = closure <= DESCRIBED and savings[shortest] > 0
+    if described or curve[most] < NOISE or 1 < max(savings) < low:
+        by: Literal["reproducibility", "description"] = "description"
+        chosen = shortest if savings[shortest] > 0 else 1
+        levels, notes = local_maxima(savings), _description_notes(chosen, low, high)
+        notes += () if described or chosen == 1 else _noise_notes(curve[most])
+    else:
+        by = "reproducibility"
+        error = max(_standard_error(agreement, most), TOLERANCE)
+        chosen = min(k for k in curve if curve[k] >= curve[most] - error)
+        levels = {k for k in local_maxima(curve) if curve[k] >= NOISE}
+        notes = _reproducibility_notes(curve, chosen, low, levels)
+    rows = (Level(k, curve.get(k), savings.get(k), k in levels) for k in sorted(curve.keys() | savings.keys()))
+    return Choice(chosen, by, curve.get(chosen, curve[most]), tuple(rows), notes)
+
+
+def _standard_error(agreement: dict[int, Tensor], most: int) -> float:
+    """Return that of the best mean over the splits, pooled down to half the number; 0 for a single split."""
+    splits = torch.stack([agreement[k] for k in agreement if most / 2 <= k <= most])    # (numbers, splits)
+    return float((splits.var(1).mean() / splits.shape[1]).sqrt()) if splits.shape[1] > 1 else 0.0
+
+
+def local_maxima(curve: dict[int, float]) -> set[int]:
+    """Return the numbers whose value no number close to them exceeds, without ripples that a larger number exceeds.
+
+    Close are the next ones, and those that differ by an eighth. The largest number counts only if it is alone: more
+    clusters may be better.
+    """
+    numbers = sorted(curve)
+    maxima = set(numbers) if len(numbers) == 1 else set()
+    for place, k in enumerate(numbers[:-1]):
+        close = [n for i, n in enumerate(numbers) if n != k and (abs(i - place) == 1 or abs(n - k) <= k / 8)]
+        higher = [n for n in numbers[place + 1 :] if curve[n] > curve[k]]
+        dip = curve[k] - min(curve[n] for n in numbers[place:] if not higher or n < higher[0])
+        peak = all(curve[n] < curve[k] if n < k else curve[n] <= curve[k] for n in close)
+        if peak and (not higher or dip >= TOLERANCE):
+            maxima.add(k)
+    return maxima
+
+
+def stands_out(curve: dict[int, float], chosen: int) -> bool:
+    """Return whether the agreement falls after the chosen number, or rises up to it and not beyond.
+
+    In a space without clusters, and where there are more clusters than the range has, it rises steadily. Compared are
+    half and twice the number; one cluster has no agreement.
+    """
+    numbers, values = [1, *curve], [0.0, *curve.values()]
+    half, here, twice = np.interp([chosen / 2, chosen, 2 * chosen], numbers, values)
+    at_end = chosen > END * numbers[-1]
+    return bool(twice < (1 - FALL) * here or (not at_end and (here - half) - (twice - here) >= KINK * here))
+
+
+def reproducibility(
+    halves: Halves, low: int, high: int, watch: Callable[[int], None] = lambda done: None
+) -> dict[int, Tensor]:
+    """Return the agreement of the halves for numbers from ``low`` to ``high``, the more the closer to the best one."""
+    tried: dict[int, Tensor] = {}
+
+    def measure(numbers: Iterable[int]) -> None:
+        for number in numbers:
+            tried[number] = halves.agreement(number)
+            watch(len(tried))
+
+    grid = list(range(low, min(EVERY, high) + 1))
+    while not grid or grid[-1] < high:
+        grid.append(min(high, max(low, math.ceil(grid[-1] * GROWTH))) if grid else low)
+    measure(grid)
+    place = grid.index(max(tried, key=lambda k: float(tried[k].mean())))
+    measure(k for k in range(grid[max(0, place - 1)], grid[min(len(grid) - 1, place + 1)]) if k not in tried)
+    return tried
+
+
+def describe(
+    evidence: Evidence,
+    partitions: Iterable[Tensor],
+    low: int,
+    watch: Callable[[int], None] = lambda done: None,
+) -> tuple[dict[int, float], Tensor]:
+    """Return K -> bits per node that K clusters save in describing the edges, and the clusters that save most.
+
+    ``partitions``: clusters ``(N,)`` of the largest number. The next one counts if none before saves anything.
     """
     savings: dict[int, float] = {}
-    candidates: tuple[tuple[str, Tensor], ...] = ()
-    for view, cluster in partitions:
+    for cluster in partitions:
         if not savings or max(savings.values()) <= 0:
-            savings, best = _merge(evidence, cluster, max(low, 2), lambda done: watch(done, high - low + 1))
-            candidates = ((view, best),)
-    if low == 1:
-        savings[1] = 0.0
-    chosen = next(iter(ranked(savings)), 1)
-    if savings.get(chosen, 0.0) <= 0:
-        chosen, candidates = 1, ()
-    levels = tuple(Level(k, None, saved, k == chosen) for k, saved in sorted(savings.items()))
-    warning = _warning(chosen, low, high)
-    return Choice(chosen, "description", None, levels, () if warning is None else (warning,), candidates)
-
-
-def _warning(chosen: int, low: int, high: int) -> str | None:
-    if chosen == 1 < low:
-        why = "try smaller ones" if low > 2 else "the graph has no clusters, or too few edges to show them"
-        return (
-            f"no number of clusters from {low} to {high} shortens the description of the edges: {why}. The result "
-            "is one cluster; give a number to get more."
-        )
-    if chosen < low:
-        return f"only {chosen} clusters were found, fewer than {low}: lower the range."
-    if chosen == high:
-        return f"the best number of clusters, {high}, is the end of the range: try a larger one."
-    return None
+            savings, best = _merge(evidence, cluster, low, watch)
+    return savings, best
 
 
 def _merge(
     evidence: Evidence, cluster: Tensor, low: int, watch: Callable[[int], None]
 ) -> tuple[dict[int, float], Tensor]:
-    """Merge clusters ``(N,)`` until ``low`` are left. Returns: K -> bits saved per node, and the best clusters."""
     savings: dict[int, float] = {}
     best, high = cluster, int(cluster.max()) + 1
     for partition, _ in unions(Partition(evidence, cluster), low):
@@ -102,3 +179,38 @@ def _merge(
         if savings[count] == max(savings.values()):             # of equally good numbers the smallest
             best = partition.cluster
     return savings, best
+
+
+def _description_notes(chosen: int, low: int, high: int) -> tuple[str, ...]:
+    if chosen == 1 < low:
+        why = "try smaller ones" if low > 2 else "the graph has no clusters, or too few edges to show them"
+        return (
+            f"no number of clusters from {low} to {high} shortens the description of the edges: {why}. The result "
+            "is one cluster; give a number to get more.",
+        )
+    if chosen < low:
+        return (f"only {chosen} clusters were found, fewer than {low}: lower the range.",)
+    if chosen == high:
+        return (f"the best number of clusters, {high}, is the end of the range: try a larger one.",)
+    return ()
+
+
+def _reproducibility_notes(curve: dict[int, float], chosen: int, low: int, levels: set[int]) -> tuple[str, ...]:
+    if stands_out(curve, chosen):
+        first = f"the best number of clusters, {low}, is the start of the range: try smaller ones."
+        return (first,) if chosen == low > 2 else ()
+    others = ", ".join(str(k) for k in sorted(levels - {chosen})[:5])
+    return (
+        f"no number of clusters stands out: halves of the data agree about as well on more than {chosen}. There may be "
+        f"more clusters than {max(curve)}, or a space without any: choose the number that you need"
+        + (f" (local maxima: {others})." if others else "."),
+    )
+
+
+def _noise_notes(agreement: float) -> tuple[str, ...]:
+    if agreement >= NOISE:
+        return ()
+    return (
+        f"halves of the data agree by only {agreement:.2f} (0: chance, 1: the same): the clusters may be noise, or too "
+        "small for half of the edges.",
+    )

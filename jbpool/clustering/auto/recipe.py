@@ -30,20 +30,25 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from jbpool.clustering.auto.anchors import NOTHING, STAY, Anchors, changes, continued, seeded
-from jbpool.clustering.auto.bounded_heads import Heads, hard_clusters, trained_heads
+from jbpool.clustering.auto.bounded_heads import EPOCHS, Heads, hard_clusters, trained_heads
 from jbpool.clustering.auto.features import scale_warning
-from jbpool.clustering.auto.number import Choice, choose_number
+from jbpool.clustering.auto.halves import Halves
+from jbpool.clustering.auto.merging import Partition, unions
+from jbpool.clustering.auto.number import NOISE, Choice, choose_number, describe, given, reproducibility
+from jbpool.clustering.auto.paths import closure
 from jbpool.clustering.auto.refinement import ClusterModel, Evidence, Refined, refine
 from jbpool.clustering.auto.views import STEPS, FixedFeatures, edge_view
 from jbpool.clustering.matching import kept_numbers
 from jbpool.errors import DataError
 from jbpool.graph import Graph
+from jbpool.nn.heads import unit_rows
 from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, gather
 
 STARTS = 8                          # of every view
 RANGE = 2, 30                       # numbers of clusters to choose from
 RANGE_STARTS = 4                    # of every view of the largest number of a range
+UNITED_STARTS = 2                   # of more clusters that are united
 LARGE = 2**18                       # nodes above which less is tried
 REFINED = 2                         # partitions of such a graph that are refined: those with the lowest loss
 CLOSE = 0.05                        # relative difference to the lowest loss of the starts that count
@@ -60,8 +65,8 @@ class Attempt:
     """A partition that was tried."""
 
     view: str
-    start: int | None               # None for clusters that were merged
-    loss: float                     # of the head; for merged clusters, that of the hard assignment
+    start: int | None               # None for clusters that were united
+    loss: float                     # of the head; for united clusters, that of the hard assignment
     saved: float                    # bits per node that the refined partition saves in describing edges and features
     moved: int                      # nodes that the refinement moved
     kept: bool = False              # the result
@@ -119,14 +124,30 @@ def choose(
     Features help to find the partitions; the description of the edges decides between them. ``watch`` is called with
     the number of steps done so far and their total; the other parameters are as for ``find_clusters``.
     """
+    if high == 1:
+        return Choice(1)
+    first, steps = max(low, 2), high - low + 1
+
+    def agree(watch: Callable[[int], None]) -> dict[int, Tensor]:
+        for columns in (feat, None):                            # features may hide what edges show
+            halves = Halves(graph, columns, high, edge_weight, seed, shares)
+            agreement = reproducibility(halves, first, high, watch)
+            if feat is None or max(float(splits.mean()) for splits in agreement.values()) >= NOISE:
+                break
+        return agreement
+
     if low == high:
-        return Choice(low)
+        return given(low, agree(lambda done: None))
     evidence = Evidence(graph, feat, edge_weight)
-    attempts = try_partitions(evidence, feat, high, edge_weight, seed, RANGE_STARTS, shares=shares)
-    by_edges = [entry for entry in attempts if entry[0].view == EDGES]          # features may hide what edges show
-    best = [best_of(some) for some in (attempts, by_edges) if some]
-    partitions = [(attempt.view, refined.cluster) for attempt, refined in best]
-    return choose_number(evidence, partitions, low, high, watch)
+    attempts = try_partitions(evidence, feat, high, edge_weight, seed, RANGE_STARTS, epochs=0, shares=shares)
+    by_edges = [entry for entry in attempts if entry[0].view == EDGES]          # here, too
+    partitions = [best_of(some)[1].cluster for some in (attempts, by_edges) if some]
+    savings, blocks = describe(evidence, partitions, first, lambda done: watch(min(done, steps), 2 * steps))
+    agreement = agree(lambda done: watch(steps + min(done, steps), 2 * steps))
+    if low == 1:
+        savings[1] = 0.0
+    watch(2 * steps, 2 * steps)
+    return choose_number(low, high, savings, closure(graph, blocks, seed), agreement)
 
 
 def find_clusters(
@@ -151,7 +172,9 @@ def find_clusters(
     if num_clusters == 1:
         inside = evidence.informed if bool(evidence.informed.any()) else torch.ones_like(evidence.informed)
         return Clustering(inside.long() - 1, inside.float(), -1.0, 0.0, None, [], 0, None)
-    attempts = try_partitions(evidence, feat, num_clusters, edge_weight, seed, starts, choice.candidates, watch, shares)
+    attempts = try_partitions(evidence, feat, num_clusters, edge_weight, seed, starts, EPOCHS, watch, shares)
+    if feat is None and graph.num_nodes <= LARGE:
+        attempts += unite_smaller(evidence, num_clusters, edge_weight, seed, shares)
     best, (cluster, _, model) = best_of(attempts)
     view = EDGES if feat is None else SMOOTHED
     previous, fixed = (given if given is None else given.to(graph.device) for given in anchors)
@@ -257,45 +280,73 @@ def try_partitions(
     edge_weight: Tensor | None,
     seed: int,
     starts: int,
-    candidates: Iterable[tuple[str, Tensor]] = (),
+    epochs: int = EPOCHS,
     watch: Callable[[int, int, float], None] = lambda done, total, saved: None,
     shares: RowShares | None = None,
 ) -> list[tuple[Attempt, Refined]]:
-    """Cluster every view from several starts, and refine the partitions; parameters as for ``find_clusters``."""
+    """Cluster every view from several starts, and refine the partitions; parameters as for ``find_clusters``.
+
+    ``epochs``: of training; without any, heads are those of k-means.
+    """
     graph, generator = evidence.graph, torch.Generator().manual_seed(seed)
     large, shares = graph.num_nodes > LARGE, shares or RowShares.alone(graph.num_nodes)
     attempts: list[tuple[Attempt, Refined]] = []
-
-    def keep(view: str, losses: dict[int | None, float], clusters: Iterable[Tensor]) -> None:
-        """Refine partitions, each in one of the processes."""
-        mine = []
-        for number, ((start, loss), cluster) in enumerate(zip(losses.items(), clusters, strict=True)):
-            if number % shares.processes == shares.place:
-                refined = refine(evidence, cluster, num_clusters)
-                moved = int((refined.cluster != cluster).sum())
-                mine.append((Attempt(view, start, loss, refined.saved / math.log(2) / len(cluster), moved), refined))
-        if shares.processes > 1:                                    # those of each process, in the order of the starts
-            parts = gather([(attempt, refined.to(torch.device("cpu"))) for attempt, refined in mine])
-            turns = (entry for turn in zip_longest(*parts) for entry in turn if entry is not None)
-            mine = [(attempt, refined.to(graph.device)) for attempt, refined in turns]
-        attempts.extend(mine)
-
     views = [EDGES] if feat is None else [SMOOTHED] if large else [SMOOTHED, EDGES, FEATURES]
     for done, view in enumerate(views, 1):
         rows = view_rows(view, graph, feat, num_clusters, edge_weight, seed, shares)    # (N, C)
         if bool(rows.any()):                                                            # else it has no information
-            heads, losses = trained_heads(rows, num_clusters, starts, generator, shares)
+            heads, losses = trained_heads(rows, num_clusters, starts, generator, shares, epochs)
             best = losses.argsort()[:REFINED].sort().values if large else torch.arange(starts)
             clusters = hard_clusters(Heads(heads.prototypes[best]), rows)
             del rows
-            keep(view, dict(zip(best.tolist(), losses[best].tolist(), strict=True)), clusters)
+            by_start = dict(zip(best.tolist(), losses[best].tolist(), strict=True))
+            attempts += _refined(evidence, view, by_start, clusters, num_clusters, shares)
         watch(done, len(views), max((attempt.saved for attempt, _ in attempts), default=0.0))
-    for view, cluster in candidates:
-        sizes = cluster.bincount(minlength=num_clusters).double()
-        keep(view, {None: -float(sizes.sqrt().sum() / (num_clusters * sizes.sum()) ** 0.5)}, [cluster])
     if not attempts:
         raise DataError(f"the features and edges do not distinguish the {graph.num_nodes} nodes: give others.")
     return attempts
+
+
+def unite_smaller(
+    evidence: Evidence, num_clusters: int, edge_weight: Tensor | None, seed: int, shares: RowShares | None = None
+) -> list[tuple[Attempt, Refined]]:
+    """Unite two or three times as many clusters until ``num_clusters`` are left, and refine; edges alone."""
+    graph, generator = evidence.graph, torch.Generator().manual_seed(seed)
+    shares = shares or RowShares.alone(graph.num_nodes)
+    counts = [count for count in (2 * num_clusters, 3 * num_clusters) if count <= graph.num_nodes // 3]
+    attempts: list[tuple[Attempt, Refined]] = []
+    view = shares.from_first(edge_view(graph, max(counts, default=1), edge_weight, seed))
+    for count in counts:
+        rows = unit_rows(view[:, :count])                                               # (N, count)
+        heads, _ = trained_heads(rows, count, UNITED_STARTS, generator, shares, epochs=0)
+        smaller = [refine(evidence, cluster, count) for cluster in hard_clusters(heads, rows)]
+        best = max(smaller, key=lambda refined: refined.saved)
+        *_, (partition, _) = unions(Partition(evidence, best.cluster), num_clusters)
+        united = refine(evidence, partition.cluster, num_clusters)
+        attempts.append(_given(EDGES, partition.cluster, united, num_clusters))
+    return attempts
+
+
+def _refined(
+    evidence: Evidence,
+    view: str,
+    losses: dict[int | None, float],
+    clusters: Iterable[Tensor],
+    num_clusters: int,
+    shares: RowShares,
+) -> list[tuple[Attempt, Refined]]:
+    """Refine the partitions of a view, each in one of the processes. ``losses``: start -> that of its partition."""
+    mine = []
+    for number, ((start, loss), cluster) in enumerate(zip(losses.items(), clusters, strict=True)):
+        if number % shares.processes == shares.place:
+            refined = refine(evidence, cluster, num_clusters)
+            moved = int((refined.cluster != cluster).sum())
+            mine.append((Attempt(view, start, loss, refined.saved / math.log(2) / len(cluster), moved), refined))
+    if shares.processes > 1:                                        # those of each process, in the order of the starts
+        parts = gather([(attempt, refined.to(torch.device("cpu"))) for attempt, refined in mine])
+        turns = (entry for turn in zip_longest(*parts) for entry in turn if entry is not None)
+        mine = [(attempt, refined.to(evidence.graph.device)) for attempt, refined in turns]
+    return mine
 
 
 def best_of(attempts: list[tuple[Attempt, Refined]]) -> tuple[Attempt, Refined]:

@@ -54,7 +54,7 @@ class FixedFeatures(nn.Module):
 
     ``weighting``: ``"idf"`` weights columns by ``log(N / nodes that have the feature)``; ``"auto"`` does so for counts.
     ``num_clusters``: K of the view that the module describes; by default, all columns after the last step, minus their
-    mean.
+    mean. ``trailing``: whether the view has the next K directions, too.
     """
 
     column_weight: Tensor           # (D,)
@@ -68,11 +68,12 @@ class FixedFeatures(nn.Module):
         delta: float = DELTA,
         weighting: str = "auto",
         num_clusters: int | None = None,
+        trailing: bool = True,
     ):
         super().__init__()
         self.steps, self.delta, self.num_clusters = steps, delta, num_clusters
         self.weigh = lookup(WEIGHTINGS, weighting, "dataset.weighting")
-        self.out_feats = in_feats if num_clusters is None else min(2 * num_clusters, in_feats)
+        self.out_feats = in_feats if num_clusters is None else min((1 + trailing) * num_clusters, in_feats)
         self.register_buffer("column_weight", torch.ones(in_feats))
         self.register_buffer("centre", torch.zeros(self.out_feats))
         self.register_buffer("axes", None if num_clusters is None else torch.zeros(in_feats, self.out_feats))

@@ -8,8 +8,17 @@ from zoo import degrees, simple
 
 from jbpool.clustering.auto import bounded_heads, recipe
 from jbpool.clustering.auto.number import Choice
-from jbpool.clustering.auto.recipe import EDGES, FEATURES, SMOOTHED, Attempt, best_of, find_clusters
-from jbpool.clustering.auto.refinement import ClusterModel
+from jbpool.clustering.auto.recipe import (
+    EDGES,
+    FEATURES,
+    SMOOTHED,
+    Attempt,
+    best_of,
+    choose,
+    find_clusters,
+    unite_smaller,
+)
+from jbpool.clustering.auto.refinement import ClusterModel, Evidence, refine
 from jbpool.clustering.scores import ClusterSums, graph_scores, label_scores
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
@@ -77,10 +86,24 @@ def test_starts_with_a_high_loss_do_not_count():
     assert best_of([*tried, (Attempt(SMOOTHED, None, -0.4, 2.1, 0), None)])[0].start is None
 
 
-def test_one_more_partition_to_refine(data):
-    found = find_clusters(data.graph, None, Choice(4, candidates=((EDGES, data.label),)), starts=1)
-    assert [trial["start"] for trial in found.trials] == [0, None]
+def test_more_clusters_are_united(data):
+    """Two and three times as many, of a graph without features; the loss is that of the sizes."""
+    found = find_clusters(data.graph, None, Choice(4), starts=1)
+    assert [trial["start"] for trial in found.trials] == [0, None, None]
     assert label_scores(found.cluster, data.label)["nmi"] > 0.9
+    united, refined = unite_smaller(Evidence(data.graph, None), 4, None, seed=0)[-1]
+    sizes = refined.cluster.bincount(minlength=4).double()
+    assert united.loss == pytest.approx(-float(sizes.sqrt().sum()) / (4 * 400) ** 0.5, abs=1e-3)
+    assert label_scores(refined.cluster, data.label)["nmi"] > 0.9
+
+
+def test_the_same_number_found_or_given_is_the_same_result(data):
+    """The clusters depend on the number, not on how it was chosen."""
+    for feat in (None, data.feat):
+        choice = choose(data.graph, feat, 2, 10)
+        found, expected = (find_clusters(data.graph, feat, c, starts=2) for c in (choice, Choice(choice.num_clusters)))
+        assert torch.equal(found.cluster, expected.cluster)
+        assert found.saved == expected.saved
 
 
 @pytest.mark.parametrize("noise", [{"feature_noise": 0.95}, {"mixing": 0.9}])
@@ -265,17 +288,16 @@ def test_nothing_moves_into_clusters_that_were_empty():
     assert torch.isin(found.model(cliques, torch.ones(60, 2))[0], found.cluster.unique()).all()
 
 
-def test_merged_clusters_have_the_loss_of_their_sizes(data):
-    found = find_clusters(data.graph, None, Choice(4, candidates=((EDGES, data.label),)), starts=1)
-    sizes = data.label.bincount().double()
-    assert found.trials[-1]["loss"] == pytest.approx(-float(sizes.sqrt().sum()) / (4 * 400) ** 0.5)
-
-
 def test_agreement_needs_a_matching(data):
     """A start that puts all nodes into one cluster does not agree with every other one."""
-    collapsed = EDGES, torch.zeros(400, dtype=torch.long)
-    found = find_clusters(data.graph, None, Choice(4, candidates=(collapsed,)), starts=1)
-    assert found.trials[-1]["agreement"] < 0.5
+    evidence, collapsed = Evidence(data.graph, None), torch.zeros(400, dtype=torch.long)
+    attempts = [
+        (Attempt(EDGES, start, -1.0, 1.0, 0), refine(evidence, cluster, 4)._replace(cluster=cluster))
+        for start, cluster in enumerate([data.label, collapsed])
+    ]
+    recipe._agreement(evidence, attempts, data.label, 4)
+    assert attempts[0][0].agreement == 1
+    assert attempts[1][0].agreement < 0.5
 
 
 @pytest.mark.parametrize("with_features", [True, False])

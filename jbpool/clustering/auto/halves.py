@@ -1,0 +1,168 @@
+"""Reproducibility: how well the clusters of two random halves of the data agree.
+
+Edges are divided at random into two halves, and the columns of the features, too: dense ones after a random rotation,
+since principal components, for example, are not alike. Each half is clustered alone, by spherical k-means on its
+leading directions. They are found once, for the largest number of clusters; smaller ones take the first of them. The
+agreement is the adjusted mutual information of the two partitions: 0 by chance, 1 for equal ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from jbpool.clustering.auto.bounded_heads import sampled
+from jbpool.clustering.auto.features import are_counts
+from jbpool.clustering.auto.views import FixedFeatures, edge_view
+from jbpool.clustering.scores import adjusted_mutual_information
+from jbpool.graph import CsrRows, Graph, row_of_entries
+from jbpool.nn.heads import unit_rows
+from jbpool.ops.segment import contingency
+from jbpool.ops.sparse import csr, is_sparse
+from jbpool.processes import RowShares
+
+SPLITS = 3              # of the data into halves
+LARGE = 2**16           # nodes above which there is one split
+SAMPLE = 2**14          # nodes that are clustered
+DRAWN_FROM = 1000       # nodes that the first prototypes are chosen from
+STARTS, STEPS = 2, 8    # of k-means
+COLUMNS = 256           # of a rotated half
+FEWEST = 4              # columns that are worth dividing
+
+
+class Half(NamedTuple):
+    """One of two random halves of a graph with features."""
+
+    graph: Graph
+    edge_weight: Tensor | None
+    feat: Tensor | None             # (N, about D/2)
+
+
+class Halves:
+    """Random splits of a graph into two halves, as the leading directions of each; parameters as for ``choose``.
+
+    ``largest``: number of clusters. The processes of ``shares`` divide the splits.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        feat: Tensor | None,
+        largest: int,
+        edge_weight: Tensor | None = None,
+        seed: int = 0,
+        shares: RowShares | None = None,
+    ):
+        self.shares = shares or RowShares.alone(graph.num_nodes)
+        self.splits = 1 if graph.num_nodes > LARGE else SPLITS
+        self.seed = seed
+        rows: list[Tensor] = []
+        for split in range(self.shares.place, self.splits, self.shares.processes):
+            generator = torch.Generator().manual_seed(seed + split)
+            some = sampled(torch.arange(graph.num_nodes), SAMPLE, generator).to(graph.device)
+            pair = [directions(half, largest, seed)[some] for half in divided(graph, feat, edge_weight, generator)]
+            rows += [pad(half, (0, largest - half.shape[1])) for half in pair]
+        self.rows = torch.stack(rows) if rows else torch.zeros(0, 0, largest, device=graph.device)  # (2 S, n, C)
+
+    def agreement(self, num_clusters: int) -> Tensor:
+        """Return the agreement of K clusters in each split, ``(splits,)``, the same in every process."""
+        leading = unit_rows(self.rows[:, :, :num_clusters])
+        clusters = spherical_kmeans(leading, num_clusters, torch.Generator().manual_seed(self.seed))
+        present = (leading != 0).any(2)                                                 # (2 S, n)
+        values = torch.zeros(len(clusters) // 2, dtype=torch.float64)
+        for place, first in enumerate(range(0, len(clusters), 2)):
+            known = present[first] & present[first + 1]
+            table = contingency(clusters[first], clusters[first + 1], known, (num_clusters, num_clusters))
+            if int((table.sum(0) > 0).sum()) > 1:               # one cluster agrees with everything
+                values[place] = adjusted_mutual_information(table)
+        return self.shares.in_turn(values, self.splits)
+
+
+def directions(half: Half, count: int, seed: int) -> Tensor:
+    """Return the leading directions of a half, ``(N, count)`` or fewer; the first K are those for K clusters."""
+    if half.feat is None:
+        return edge_view(half.graph, count, half.edge_weight, seed)
+    fixed = FixedFeatures(half.feat.shape[1], num_clusters=count, trailing=False).to(half.feat.device)
+    return fixed.fit(half.graph, half.feat, half.edge_weight, seed)
+
+
+def divided(
+    graph: Graph, feat: Tensor | None, edge_weight: Tensor | None, generator: torch.Generator
+) -> Iterator[Half]:
+    """Yield two random halves of the edges, each with one half of the columns of the features."""
+    rows = graph.by_target
+    target = row_of_entries(rows.pointers, graph.num_edges)                             # (E,)
+    # The sign of a product of random odd numbers is the same in both directions, and a fair coin for each pair.
+    key = torch.randint(-(2**62), 2**62, (graph.num_nodes,), generator=generator).to(graph.device) * 2 + 1
+    side = key[target] * key[rows.columns] < 0                                          # (E,)
+    weight = None if edge_weight is None else rows.of_edges(edge_weight)
+    columns = None if feat is None or feat.shape[1] < FEWEST else _divided_columns(feat, generator)
+    for part in (side, ~side):
+        before = pad(part.cumsum(0), (1, 0))
+        pointers = before[rows.pointers.long()].to(rows.pointers.dtype)
+        half = Graph.from_rows(CsrRows(pointers, rows.columns[part], None), symmetric=graph.known_symmetric)
+        yield Half(half, None if weight is None else weight[part], None if columns is None else next(columns))
+
+
+def _divided_columns(feat: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield two halves of the columns, ``(N, D)`` dense or CSR."""
+    width = feat.shape[1]
+    if not is_sparse(feat) and not are_counts(feat):
+        count = min(width // 2, COLUMNS)
+        axes = torch.linalg.qr(torch.randn(width, 2 * count, generator=generator))[0].to(feat.device)
+        yield from (feat @ axes[:, :count], feat @ axes[:, count:])
+        return
+    order = torch.randperm(width, generator=generator).to(feat.device)
+    for chosen in (order[: width // 2], order[width // 2 :]):
+        yield _columns_of(feat, chosen.sort().values)
+
+
+def _columns_of(feat: Tensor, chosen: Tensor) -> Tensor:
+    """Return some columns, ``(N, D)`` dense or CSR, and numbers ``(d,)`` in ascending order, to ``(N, d)``."""
+    if not is_sparse(feat):
+        return feat[:, chosen]
+    place = torch.full((feat.shape[1],), -1, device=feat.device)
+    place[chosen] = torch.arange(len(chosen), device=feat.device)
+    column = place[feat.col_indices()]
+    kept = column >= 0
+    before = pad(kept.cumsum(0), (1, 0))
+    shape = (feat.shape[0], len(chosen))
+    return csr(before[feat.crow_indices()], column[kept], feat.values()[kept], shape)
+
+
+def spherical_kmeans(rows: Tensor, num_clusters: int, generator: torch.Generator) -> Tensor:
+    """Return the clusters of several sets of unit rows, ``(B, n, C)`` to ``(B, n)``: of each, the start that fits best.
+
+    Rows of zeros have no influence.
+    """
+    sets, _, width = rows.shape
+    prototypes = spread(rows, num_clusters, generator)                                  # (B, R, K, C)
+    for _ in range(STEPS):
+        cosine = prototypes.flatten(1, 2) @ rows.mT                                     # (B, R K, n)
+        cosine = cosine.unflatten(1, (STARTS, num_clusters))
+        member = (cosine == cosine.amax(2, keepdim=True)).to(rows.dtype)        # argmax takes ten times as long
+        total = (member.flatten(1, 2) @ rows).view(sets, STARTS, num_clusters, width)
+        prototypes = torch.where((total != 0).any(-1, keepdim=True), unit_rows(total), prototypes)
+    cosine = (rows @ prototypes.flatten(1, 2).mT).unflatten(2, (STARTS, num_clusters))  # (B, n, R, K)
+    closest, cluster = cosine.max(3)                                                    # (B, n, R)
+    return cluster[torch.arange(sets, device=rows.device), :, closest.sum(1).argmax(1)]
+
+
+def spread(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Draw rows that lie far apart, as ``nn.heads.spread_rows`` for each start: ``(B, n, C)`` to ``(B, R, K, C)``."""
+    few = sampled(torch.arange(rows.shape[1]), DRAWN_FROM, generator).to(rows.device)
+    some = rows if len(few) == rows.shape[1] else rows[:, few]                          # (B, m, C)
+    place = torch.rand(count, len(rows), STARTS, 1, generator=generator).to(rows.device)
+    present = (some != 0).any(2).to(rows.dtype)[:, None]                                # (B, 1, m)
+    cosine, chosen = -torch.ones(len(rows), STARTS, len(few), device=rows.device), []
+    every = torch.arange(len(rows), device=rows.device)[:, None]
+    for number in range(count):
+        total = (present * (1 - cosine).clamp_min(1e-7)).cumsum(2)                      # (B, R, m)
+        drawn = torch.searchsorted(total, place[number] * total[:, :, -1:]).clamp_max(len(few) - 1)
+        chosen.append(some[every, drawn.squeeze(2)])                                    # (B, R, C)
+        cosine = torch.maximum(cosine, chosen[-1] @ some.mT)
+    return torch.stack(chosen, dim=2)
