@@ -194,7 +194,7 @@ def _columns(axes: Axes, xs: list[float], rows: list[list[str]], names: list[str
     return body
 
 
-NUMBERS = {"reproducibility": "reproducibility (left)", "saved": "bits saved on edges (right)"}
+NUMBERS = {"reproducibility": "reproducibility", "saved": "bits saved on edges"}
 
 
 def numbers_of_clusters(rows: Sequence[Mapping[str, Any]], chosen: int) -> Chart:
@@ -210,7 +210,8 @@ def numbers_of_clusters(rows: Sequence[Mapping[str, Any]], chosen: int) -> Chart
     curves = {key: ys for key, ys in curves.items() if any(map(math.isfinite, ys))}
     if not curves:
         return Chart(nothing(NARROW, height, label), (), ())
-    above, top = legend([NUMBERS[key] for key in curves], Axes.left, NARROW)
+    sides = (" (left)", " (right)") if len(curves) > 1 else ("",)
+    above, top = legend([NUMBERS[key] + side for key, side in zip(curves, sides, strict=True)], Axes.left, NARROW)
     x_ticks, body, scales = ticks(min(xs), max(xs), 6), [], {}
     for number, (key, ys) in enumerate(curves.items()):
         known = [y for y in ys if math.isfinite(y)]

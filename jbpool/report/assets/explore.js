@@ -29,7 +29,7 @@
     const ids = text.ids ?? Array.from(arrays.id, String);
     const number = new Intl.NumberFormat("en");
     const share = (node) => confidence[node] / 10000;
-    const clusterName = (k) => `cluster ${text.clusters[k].name}`;
+    const clusterName = (k) => (text.clusters[k].name === "-1" ? "in no cluster" : `cluster ${text.clusters[k].name}`);
     const className = (c) => (c < text.classes.length ? text.classes[c].name : "no label");
     const dark = matchMedia("(prefers-color-scheme: dark)");
     const state = {mode: "cluster", only: null, picked: null, hovered: null, near: null};
