@@ -221,6 +221,24 @@ def test_names_of_modules():
         assert name not in sys.stdlib_module_names or name == "__main__", path
 
 
+# Tests of what is no module, and parts of modules that are to be merged with the others.
+BESIDE = (
+    "architecture", "browser", "devices", "docstrings", "documents", "fuzz", "gpu", "scores", "scripts", "stops",
+    "suite", "theorems", "wheel",
+)  # fmt: skip
+PARTS = (
+    "run_memory", "several_processes", "unlabelled", "new_processes", "processes_shares", "hot_path", "make_pool",
+    "pool_errors", "pool_module", "pool_precision", "transforms", "blocks", "segment_readout",
+)  # fmt: skip
+
+
+def test_tests_are_named_after_modules():
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        name = path.stem.removeprefix("test_")
+        module = ROOT / "jbpool" / path.parent.relative_to(ROOT / "tests") / name
+        assert module.with_suffix(".py").exists() or module.is_dir() or name in (*BESIDE, *PARTS), path
+
+
 # ---------------------------------------------------------------- what an import loads
 
 

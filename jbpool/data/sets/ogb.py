@@ -152,10 +152,8 @@ def _read_nodes(folder: Path, info: pd.Series) -> Arrays:
     with reported_as(raw, NO_FIT, AGAIN):
         source, target = narrow(ends[0]), narrow(ends[1])
         count = int(nodes.item())                               # a ValueError if there are several graphs
-        fits = {
-            "edges": len(source) == int(edges.item()) and ends.min(initial=0) >= 0 and ends.max(initial=0) < count,
-            "labels": len(label) == count,
-        }
+        inside = ends.min(initial=0) >= 0 and ends.max(initial=0) < count
+        fits = {"edges": inside and len(source) == int(edges.item()), "labels": len(label) == count}
         arrays = {"num_nodes": np.array(count), "source": source, "target": target}
         for values in feat:
             with np.errstate(over="ignore"):
@@ -217,15 +215,11 @@ def _read_molecules(folder: Path, info: pd.Series) -> Arrays:
     ends = edge.repeat(2, axis=0)                                       # both directions of every bond
     ends[1::2] = edge[:, ::-1]
     return {
-        "sizes": sizes.copy(),
-        "num_edges": 2 * num_edges,
-        "source": ends[:, 0].astype(np.int32),
-        "target": ends[:, 1].astype(np.int32),
-        "feat": feat.astype(np.int16),
-        "edge_feat": edge_feat.repeat(2, axis=0).astype(np.int16),
-        "label": label.copy(),
+        "sizes": sizes.copy(), "num_edges": 2 * num_edges, "label": label.copy(),          # pandas' own are read-only
         **{part: index.copy() for part, index in zip(PARTS, parts, strict=True)},
-    }
+        "source": ends[:, 0].astype(np.int32), "target": ends[:, 1].astype(np.int32),
+        "feat": feat.astype(np.int16), "edge_feat": edge_feat.repeat(2, axis=0).astype(np.int16),
+    }  # fmt: skip
 
 
 def _check_molecules(

@@ -76,24 +76,10 @@ def test_the_class_is_where_the_regions_are():
         assert distance[kind == 2].max() <= distance[kind == 3].min()       # inner and outer half
 
 
-def test_the_same_seed_gives_the_same_graphs():
-    one, same, other = (load_graphs("gcb-sim", num_graphs=6, seed=seed) for seed in (1, 1, 2))
-    assert one.fingerprint == same.fingerprint != other.fingerprint
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"k": 0}, "k=0"),
-        ({"k": 30, "max_nodes": 50}, "more than twice k"),
-        ({"max_nodes": 5}, "at least 12"),
-        ({"spread": -1.0}, "spread=-1"),
-        ({"num_graphs": 0}, "num_graphs=0"),
-    ],
-)
-def test_bad_options(options, words):
-    with pytest.raises(DataError if "num" not in words and "k=0" not in words else ValueError, match=words):
-        load_graphs("gcb-sim", **options)
+def test_bad_options():
+    for option, value in (("k", 0), ("max_nodes", 5), ("spread", -1.0), ("num_graphs", 0)):
+        with pytest.raises(ValueError, match=option):
+            load_graphs("gcb-sim", **{option: value})
 
 
 def npy(array):

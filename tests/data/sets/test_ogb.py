@@ -9,8 +9,6 @@ import torch
 from commands import launch
 
 from jbpool.data import DataError, load_graphs, load_nodes
-from jbpool.data.__main__ import rows
-from jbpool.data.catalogue import OGB_NODES
 from jbpool.data.sets import ogb
 
 EDGES = np.array([[0, 1], [1, 2], [3, 1], [1, 0]])
@@ -115,14 +113,10 @@ def test_many_tasks_are_no_classes_and_edge_features_are_not_read(tmp_path):
         load_nodes("ogbn-proteins", root=tmp_path)
 
 
-def test_nothing_on_this_machine(tmp_path):
-    with pytest.raises(DataError) as error:
+def test_nothing_on_this_machine():
+    address = r"https://snap\.stanford\.edu/ogb/data/nodeproppred/products\.zip"
+    with pytest.raises(DataError, match=rf"ogb/ogbn_products .*{address}.* \(a generated graph"):
         load_nodes("ogbn-products")
-    message = str(error.value)
-    address = "https://snap.stanford.edu/ogb/data/nodeproppred/products.zip"
-    for word in ("ogb/ogbn_products", address, "products/ at ", "a generated graph"):
-        assert word in message
-    assert "\n" not in message
 
 
 @pytest.mark.parametrize("name", ["edge", "node-label", "num-node-list", "num-edge-list"])
@@ -166,12 +160,6 @@ def test_arrays_that_do_not_fit(tmp_path, changes, word):
     write_binary(tmp_path, **changes)
     with pytest.raises(DataError, match=word):
         load_nodes("ogbn-papers100M", root=tmp_path)
-
-
-def test_the_list_of_datasets_has_them():
-    listed = {row[0]: row for row in rows()}
-    assert listed["ogbn-arxiv"][1:] == ("169,343 nodes, 1,166,243 edges, 40 classes", "no", "snap.stanford.edu")
-    assert set(OGB_NODES) <= set(listed)
 
 
 def write_ogb(folder):
