@@ -222,6 +222,14 @@ def test_the_line_that_says_what_was_read(tmp_path):
     assert str(read(tmp_path, "0,1\n1,0\n").read) == "e: 2 nodes, 1 edges, listed in both directions"
 
 
+def test_columns_that_share_no_name_are_said_to_be_bipartite(tmp_path):
+    data = read(tmp_path, "woman,event\nEvelyn,E1\nLaura,E1\nEvelyn,E2\n")
+    assert data.read.bipartite
+    assert "bipartite" in data.summary
+    assert not read(tmp_path, "ann,bob\nbob,eve\n").read.bipartite
+    assert not read(tmp_path, "0,1\n0,2\n").read.bipartite                  # numbers say nothing
+
+
 def test_names_that_differ_in_spaces_or_case_are_mentioned(tmp_path, caplog):
     read(tmp_path, "Ann,bob\nann,Bob\nbob,eve\n")
     assert "'Ann' and 'ann' and 1 more differ in spaces or case only" in caplog.text
