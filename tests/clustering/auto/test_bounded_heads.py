@@ -1,11 +1,17 @@
 """Bounded heads: the blocked loss and gradient against autograd on the whole matrix, starts, and what they find."""
 
+import sys
+
 import pytest
 import torch
+from commands import ROOT
 from torch.nn.functional import normalize
 
 from jbpool.clustering.auto import bounded_heads as heads_module
 from jbpool.clustering.auto.bounded_heads import Heads, hard_clusters, spread_nodes, train_heads, trained_heads
+
+sys.path.insert(0, str(ROOT / "scripts" / "bench"))
+from timing import peak_bytes
 
 
 def naive_losses(feat, prototypes, temperature):
@@ -135,3 +141,14 @@ def test_more_clusters_than_distinct_rows():
     prototypes = spread_nodes(feat, 4, 2, torch.Generator().manual_seed(0))
     assert prototypes.shape == (2, 4, 2)
     assert train_heads(Heads(prototypes), feat, 3).isfinite().all()
+
+
+def test_a_step_of_the_heads_needs_the_same_memory_for_any_number_of_nodes(monkeypatch):
+    monkeypatch.setattr("jbpool.clustering.auto.bounded_heads.KEPT", 0)
+    monkeypatch.setattr("jbpool.clustering.auto.bounded_heads.BLOCK", 2**14)
+    peaks = []
+    for num_nodes in (20_000, 80_000):
+        feat = normalize(torch.randn(num_nodes, 8))
+        heads = Heads(torch.randn(4, 5, 8))
+        peaks.append(peak_bytes(lambda heads=heads, feat=feat: heads.gradient(feat)))
+    assert peaks[1] < 1.05 * peaks[0]

@@ -113,12 +113,6 @@ def test_noisy_features_do_not_spoil_clear_edges_nor_the_reverse(noise):
     assert label_scores(result.cluster, data.label)["nmi"] > 0.6
 
 
-def test_dense_signed_features(data):
-    feat = torch.randn(400, 16, generator=torch.Generator().manual_seed(0)) + 1.5 * torch.eye(4, 16)[data.label]
-    result = find_clusters(data.graph, feat, Choice(4), seed=0, starts=2)
-    assert label_scores(result.cluster, data.label)["nmi"] > 0.9
-
-
 def test_a_graph_without_features(data):
     result, again = (find_clusters(data.graph, None, Choice(4), seed=0) for _ in range(2))
     assert label_scores(result.cluster, data.label)["nmi"] > 0.8

@@ -1,23 +1,27 @@
 """Views against dense formulas: weights, smoothing, whitening, eigenvectors of the edges."""
 
+import sys
+
 import networkx
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from commands import ROOT
 from sklearn.cluster import KMeans
 from zoo import degrees, random_graph, symmetric_weights
 
 from jbpool import JBClustering
-from jbpool.clustering.auto import views
-from jbpool.clustering.auto.features import are_counts, auto_weights, idf_weights, scale_warning
+from jbpool.clustering.auto import features, views
+from jbpool.clustering.auto.features import UnitRows, are_counts, auto_weights, idf_weights, scale_warning
 from jbpool.clustering.auto.views import FixedFeatures, edge_view
-from jbpool.clustering.run import load_data, run
 from jbpool.clustering.scores import label_scores
-from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data.datasets import to_csr_tensor
-from jbpool.engine.config import load_config
 from jbpool.graph import Graph
+from jbpool.nn.heads import unit_rows
+
+sys.path.insert(0, str(ROOT / "scripts" / "bench"))
+from timing import peak_bytes
 
 
 @pytest.fixture
@@ -202,19 +206,6 @@ def test_odd_graphs_get_finite_rows_of_length_one_or_zero(graph):
     assert torch.equal(norm == 0, degrees(drawn) == 0)
 
 
-def test_the_karate_club(tmp_path):
-    """As documented for a graph of one's own."""
-    club = networkx.karate_club_graph()
-    edges, labels = tmp_path / "edges.csv", tmp_path / "labels.csv"
-    edges.write_text("".join(f"{a},{b},{weight}\n" for a, b, weight in club.edges.data("weight")))
-    labels.write_text("".join(f"{node},{name}\n" for node, name in club.nodes.data("club")))
-    for K, score, least in ((2, "acc", 33 / 34), (4, "modularity", 0.4)):
-        changes = [f"dataset.edges={edges}", f"dataset.labels={labels}", f"method.num_clusters={K}"]
-        config = load_config(NODE_CLUSTER, "file", [*changes, "train.seeds=[0, 1, 2, 3, 4]"])
-        out = run(config, load_data(config), tmp_path / f"{K}", torch.device("cpu"))
-        assert all(run[score] >= least for run in out.runs)
-
-
 # ---------------------------------------------------------------- weights of the columns
 
 
@@ -261,3 +252,38 @@ def test_a_column_that_hides_the_others_is_mentioned():
     flags = torch.eye(50)[:, :5] * 1000
     for feat in (None, scaled, scaled[:, :1], flags, flags.to_sparse_csr(), torch.zeros(50, 3)):
         assert scale_warning(feat) is None
+
+
+# ---------------------------------------------------------------- large graphs, in bounded memory
+
+
+@pytest.mark.parametrize("num_clusters", [None, 16])
+def test_fixed_features_need_the_result_the_operator_and_three_blocks_of_columns(num_clusters, monkeypatch):
+    monkeypatch.setattr(views, "ROWS", 256)
+    monkeypatch.setattr(features, "BLOCK", 2**14)
+    graph, feat = random_graph(50_000, 60_000), torch.randn(50_000, 96)
+    fixed = FixedFeatures(96, 2, weighting="none", num_clusters=num_clusters)
+    rows, block = 4 * 50_000 * 96, 4 * 50_000 * views.COLUMNS
+    operator = 8 * (graph.num_edges + 50_000)
+    bound = rows + 3.5 * block + operator
+    assert bound < 1.9 * rows                           # a second copy of the features would show
+    assert peak_bytes(lambda: fixed.fit(graph, feat)) < bound
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch):
+    feat = torch.poisson(0.4 * torch.rand(50, 12))
+    scaled = feat / feat.sum(1, keepdim=True).clamp_min(1)
+    column_weight, right = torch.rand(12), torch.randn(12, 3)
+    expected = unit_rows(feat * column_weight)
+    whole = idf_weights(feat)
+    for block in (1, 30, 10**6):
+        monkeypatch.setattr(features, "BLOCK", block)
+        rows = UnitRows(feat, column_weight)
+        assert torch.allclose(rows.columns(2, 9), expected[:, 2:9], atol=1e-6)
+        assert torch.allclose(rows.times(right), expected @ right, atol=1e-6)
+        assert torch.allclose(rows.transposed_times(torch.ones(50, 1)), expected.T @ torch.ones(50, 1), atol=1e-5)
+        assert torch.equal(idf_weights(feat), whole)
+        assert are_counts(feat)
+        assert are_counts(scaled)
+        assert not are_counts(scaled + 0.01 * torch.rand(50, 12))
+        assert not are_counts(torch.where(torch.rand(50, 12) < 0.5, 0.0, scaled + 0.3 * torch.rand(50, 12)))
