@@ -387,16 +387,10 @@ class JBClustering:
             ``level``, 0 for the coarsest; ``cluster``, as in ``labels_``, unions and parts count on; ``parent``, -1 for
             none; ``size``; ``nodes``, a list; ``balanced``, true for pieces of equal size.
         """
-        import pandas as pd
+        from jbpool.clustering.hierarchy import as_table, hierarchy
 
-        from jbpool.clustering.hierarchy import hierarchy
-
-        merges, seed = self._explain().merges, self._run["seed"]
-        rows = hierarchy(self._data, torch.from_numpy(self.labels_), merges, max_size, seed)
-        table = pd.DataFrame(rows, columns=["level", "cluster", "parent", "nodes", "balanced"])
-        table.insert(3, "size", [len(row.nodes) for row in rows])
-        table["nodes"] = [self.node_ids_[row.nodes].tolist() for row in rows]
-        return table
+        merges, labels = self._explain().merges, torch.from_numpy(self.labels_)
+        return as_table(hierarchy(self._data, labels, merges, max_size, self._run["seed"]), self.node_ids_)
 
     def to_frame(self, hierarchy: pd.DataFrame | None = None) -> pd.DataFrame:
         """Return a table with a row per node: ``node``, ``cluster``, ``confidence``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from jbpool.clustering.picture import feature_rows
 from jbpool.data import NodeData
 from jbpool.errors import DataError
 from jbpool.graph import Graph
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STARTS = 2                  # of every view of a cluster that is divided
 MOST_PARTS = 30             # that a cluster is divided into at once
@@ -63,6 +66,15 @@ def hierarchy(
     level = {number: len(list(_ancestors(number, parent))) for number in parent}
     order = sorted(parent, key=lambda number: (level[number], number))
     return [Community(level[k], k, parent[k], nodes[k], k in balanced) for k in order]
+
+
+def as_table(communities: list[Community], ids: np.ndarray) -> pd.DataFrame:
+    """Return a row for each, with the ids of its nodes."""
+    import pandas as pd
+
+    table = pd.DataFrame(communities, columns=list(Community._fields))
+    table.insert(3, "size", table["nodes"].map(len))
+    return table.assign(nodes=[ids[community.nodes].tolist() for community in communities])
 
 
 def _ancestors(number: int, parent: dict[int, int]) -> Iterator[int]:

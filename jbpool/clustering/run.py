@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import time
 from dataclasses import replace
@@ -23,7 +21,7 @@ from jbpool.clustering.baselines import BASELINES, k_means
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
 from jbpool.clustering.explain import Explained, as_json, explain
-from jbpool.clustering.hierarchy import hierarchy
+from jbpool.clustering.hierarchy import as_table, hierarchy
 from jbpool.clustering.network import ClusterProblem, make_model
 from jbpool.clustering.report import Findings, page
 from jbpool.clustering.scores import (
@@ -174,12 +172,9 @@ class Job:
         assert self.explained is not None
         seed, (_, merges, _) = self.explained
         communities = hierarchy(self.given, self.clusters[seed].long(), merges, max_size, seed)
-        ids, table = self.given.own_ids, io.StringIO()
-        writer = csv.writer(table)
-        writer.writerow(("level", "cluster", "parent", "size", "balanced", "nodes"))
-        for level, cluster, parent, nodes, balanced in communities:
-            writer.writerow((level, cluster, parent, len(nodes), balanced, json.dumps(ids[nodes].tolist())))
-        write_text(self.out.path / "hierarchy.csv", table.getvalue())
+        table = as_table(communities, self.given.own_ids)
+        table["nodes"] = table["nodes"].map(json.dumps)
+        write_text(self.out.path / "hierarchy.csv", table.to_csv(index=False))
 
     def findings(self) -> Findings:
         """Return what the report shows."""
