@@ -218,7 +218,7 @@ class JBClustering:
         return self._fit(X, y, features, missing, previous, fixed)
 
     def _fit(
-        self, X: Any, y: Any, features: Any, missing: str | None, previous: Any, fixed: Any
+        self, X: Any, y: Any, features: Any = None, missing: str | None = None, previous: Any = None, fixed: Any = None
     ) -> JBClustering:
         if y is not None and np.ndim(y) == 2:
             raise JBPoolError("the second argument is y and ignored: pass features by name, fit(X, features=...).")
@@ -267,18 +267,9 @@ class JBClustering:
         self._data, self._explained, self._run = data, None, {"seed": seed, "moved": result.moved}
         return self
 
-    def fit_predict(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        features: Any = None,
-        missing: str | None = None,
-        previous: Any = None,
-        fixed: Any = None,
-    ) -> np.ndarray:
-        """Cluster a graph and return ``labels_``; see ``fit``."""
-        return self._fit(X, y, features, missing, previous, fixed).labels_
+    def fit_predict(self, X: Any, y: Any = None, **options: Any) -> np.ndarray:
+        """Cluster a graph and return ``labels_``; ``options`` are those of ``fit``."""
+        return self._fit(X, y, **options).labels_
 
     @_WithModel
     def predict(self, X: Any, *, features: Any = None, missing: str | None = None) -> np.ndarray:
