@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from jbpool.clustering.embed import embedding
 from jbpool.data import NodeData
+from jbpool.errors import TrainingError
 
 if TYPE_CHECKING:
     from sklearn.cluster import KMeans
@@ -48,3 +50,17 @@ BASELINES: dict[str, Callable[[NodeData, int, int], Tensor]] = {
     "spectral": partial(_by_embedding, "sc"),
     "leiden": _by_leiden,
 }
+
+
+def clusters_by_others(data: NodeData, num_clusters: int, seed: int) -> Iterator[tuple[str, Tensor | str, float]]:
+    """Yield name, clusters ``(N,)`` and seconds of each of them; instead of the clusters, why it is left out."""
+    for name, find in BASELINES.items():
+        began = time.perf_counter()
+        result: Tensor | str
+        try:
+            result = find(data, num_clusters, seed)
+        except ImportError:
+            result = ", since igraph is not installed (pip install igraph)."
+        except TrainingError as error:
+            result = f". {error}"
+        yield name, result, time.perf_counter() - began

@@ -1,22 +1,14 @@
-"""Graph clustering in the manner of scikit-learn.
-
-``JBClustering`` has the methods that scikit-learn asks for instead of its base class: importing that takes as long as
-half of torch.
-"""
+"""Graph clustering in the manner of scikit-learn."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import logging
 import os
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from html import escape
 from numbers import Integral
 from pathlib import Path
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +19,8 @@ from jbpool.clustering.auto.anchors import Anchors, clusters_of
 from jbpool.clustering.auto.number import Choice
 from jbpool.clustering.auto.recipe import RANGE, choose, default_range, find_clusters, remarks
 from jbpool.clustering.auto.refinement import ClusterModel
-from jbpool.clustering.explain import Explained, Merges, explain
+from jbpool.clustering.explain import Explained, Merges, as_table, explain
+from jbpool.clustering.protocol import Clusterer, WithModel
 from jbpool.clustering.scores import ClusterSums, graph_scores
 from jbpool.console import watched
 from jbpool.data.datasets import NodeData
@@ -38,7 +31,6 @@ from jbpool.files import write_text
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sklearn.utils import Tags  # of scikit-learn 1.6, which first asks for it
 
 log = logging.getLogger(__name__)
 
@@ -46,26 +38,7 @@ log = logging.getLogger(__name__)
 STYLE = "<style>.jbpool td{white-space:pre!important;text-align:left!important;vertical-align:top}</style>"
 
 
-class _WithModel:
-    """A method that an estimator has only if there is a model for other graphs."""
-
-    def __init__(self, method: Callable[..., Any]):
-        self.method = method
-        functools.update_wrapper(self, method)                          # type: ignore[arg-type]
-
-    def __get__(self, model: JBClustering | None, kind: type) -> Callable[..., Any]:
-        if model is None:
-            return self.method
-        if hasattr(model, "labels_") and model.model_ is None:
-            raise AttributeError(
-                "JBClustering has no predict here: there is no model for other graphs, since the graph has no "
-                "features, or there is only one cluster. (To choose the number of clusters, fit with a range, "
-                "n_clusters=(2, 12), not with GridSearchCV.)"
-            )
-        return MethodType(self.method, model)
-
-
-class JBClustering:
+class JBClustering(Clusterer):
     """Clusters of the nodes of a graph by Just Balance, without labels and without settings to tune.
 
     Parameters
@@ -152,31 +125,6 @@ class JBClustering:
         self.n_init = n_init
         self.random_state = random_state
         self.verbose = verbose
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; ``deep`` has no effect."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: Any) -> JBClustering:
-        """Change parameters; they take effect with the next ``fit``."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise ValueError(f"JBClustering has no parameter {name!r}; it has {', '.join(self.get_params())}.")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = {name: one.default for name, one in inspect.signature(type(self)).parameters.items()}
-        given = [f"{name}={value!r}" for name, value in self.get_params().items() if value is not defaults[name]]
-        return f"{type(self).__name__}({', '.join(given)})"
-
-    _estimator_type = "clusterer"                   # for scikit-learn before 1.6; __sklearn_tags__ for later ones
-
-    def __sklearn_tags__(self) -> Tags:
-        from sklearn.utils import InputTags, Tags, TargetTags
-
-        accepted = InputTags(pairwise=True, sparse=True, positive_only=True)
-        return Tags("clusterer", TargetTags(required=False), input_tags=accepted)   # deterministic for a random_state
 
     def fit(
         self,
@@ -271,7 +219,7 @@ class JBClustering:
         """Cluster a graph and return ``labels_``; ``options`` are those of ``fit``."""
         return self._fit(X, y, **options).labels_
 
-    @_WithModel
+    @WithModel
     def predict(self, X: Any, *, features: Any = None, missing: str | None = None) -> np.ndarray:
         """Return the clusters of the nodes of another graph, by the model of the first one.
 
@@ -321,18 +269,7 @@ class JBClustering:
         words and flags or ``difference`` of measurements; ``central``, ``typical`` and ``uncertain`` nodes; the
         ``closest`` clusters.
         """
-        import pandas as pd
-
-        rows = [vars(one) for one in self._explain().clusters]
-        table = pd.DataFrame(rows).set_index("cluster")
-        traits = table.pop("features")
-        table.insert(4, "features", [tuple(trait.feature for trait in one) for one in traits])
-        for place, kind in enumerate(("lift", "frequency", "difference"), 5):
-            values = [tuple(getattr(trait, kind) for trait in one) for one in traits]
-            if any(value is not None for one in values for value in one):
-                table.insert(min(place, 6), kind, values)
-        table["closest"] = [tuple(near.cluster for near in one) for one in table["closest"]]
-        return table
+        return as_table(self._explain())
 
     @property
     def levels_(self) -> pd.DataFrame | None:
@@ -378,10 +315,11 @@ class JBClustering:
             ``level``, 0 for the coarsest; ``cluster``, as in ``labels_``, unions and parts count on; ``parent``, -1 for
             none; ``size``; ``nodes``, a list; ``balanced``, true for pieces of equal size.
         """
-        from jbpool.clustering.hierarchy import as_table, hierarchy
+        from jbpool.clustering import hierarchy
 
         merges, labels = self._explain().merges, torch.from_numpy(self.labels_)
-        return as_table(hierarchy(self._data, labels, merges, max_size, self._run["seed"]), self.node_ids_)
+        communities = hierarchy.hierarchy(self._data, labels, merges, max_size, self._run["seed"])
+        return hierarchy.as_table(communities, self.node_ids_)
 
     def to_frame(self, hierarchy: pd.DataFrame | None = None) -> pd.DataFrame:
         """Return a table with a row per node: ``node``, ``cluster``, ``confidence``.
@@ -394,12 +332,9 @@ class JBClustering:
         self._check_fitted()
         table = pd.DataFrame({"node": self.node_ids_, "cluster": self.labels_, "confidence": self.confidence_})
         if hierarchy is not None:
-            place, before = pd.Index(self.node_ids_), np.full(len(table), -1)
-            for level, rows in hierarchy.groupby("level"):
-                before = before.copy()
-                for number, nodes in zip(rows["cluster"], rows["nodes"], strict=True):
-                    before[place.get_indexer(nodes)] = number
-                table[f"level {level}"] = before
+            from jbpool.clustering.hierarchy import by_level
+
+            table = table.join(by_level(hierarchy, self.node_ids_))
         return table
 
     def to_anndata(self, adata: Any, key: str = "jbpool") -> Any:
@@ -482,12 +417,6 @@ class JBClustering:
             confidence = torch.from_numpy(self.confidence_)
             self._explained = explain(self._data, torch.from_numpy(self.labels_), confidence)
         return self._explained
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "labels_"):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError("this JBClustering is not fitted yet: call fit first.")
 
     def _range(self) -> tuple[int, int]:
         if not isinstance(self.n_clusters, Integral):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -21,6 +21,9 @@ from jbpool.clustering.auto.refinement import are_measurements
 from jbpool.clustering.scores import ClusterSums
 from jbpool.data import NodeData
 from jbpool.ops.sparse import is_sparse
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NODES = 5               # nodes of a kind that are named per cluster
 FEATURES = 8
@@ -140,6 +143,21 @@ def explain(
         weight = between * (sums.num_edges / between.sum().clamp_min(1e-300))           # mean 1 per edge
         merges = _merges(Blocks(weight, sums.connected[numbers]), len(cluster))
     return Explained(summaries, merges, between)
+
+
+def as_table(explained: Explained) -> pd.DataFrame:
+    """Return the summaries as a table; a column for every part of the features that they have."""
+    import pandas as pd
+
+    table = pd.DataFrame([vars(summary) for summary in explained.clusters]).set_index("cluster")
+    traits = table.pop("features")
+    table.insert(4, "features", [tuple(trait.feature for trait in some) for some in traits])
+    for place, kind in enumerate(("lift", "frequency", "difference"), 5):
+        values = [tuple(getattr(trait, kind) for trait in some) for some in traits]
+        if any(value is not None for some in values for value in some):
+            table.insert(min(place, 6), kind, values)
+    table["closest"] = [tuple(neighbour.cluster for neighbour in some) for some in table["closest"]]
+    return table
 
 
 def as_json(explained: Explained) -> dict[str, Any]:

@@ -77,6 +77,18 @@ def as_table(communities: list[Community], ids: np.ndarray) -> pd.DataFrame:
     return table.assign(nodes=[ids[community.nodes].tolist() for community in communities])
 
 
+def by_level(table: pd.DataFrame, ids: np.ndarray) -> pd.DataFrame:
+    """Return the cluster of every node at each level, the last one that it is in; ``table``: as of ``as_table``."""
+    import pandas as pd
+
+    place, cluster, levels = pd.Index(ids), np.full(len(ids), -1), {}
+    for level, rows in table.groupby("level"):
+        for number, nodes in zip(rows["cluster"], rows["nodes"], strict=True):
+            cluster[place.get_indexer(nodes)] = number
+        levels[f"level {level}"] = cluster.copy()
+    return pd.DataFrame(levels)
+
+
 def _ancestors(number: int, parent: dict[int, int]) -> Iterator[int]:
     while (number := parent[number]) >= 0:
         yield number

@@ -17,7 +17,7 @@ from jbpool.clustering.auto.anchors import NOTHING, Anchors, clusters_of
 from jbpool.clustering.auto.number import Choice, ranked
 from jbpool.clustering.auto.recipe import STARTS, choose, default_range, find_clusters, remarks
 from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
-from jbpool.clustering.baselines import BASELINES, k_means
+from jbpool.clustering.baselines import clusters_by_others, k_means
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
 from jbpool.clustering.explain import Explained, as_json, explain
@@ -37,7 +37,7 @@ from jbpool.data.own.cells import write_copy
 from jbpool.engine.fit import Log, Progress, fit, open_log
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.engine.state import save_state
-from jbpool.errors import ConfigError, TrainingError, reported_as
+from jbpool.errors import ConfigError, reported_as
 from jbpool.files import write_text
 from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, rank, world_size
@@ -321,17 +321,11 @@ def compare_baselines(job: Job) -> None:
     best = job.clusters[best_run(job.out.runs)["seed"]].long()
     data, seed = with_features(job.given, job.num_clusters), job.config.train.seeds[0]
     found: dict[str, dict[str, float]] = {}
-    for name, find in BASELINES.items():
-        began = time.perf_counter()
-        try:
-            cluster = find(data, job.num_clusters, seed)
-        except ImportError:
-            _note(job.out, f"--baselines: {name} is left out, since igraph is not installed (pip install igraph).")
+    for name, cluster, seconds in clusters_by_others(data, job.num_clusters, seed):
+        if isinstance(cluster, str):
+            _note(job.out, f"--baselines: {name} is left out{cluster}")
             continue
-        except TrainingError as error:
-            _note(job.out, f"--baselines: {name} is left out. {error}")
-            continue
-        seconds, agreement = time.perf_counter() - began, normalized_mutual_information(contingency(best, cluster))
+        agreement = normalized_mutual_information(contingency(best, cluster))
         scores = job.scores(cluster, job.sums_of(cluster, int(cluster.max()) + 1))
         found[name] = scores | {"agreement": agreement, "seconds": seconds}
         shown = [f"{key} {scores[key]:.3f}" for key in ("acc", "nmi", "ari", "modularity") if key in scores]

@@ -37,8 +37,8 @@ from tqdm import tqdm
 
 from jbpool.clustering.auto.number import Choice
 from jbpool.clustering.auto.recipe import choose, find_clusters
+from jbpool.clustering.baselines import BASELINES
 from jbpool.clustering.embed.spectral import adjacency_matrix, kmeans
-from jbpool.clustering.run import BASELINES
 from jbpool.clustering.scores import confusion
 from jbpool.data import DataError, NodeData, load_nodes
 from jbpool.data.assemble import node_data, symmetric_adjacency
