@@ -1,6 +1,7 @@
-"""The pools as layers: contract, oracles, batches, stacking."""
+"""The pools: contract, oracles, batches, stacking, sizes; options, errors, saving, pools by name."""
 
 import copy
+import io
 import math
 import pickle
 
@@ -10,11 +11,27 @@ import pytest
 import torch
 from dense_reference import array
 from torch.nn import functional
-from zoo import POOLS, ZOO, batched, features, grid, parts, random_graph, symmetric_weights, undirected
+from zoo import POOLS, ZOO, batched, features, grid, parts, random_graph, rank_example, symmetric_weights, undirected
 
-from jbpool import DeltaConv, DiffPool, Graph, JBPool, MinCutPool, Pooled, as_graph, pool_by
-from jbpool.errors import JBPoolError
-from jbpool.nn.pools import make_pool as make_pool_by_name
+from jbpool import (
+    DeltaConv,
+    DiffPool,
+    DMoNPool,
+    Graph,
+    JBPool,
+    MinCutPool,
+    Pooled,
+    as_graph,
+    names,
+    pool_by,
+    value_checks,
+)
+from jbpool.errors import InputError, JBPoolError
+from jbpool.nn.conv import BACKBONES
+from jbpool.nn.heads import CosineHead
+from jbpool.nn.partition import TERMS, balance, cut
+from jbpool.nn.pools import POOLS as NAMED_POOLS
+from jbpool.nn.pools import ClusterPool, CombinedPool, PoolOptions, make_pool
 
 
 def test_the_contract(make_pool, batch):
@@ -206,7 +223,7 @@ def test_cluster_sizes_on_the_meta_device():
 )
 def test_wrong_options_of_a_pool_by_name(options, words):
     with pytest.raises(ValueError, match=words):
-        make_pool_by_name("jb", 8, 4, **options)
+        make_pool("jb", 8, 4, **options)
 
 
 def test_a_batch_without_nodes_costs_nothing(make_pool, device):
@@ -318,3 +335,335 @@ def test_lift_and_edges_take_a_single_feature(batch):
     feat, edge_feat = torch.rand(batch.num_graphs * 3), torch.rand(batch.num_edges)
     assert torch.equal(pooled.lift(feat), pooled.lift(feat[:, None])[:, 0])
     assert torch.equal(pooled.pool_edges(edge_feat), pooled.pool_edges(edge_feat[:, None])[:, 0])
+
+
+# ---------------------------------------------------------------- modules: options, saving, several processes
+
+
+def test_normalize_dropout_and_activation_do_what_they_say():
+    graph = grid(5)
+    feat = features(graph).float()
+    pool = JBPool(5, 3, (7,))
+    plain = pool(graph, feat)
+    pool.normalize = False
+    assert torch.allclose(pool(graph, feat).loss, plain.loss * (25 * 3) ** 0.5)
+    dropping = JBPool(5, 3, (7,), dropout=0.9)
+    assert not torch.equal(dropping(graph, feat).assign, dropping(graph, feat).assign)
+    dropping.eval()
+    assert torch.equal(dropping(graph, feat).assign, dropping(graph, feat).assign)
+    tanh = JBPool(5, 3, (7,), activation="tanh")
+    first, last = tanh.mlp[0], tanh.mlp[-1]
+    assert torch.allclose(tanh(graph, feat).assign, last(first(feat).tanh()).softmax(1))
+
+
+def test_cluster_sizes_survive_casts_and_stay_out_of_the_state():
+    shares = [0.37, 0.21, 0.13, 0.11, 0.09, 0.06, 0.03]
+    pool = JBPool(4, 7, cluster_sizes=torch.tensor(shares, requires_grad=True))
+    graph, feat = grid(4), torch.rand(16, 4)
+    expected = pool(graph, feat).loss
+    assert torch.allclose(copy.deepcopy(pool).bfloat16().float()(graph, feat).loss, expected, atol=0.02)
+    pool.half()
+    assert pool.cluster_sizes.tolist() == pytest.approx(shares, abs=1e-7)
+    assert set(pool.state_dict()) == {"mlp.0.weight", "mlp.0.bias"}
+    assert "0.37" in repr(pool.to("meta"))
+    shares = JBPool(4, 3, cluster_sizes=[0.3334, 0.3333, 0.3334]).cluster_sizes.tolist()
+    assert shares == pytest.approx([1 / 3] * 3, abs=1e-4)
+    assert sum(shares) == pytest.approx(1, abs=1e-15)
+
+
+def test_repr_tells_the_options():
+    text = repr(JBPool(8, 3, (4,), sqrt="diagonal", cluster_sizes=[0.5, 0.25, 0.25], normalize=False))
+    for word in ("in_feats=8", "num_clusters=3", "'diagonal'", "[0.5, 0.25, 0.25]", "normalize=False"):
+        assert word in text
+    assert "delta=0.85" in repr(DeltaConv(3, 4))
+
+
+def test_reset_parameters_draws_anew():
+    for layer in (JBPool(5, 3, (7,)), JBPool(5, 3, (7,), head="cosine"), DeltaConv(5, 3)):
+        before = [parameter.clone() for parameter in layer.parameters() if parameter.dim() == 2]
+        layer.reset_parameters()
+        after = [parameter for parameter in layer.parameters() if parameter.dim() == 2]
+        assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("name", ["jb", "jb sizes", "jb cosine"])       # the others have no state of their own
+def test_state_dict_round_trip_deepcopy_and_pickle(name, batch):
+    pool, other = (POOLS[name](5, 3, (4,)).to(batch.device) for _ in range(2))
+    feat = features(batch, dtype=torch.float32)
+    expected = pool(batch, feat)
+    buffer = io.BytesIO()
+    torch.save(pool.state_dict(), buffer)
+    buffer.seek(0)
+    other.load_state_dict(torch.load(buffer, weights_only=True))
+    for twin in (other, copy.deepcopy(pool), pickle.loads(pickle.dumps(pool))):
+        torch.testing.assert_close(twin(batch, feat).loss, expected.loss, rtol=1e-6, atol=0)
+
+
+def test_pooled_survives_pickle(batch):
+    with torch.no_grad():
+        pooled = JBPool(5, 3).to(batch.device)(batch, features(batch).float())
+    twin = pickle.loads(pickle.dumps(pooled))
+    assert torch.equal(twin.edge_weight, pooled.edge_weight)
+    assert twin.graph.edge_index is pooled.graph.edge_index
+    assert torch.equal(twin.lift(twin.feat), pooled.lift(pooled.feat))
+
+
+def test_losses_are_not_kept_on_the_module(batch):
+    pool = JBPool(5, 3).to(batch.device)
+    before = set(vars(pool))
+    pool(batch, features(batch).float())
+    assert set(vars(pool)) == before
+
+
+def test_distributed_data_parallel_averages_the_ranks(two_processes):
+    first, second = (torch.tensor(seen["data parallel"]) for seen in two_processes)
+    assert torch.equal(first, second)
+    torch.manual_seed(0)
+    pool = JBPool(5, 3)
+    for rank in range(2):
+        (pool(*rank_example(rank)).loss / 2).backward()
+    assert torch.allclose(pool.mlp[0].weight.grad, first, atol=1e-6)
+
+
+# ---------------------------------------------------------------- calls and options that are refused
+
+
+GRAPH = ZOO["two components"]()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda f: f("graph", torch.rand(5, 4)), "pass a DGLGraph"),
+        (lambda f: f(torch.eye(5).to_sparse(), torch.rand(5, 4)), r"tensor \(5, 5\): .*indices\(\)"),
+        (lambda f: f(GRAPH, torch.rand(4, 4)), "4 rows but the graph has 5 nodes"),
+        (lambda f: f(GRAPH, torch.rand(5, 3)), "in_feats=3"),
+        (lambda f: f(GRAPH, torch.rand(5)), r"\(N, in_feats\)"),
+        (lambda f: f(GRAPH, torch.ones(5, 4, dtype=torch.long)), r"feat\.float\(\)"),
+        (lambda f: f(GRAPH, np.ones((5, 4))), "ndarray"),
+        (lambda f: f(GRAPH, torch.rand(5, 4).double()), r"torch\.float64 but the layer is torch\.float32"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.rand(6, 1)), r"squeeze\(-1\)"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.rand(6, 2)), "1-D"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.rand(5)), "5 entries but the graph has 6 edges"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), -torch.rand(6)), "not be negative"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.full((6,), float("nan"))), "NaN or infinity"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.full((6,), float("inf"))), "finite"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.ones(6, dtype=torch.long)), r"edge_weight\.float\(\)"),
+        (lambda f: f(GRAPH, torch.rand(5, 4, device="meta")), "feat is on meta but the graph is on cpu"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.rand(6, device="meta")), "edge_weight is on meta"),
+        (lambda f: f(Graph(torch.tensor([[0, 1], [1, 2]])), torch.rand(3, 4)), r"0 -> 1 .*add_reverse_edges"),
+        (lambda f: f(GRAPH, torch.rand(5, 4), torch.arange(6.0)), "same weight"),
+        (lambda f: f(Graph(GRAPH.edge_index, sizes=[1, 0, 4]), torch.rand(5, 4)), "0 -> 1 between graphs 0 and 2"),
+    ],
+)
+@pytest.mark.parametrize("layer", [JBPool(4, 2), DeltaConv(4, 2)], ids=["pool", "conv"])
+def test_invalid_calls_are_rejected_with_a_fix(layer, call, words):
+    with pytest.raises(InputError, match=words) as caught:
+        call(layer)
+    assert isinstance(caught.value, JBPoolError)                        # as all errors of this package
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_sparse_features():
+    sparse = torch.rand(5, 4).to_sparse_csr()
+    with pytest.raises(InputError, match=r"torch\.sparse_csr: use feat\.to_dense\(\)"):
+        JBPool(4, 2)(GRAPH, sparse)
+    with pytest.raises(InputError, match=r"torch\.sparse_coo: use feat\.to_sparse_csr\(\)"):
+        DeltaConv(4, 2)(GRAPH, sparse.to_sparse_coo())
+    conv = DeltaConv(4, 2)
+    with value_checks("all"):
+        torch.testing.assert_close(conv(GRAPH, sparse), conv(GRAPH, sparse.to_dense()))
+        sparse.values()[3] = float("nan")
+        with pytest.raises(InputError, match="first in row 0"):
+            conv(GRAPH, sparse)
+
+
+def test_stale_batch_counts_are_rejected():
+    with pytest.raises(InputError, match="sizes add up to 8"):
+        Graph(grid(3).edge_index, 9, sizes=[4, 4])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: JBPool(4, 0), "num_clusters=0"),
+        (lambda: JBPool(4, 2.5), "num_clusters=2.5"),
+        (lambda: JBPool(4, True), "num_clusters=True"),
+        (lambda: JBPool(-1, 2), "in_feats=-1"),
+        (lambda: JBPool(4, 2, (0,)), "hidden_feats=0"),
+        (lambda: JBPool(4, 2, sqrt="diagnal"), "Did you mean 'diagonal'"),
+        (lambda: JBPool(4, 2, activation="rulu"), "Did you mean 'relu'"),
+        (lambda: JBPool(4, 2, dropout=1.0), "dropout=1.0"),
+        (lambda: JBPool(4, 2, None), "hidden_feats=None"),
+        (lambda: JBPool(4, 2, normalize="sqrt"), "normalize='sqrt'"),
+        (lambda: JBPool(4, 2, cluster_sizes="equal"), "cluster_sizes='equal'"),
+        (lambda: JBPool(4, 2, cluster_sizes=[0.5, None]), "give 2 proportions"),
+        (lambda: JBPool(4, 2, cluster_sizes=[1.0]), "give 2 proportions"),
+        (lambda: JBPool(4, 2, cluster_sizes=[3, 5]), "divide counts"),
+        (lambda: DeltaConv(4, 2, delta=float("nan")), "delta=nan"),
+        (lambda: DeltaConv(4, 2, delta=2), "delta=2: give a number from 0 to 1"),
+        (lambda: DeltaConv(4, 0), "out_feats=0"),
+        (lambda: DeltaConv(4, 2, activation="rulu"), "Did you mean 'relu'"),
+        (lambda: JBPool(4, 2, temperature=0.5), "no effect on a linear head"),
+        (lambda: MinCutPool(4, 2, sqrt="matrix"), "MinCutPool has no option sqrt: JBPool has it"),
+        (lambda: MinCutPool(4, 2, heads=2), "choose from ratio, activation, dropout, head, temperature"),
+        (lambda: JBPool(4, 3, head="cosine").init_prototypes(torch.rand(2, 4)), "2 rows for 3 prototypes"),
+    ],
+)
+def test_invalid_options_are_rejected_with_a_fix(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_counts_may_be_numpy_integers():
+    assert JBPool(np.int64(4), np.int32(2), (np.int64(3),)).num_clusters == 2
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_features_that_are_no_numbers_are_refused(value):
+    """Of the user, and those of a layer that is not ours."""
+    graph, pool = grid(3), JBPool(4, 2)
+    feat = torch.rand(9, 4)
+    feat[7, 2] = value
+    for given, fix in ((feat, "SimpleImputer"), (feat.clone().requires_grad_(), "learning rate")):
+        with pytest.raises(InputError, match=f"row 7.*{fix}"):
+            pool(graph, given)
+    with value_checks("none"):
+        pool(graph, feat.detach(), -torch.ones(graph.num_edges))
+    pool(graph, torch.full((9, 4), 3e38))                       # only their sum is infinite
+    with pytest.raises(ValueError, match="'auto', 'all' or 'none'"), value_checks("some"):
+        pass
+
+
+def test_weights_of_zero_are_allowed():
+    pooled = JBPool(4, 2)(GRAPH, torch.rand(5, 4), torch.zeros(6))
+    assert pooled.edge_weight.tolist() == [0, 0, 0, 0]
+
+
+def test_weights_of_a_pooled_graph_may_be_nan_but_not_negative():
+    """A NaN comes from training that diverged, which its loss shows; negative weights come from the user."""
+    pool = JBPool(4, 2)
+    pooled = pool(GRAPH, torch.rand(5, 4))
+    with pytest.raises(JBPoolError, match="not be negative"):
+        pool(pooled.graph, pooled.feat, pooled.edge_weight - 0.5)
+    again = pool(pooled.graph, pooled.feat, pooled.edge_weight * float("nan"))
+    assert again.edge_weight.isnan().any()
+    with pytest.raises(InputError, match="finite"):
+        pool(GRAPH, torch.rand(5, 4), torch.full((6,), float("nan")))
+
+
+# ---------------------------------------------------------------- pools by name
+
+
+@pytest.mark.parametrize(
+    ("name", "pool", "sqrt"),
+    [
+        ("jb", JBPool, "matrix"),
+        ("jb-diagonal", JBPool, "diagonal"),
+        ("mincut", MinCutPool, None),
+        ("dmon", DMoNPool, None),
+        ("diffpool", DiffPool, None),
+    ],
+)
+def test_names(name, pool, sqrt):
+    made = make_pool(name, 4, 3, (5,))
+    assert type(made) is pool
+    assert getattr(made, "sqrt", None) == sqrt
+    assert [tuple(parameter.shape) for parameter in made.parameters()] == [(5, 4), (5,), (3, 5), (3,)]
+
+
+def test_names_are_those_that_configurations_choose_from():
+    assert (tuple(NAMED_POOLS), tuple(BACKBONES)) == (names.POOLS, names.BACKBONES)
+
+
+def test_unknown_names_are_rejected_with_the_near_miss():
+    with pytest.raises(ValueError, match=r"'mincutt' is unknown\. Did you mean 'mincut'"):
+        make_pool("mincutt", 4, 3)
+
+
+def test_options_reach_the_pools_they_concern():
+    options = PoolOptions(sqrt="diagonal", cluster_sizes=[0.5, 0.25, 0.25], head="cosine", temperature=0.7)
+    for name in NAMED_POOLS:
+        pool = make_pool(name, 4, 3, options=options)
+        assert isinstance(pool.mlp[0], CosineHead)
+        assert pool.mlp[0].temperature == 0.7
+        if isinstance(pool, JBPool):
+            assert pool.sqrt == "diagonal"
+            assert pool.cluster_sizes.tolist() == [0.5, 0.25, 0.25]
+    assert make_pool("jb-diagonal", 4, 3, options=PoolOptions(sqrt="matrix")).sqrt == "diagonal"
+
+
+def test_defaults_of_the_options_are_those_of_the_layer():
+    made, plain = make_pool("jb", 4, 3), JBPool(4, 3)
+    assert repr(made) == repr(plain)
+    assert repr(JBPool(4, 3, head="cosine")) == repr(make_pool("jb", 4, 3, options=PoolOptions(head="cosine")))
+
+
+def test_an_objective_keeps_the_way_assignments_are_made():
+    for name in NAMED_POOLS:
+        plain, combined = make_pool(name, 4, 3), make_pool(name, 4, 3, objective={"cut": 1.0})
+        assert isinstance(combined, CombinedPool)
+        assert combined.smooth_scores == plain.smooth_scores == (name == "diffpool")
+    assert make_pool("jb-diagonal", 4, 3, objective={"balance": 1.0}).sqrt == "diagonal"
+    sizes = make_pool("mincut", 4, 2, objective={"balance": 1.0}, options=PoolOptions(cluster_sizes=[0.25, 0.75]))
+    assert sizes.cluster_sizes.tolist() == [0.25, 0.75]
+
+
+@pytest.mark.parametrize("name", NAMED_POOLS)
+def test_an_objective_of_the_pools_own_terms_changes_nothing(name):
+    graph, feat = grid(4), torch.rand(16, 4)
+    plain = make_pool(name, 4, 3)
+    same = make_pool(name, 4, 3, objective=dict.fromkeys(plain.cluster(graph, feat)[1], 1.0))
+    same.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(same.cluster(graph, feat), plain.cluster(graph, feat))
+
+
+def test_a_combined_pool_weighs_every_term():
+    graph, feat = random_graph(30, 60), torch.rand(30, 4)
+    weights = {name: 0.5 + index for index, name in enumerate(TERMS)}
+    pool = CombinedPool(4, 3, objective=weights)
+    pooled = pool(graph, feat)
+    assert list(pooled.losses) == list(weights)
+    for name, weight in weights.items():
+        alone = CombinedPool(4, 3, objective={name: 1.0})
+        alone.load_state_dict(pool.state_dict())
+        assert torch.allclose(pooled.losses[name], weight * alone(graph, feat).losses[name]), name
+    assert "'cut': 1.5" in repr(pool)
+
+
+@pytest.mark.parametrize("objective", [{}, {"cutt": 1.0}, {"cut": float("nan")}, {"cut": "1"}])
+def test_wrong_objectives_are_rejected(objective):
+    with pytest.raises(ValueError, match="objective"):
+        make_pool("jb", 4, 3, objective=objective)
+
+
+def test_a_new_pool_is_a_class_with_its_objective():
+    class CutBalancePool(ClusterPool):
+        def objective(self, part):
+            return {"cut": cut(part), "balance": balance(part), "largest": 3 * part.assign.amax().reshape(1)}
+
+    graph, feat, pool, jb = grid(4), torch.rand(16, 4), CutBalancePool(4, 3), make_pool("jb", 4, 3)
+    jb.load_state_dict(pool.state_dict())
+    pooled = pool(graph, feat)
+    torch.testing.assert_close(pooled.losses["balance"], jb(graph, feat).losses["balance"])
+    assert pooled.losses["largest"].item() == pytest.approx(3 * pooled.assign.max().item())
+    with pytest.raises(NotImplementedError, match=r"ClusterPool needs a method objective\(part\)"):
+        ClusterPool(4, 3)(graph, feat)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [lambda part: {"balance": balance(part).mean()}, balance, lambda _: {"one": 1.0}],
+    ids=["mean", "no dict", "number"],
+)
+def test_own_losses_of_another_shape(found):
+    """The mean over graphs would be divided by their number once more."""
+
+    class OwnPool(ClusterPool):
+        def objective(self, part):
+            return found(part)
+
+    pool, batch, feat = OwnPool(4, 3), batched([grid(2), grid(3)]), torch.rand(13, 4)
+    for call in (pool, pool.cluster):
+        with pytest.raises(JBPoolError, match=r"OwnPool\.objective: return a dict of losses with one value per graph"):
+            call(batch, feat)

@@ -1,4 +1,4 @@
-"""Products with the adjacency of ordinary and of pooled graphs, weights that differ by direction, learned weights."""
+"""Products with the adjacency matrix against dense ones, in blocks of rows, too."""
 
 import dense_reference as dense
 import numpy as np
@@ -7,10 +7,19 @@ import torch
 from dense_reference import array
 from torch.autograd import gradcheck
 from watch import Watch
-from zoo import random_graph
+from zoo import random_graph, symmetric_weights
 
 from jbpool.graph import CsrRows, Graph
-from jbpool.ops.adjacency import degree, inverse_sqrt, normalized_off_diagonal, propagate, smooth
+from jbpool.ops import adjacency
+from jbpool.ops.adjacency import (
+    degree,
+    edge_blocks,
+    inverse_sqrt,
+    normalized_off_diagonal,
+    propagate,
+    smooth,
+    smoothing_matrix,
+)
 
 GRAPHS = {
     "ordinary": lambda device: random_graph(12, 30).to(device),
@@ -121,3 +130,45 @@ def test_the_inverse_root_of_a_tiny_degree_has_a_finite_gradient(device):
     assert found.tolist() == pytest.approx([0, 0, 1e9, 0.5])
     assert degrees.grad.isfinite().all()
     assert degrees.grad[3].item() == pytest.approx(-1 / 16)
+
+
+# ---------------------------------------------------------------- blocks of rows
+
+
+def by_target(graph):
+    """The same graph without numbers of edges, as loaders build it: edges are in the order of their targets."""
+    pointers, sources, _ = graph.by_target
+    return Graph.from_rows(CsrRows(pointers, sources, None))
+
+
+@pytest.fixture(params=["edge list", "by target"])
+def graph(request, device):
+    made = random_graph(40, 90, seed=3).to(device)
+    return made if request.param == "edge list" else by_target(made)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_smoothing_matrix_is_the_dense_formula(graph, rows, weighted, transposed, monkeypatch):
+    monkeypatch.setattr(adjacency, "BLOCK_ROWS", rows)
+    weight = symmetric_weights(graph) if weighted else None
+    source, target = graph.edge_index
+    adj = torch.zeros(40, 40, dtype=torch.float64, device=graph.device)
+    adj[source, target] = 1.0 if weight is None else weight.double()
+    scale = torch.where(adj.sum(1) > 0, adj.sum(1).clamp_min(1e-30) ** -0.5, 0)
+    expected = 0.7 * scale[:, None] * adj * scale
+    expected.diagonal().add_(0.3)
+    found = smoothing_matrix(graph, weight, torch.float64, 0.7, transposed).to_dense()
+    assert torch.allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 1000])
+def test_edge_blocks_hold_every_edge_once_with_its_number(graph, rows, monkeypatch):
+    monkeypatch.setattr(adjacency, "BLOCK_ROWS", rows)
+    blocks = list(edge_blocks(graph))
+    assert len(blocks) == -(-40 // rows)
+    source, target, edges = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+    assert edges.sort()[0].tolist() == list(range(graph.num_edges))
+    assert torch.equal(graph.edge_index[0][edges], source)
+    assert torch.equal(graph.edge_index[1][edges], target)
