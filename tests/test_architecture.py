@@ -239,6 +239,21 @@ def test_tests_are_named_after_modules():
         assert module.with_suffix(".py").exists() or module.is_dir() or name in (*BESIDE, *PARTS), path
 
 
+ABOUT_NO_MODULE = {                             # tests of the whole package, of its files, or of what runs it
+    "architecture", "browser", "devices", "docstrings", "documents", "fuzz", "gpu", "new_processes", "scores",
+    "scripts", "several_processes", "stops", "suite", "theorems", "wheel",
+}  # fmt: skip
+
+
+def test_files_of_tests_are_named_after_modules():
+    """``tests/<folder>/test_<module>.py``: what is tested of a module is found at once."""
+    tests = ROOT / "tests"
+    for path in sorted(tests.rglob("test_*.py")):
+        name = path.stem.removeprefix("test_")
+        module = PACKAGE / path.relative_to(tests).with_name(name)
+        assert name in ABOUT_NO_MODULE or module.is_dir() or module.with_suffix(".py").is_file(), path
+
+
 # ---------------------------------------------------------------- what an import loads
 
 
