@@ -8,9 +8,10 @@
 
 Scores are NMI with the labels, times are processor seconds (steady with OMP_NUM_THREADS=1); both are means over seeds.
 Block models, heavy-tailed and random graphs are drawn anew for every seed; edges have no weights. K is the number of
-classes; Leiden, which needs igraph, finds its own, and without labels K is searched from 2 to 60 (at most N / 2); a
-list is of all seeds. Confidence is shown in bins, over the nodes of all seeds: its mean / share of nodes in the right
-cluster (number of nodes). Real sets are read from the data roots.
+classes; Leiden, which needs igraph, finds its own, and without labels K is searched from 2 to 60 (at most N / 3), in
+the second table from 2 to 15 and 30, too; a list is of all seeds. Cells need h5py. Confidence is shown in bins, over
+the nodes of all seeds: its mean / share of nodes in the right cluster (number of nodes). Real sets are read from the
+data roots.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -31,8 +33,10 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csc_array
 from sklearn import datasets, metrics, neighbors, preprocessing
 from sklearn.cluster import KMeans, SpectralClustering
+from sklearn.decomposition import PCA
 from tqdm import tqdm
 
 from jbpool.clustering.auto.number import Choice
@@ -46,11 +50,12 @@ from jbpool.data.download import find
 
 SETS = ("cora", "citeseer", "pubmed", "dblp", "acm", "amazon-photo", "cora-ml")
 TABLES = {"digits": datasets.load_digits, "wine": datasets.load_wine, "breast cancer": datasets.load_breast_cancer}
+CELLS = "starmap_BY3_1k.h5ad", "Starmap_BY3_1k_meta_annotated_18oct22.csv", "10x_pbmc68k_reduced.h5ad"
 DIMENSIONS = 16                             # of the features of block models
 SLOW = 6000                                 # nodes above which spectral clustering is left out
 BOUNDS = (0.5, 0.7, 0.85, 0.95)             # between the bins of confidence
 SCORES = "| graph | nodes | edges | K | auto | k-means | spectral | Leiden | K of Leiden |" + "\n|" + "---|" * 9
-RANGES = "\n| graph | K | K from 2 to 60 | NMI (time) | NMI (time) of K = 30 |" + "\n|" + "---|" * 5
+RANGES = "\n| graph | K | number found for ends 15 and 30 | 60 | NMI (time) for end 60 |" + "\n|" + "---|" * 5
 CONFIDENCE = "\n| graph | 0-0.5 | 0.5-0.7 | 0.7-0.85 | 0.85-0.95 | 0.95-1 | calibration error |" + "\n|" + "---|" * 7
 
 # ---------------------------------------------------------------- graphs: a group is a function of the seed
@@ -103,11 +108,41 @@ def neighbours(seed: int) -> Iterator[NodeData]:
                 yield as_data(f"{kind}, no features", near.row, near.col, len(label), label)
 
 
+def cells(seed: int) -> Iterator[NodeData]:
+    """Yield neighbours in space of cells of a cortex (layers, three kinds of features), and blood cells."""
+    cortex, table, blood = (find(f"h5ad/{name}") for name in CELLS)
+    if importlib.util.find_spec("h5py") is None or cortex is None or table is None or blood is None:
+        print("cells are skipped: h5py is not installed, or their files are in no data root.", file=sys.stderr)
+        return
+    import h5py
+
+    known = pd.read_csv(table, index_col=0)                                             # of some of the cells
+    with h5py.File(cortex) as file:
+        ids = pd.Index(file["obs/_index"].asstr()[:].astype(int))
+        parts = (file["X/data"][:], file["X/indices"][:], file["X/indptr"][:])          # by column
+        counts = csc_array(parts, shape=(len(ids), len(parts[2]) - 1)).toarray()[ids.get_indexer(known.index)]
+    total = counts.sum(1, keepdims=True)
+    log = np.log1p(counts / total * np.median(total))                                   # (N, D)
+    views = {"log": log, "pca": PCA(20, random_state=0).fit_transform(log), "z": preprocessing.scale(log)}
+    for number, (kind, feat) in itertools.product((6, 15, 30), views.items()):
+        near = neighbors.kneighbors_graph(known[["x", "y"]], number).tocoo()
+        label = known.smoothed_manual.to_numpy()
+        yield as_data(f"starmap {number}, {kind}", near.row, near.col, len(label), label, feat)
+    with h5py.File(blood) as file:
+        feat, label = file["obsm"]["X_pca"].astype(float), file["obs"]["bulk_labels"]
+    near = neighbors.kneighbors_graph(feat, 15).tocoo()
+    yield as_data("blood cells", near.row, near.col, len(label), label, feat)
+
+
 def blocks(seed: int) -> Iterator[NodeData]:
-    """Yield unequal blocks, without features and with weak ones, and eight equal blocks."""
+    """Yield unequal blocks, without features and with weak ones, and equal blocks, four of them with noise."""
     for sizes, apart in itertools.product([(900, 50, 50), (2000, 100, 40, 20), (500, 50)], [0, 0.6, 1]):
         yield sbm(sizes, 10, 1 / 1000, seed, apart, f", means {apart} apart" if apart else "")
     yield sbm([250] * 8, 12, 2 / 1000, seed)
+    yield sbm([400, 100, 50, 50], 6, 4 / 1000, seed)
+    rng, four = np.random.default_rng(seed), sbm([250] * 4, 12, 4 / 1000, seed)
+    for kind, feat in {"features": rng.standard_normal((1000, 32)), "words": rng.random((1000, 500)) < 0.02}.items():
+        yield replace(four, name=f"{four.name}, noise {kind}", feat=torch.from_numpy(feat).float())
 
 
 def lfr(seed: int, sizes: Sequence[int] = (1000, 3000, 5000), mus: Sequence[float] = (0.3, 0.5)) -> Iterator[NodeData]:
@@ -159,15 +194,16 @@ def small(seed: int) -> Iterator[NodeData]:
 
 
 def uncertain(seed: int) -> Iterator[NodeData]:
-    """Yield graphs whose clusters are hard to find, for the table of confidence."""
+    """Yield graphs whose clusters are hard to find, and real ones, for the table of confidence."""
     hard = [([250] * 4, 8, 6), ([250] * 4, 7, 7), ([600, 250, 100, 50], 8, 6), ([500, 500], 6, 5)]
     for sizes, inside, between in hard:
         yield sbm(sizes, inside, between / sum(sizes), seed, more=f", {inside} and {between}")
     yield from heavy(seed)
     yield from lfr(seed, mus=[0.5])
+    yield from itertools.chain(neighbours(seed), cells(seed))
 
 
-GROUPS = {"sets": sets, "neighbours": neighbours, "blocks": blocks, "lfr": lfr, "heavy": heavy, "small": small}
+GROUPS = {group.__name__: group for group in (sets, neighbours, cells, blocks, lfr, heavy, small)}
 
 # ---------------------------------------------------------------- methods: clusters (N,), None where one does not apply
 
@@ -208,15 +244,15 @@ def leiden(data: NodeData, num_clusters: int, seed: int) -> np.ndarray | None:
 
 SCORED = {"auto": auto, "k-means": k_means, "spectral": spectral, "Leiden": leiden}
 SEARCH = "auto 2-60"
-SEARCHED = {SEARCH: (auto_range, 60), "auto 30": (auto, 30)}            # with the largest number of clusters
+SEARCHED = {f"auto 2-{high}": (auto_range, high) for high in (15, 30, 60)}      # with the largest number of clusters
 
 
 def measure(draws: Sequence[NodeData], ranges: bool) -> pd.DataFrame:
     """Run the methods on a graph, which is given for every seed; a row per method and seed."""
-    rows, classes, half = [], draws[0].num_classes, draws[0].graph.num_nodes // 2
+    rows, classes, most = [], draws[0].num_classes, draws[0].graph.num_nodes // 3
     methods = {} if classes is None else {name: (method, classes) for name, method in SCORED.items()}
     if ranges or classes is None:
-        methods |= {name: (method, min(number, half)) for name, (method, number) in SEARCHED.items()}
+        methods |= {name: (method, min(number, most)) for name, (method, number) in SEARCHED.items()}
     runs = list(itertools.product(methods.items(), enumerate(draws)))
     for (name, (method, number)), (seed, data) in tqdm(runs, draws[0].name, unit="run", leave=False):
         began, nmi = time.process_time(), np.nan
@@ -282,7 +318,8 @@ def main() -> None:
             size = data.graph.num_nodes, data.graph.num_edges // 2, data.num_classes or f"found {found[SEARCH]}"
             scores = (score.get(method, "-") for method in SCORED)
             print(row(data.name, *size, *scores, found.get("Leiden", "-")), flush=True)
-            searched.append(row(data.name, data.num_classes or "-", found.get(SEARCH), *map(score.get, SEARCHED)))
+            lists = " ".join(map(str, map(found.get, [*SEARCHED][:2])))
+            searched.append(row(data.name, data.num_classes or "-", lists, found.get(SEARCH), score.get(SEARCH)))
     if args.ranges:
         print(RANGES, *searched, sep="\n", flush=True)
     if args.confidence:

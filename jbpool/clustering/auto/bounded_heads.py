@@ -112,8 +112,8 @@ def lloyd(feat: Tensor, prototypes: Tensor, steps: int = 10) -> Tensor:
     for _ in range(steps):
         total = torch.zeros_like(prototypes)                                        # (R, K, D)
         for block in _row_blocks(feat, prototypes):
-            near = (prototypes.flatten(0, 1) @ block.T).unflatten(0, prototypes.shape[:2]).argmax(1, keepdim=True)
-            onehot = block.new_zeros(*prototypes.shape[:2], len(block)).scatter_(1, near, 1)
+            cosine = (prototypes.flatten(0, 1) @ block.T).unflatten(0, prototypes.shape[:2])       # (R, K, n)
+            onehot = (cosine == cosine.amax(1, keepdim=True)).to(block.dtype)      # argmax takes ten times as long
             total += onehot @ block
         prototypes = torch.where((total != 0).any(-1, keepdim=True), unit_rows(total), prototypes)
     return prototypes
