@@ -8,19 +8,17 @@ that add up) run on CPU tensors; on other devices each would be a synchronisatio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Integral, Real
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
 from jbpool.errors import InputError, JBPoolError
-
-T = TypeVar("T")
 
 _mode: ContextVar[str] = ContextVar("jbpool_value_checks", default="auto")
 
@@ -79,11 +77,30 @@ def reads_all() -> bool:
     return not is_compiling() and _mode.get() == "all"
 
 
+def _number(value: Any, what: str, wanted: str, fits: Callable[[Any], bool]) -> Any:
+    if isinstance(value, bool) or not isinstance(value, Real) or not fits(value):
+        raise JBPoolError(f"{what}={value!r}: give {wanted}.")
+    return value
+
+
 def check_count(value: int, what: str) -> int:
     """Check for a whole number of at least one, and return it."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise JBPoolError(f"{what}={value!r}: give a whole number of at least 1.")
-    return int(value)
+    return int(_number(value, what, "a whole number of at least 1", lambda x: isinstance(x, Integral) and int(x) > 0))
+
+
+def check_fraction(value: float, what: str) -> float:
+    """Check for a number of at least zero and below one, and return it."""
+    return float(_number(value, what, "a number p with 0 <= p < 1", lambda x: 0 <= x < 1))
+
+
+def check_real(value: float, what: str) -> float:
+    """Check for a finite number, and return it."""
+    return float(_number(value, what, "a finite number", math.isfinite))
+
+
+def check_positive(value: float, what: str) -> float:
+    """Check for a finite number above zero, and return it."""
+    return float(_number(value, what, "a number above 0", lambda x: 0 < x < math.inf))
 
 
 def check_flag(value: bool, what: str) -> bool:
@@ -91,27 +108,6 @@ def check_flag(value: bool, what: str) -> bool:
     if not isinstance(value, bool):
         raise JBPoolError(f"{what}={value!r}: give True or False.")
     return value
-
-
-def check_fraction(value: float, what: str) -> float:
-    """Check for a number of at least zero and below one, and return it."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < 1:
-        raise JBPoolError(f"{what}={value!r}: give a number p with 0 <= p < 1.")
-    return float(value)
-
-
-def check_real(value: float, what: str) -> float:
-    """Check for a finite number, and return it."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise JBPoolError(f"{what}={value!r}: give a finite number.")
-    return float(value)
-
-
-def check_positive(value: float, what: str) -> float:
-    """Check for a finite number above zero, and return it."""
-    if not check_real(value, what) > 0:
-        raise JBPoolError(f"{what}={value!r}: give a number above 0.")
-    return float(value)
 
 
 def check_assign(assign: Tensor) -> None:

@@ -53,27 +53,7 @@ TEMPERATURE = 0.2      # the default, which a linear head ignores
 class ClusterPool(nn.Module):
     """Base class of all pools; a subclass has its own ``objective``.
 
-    Parameters
-    ----------
-    in_feats : int
-        Size D of the node features.
-    num_clusters : int
-        Number of clusters K, the nodes of each pooled graph.
-    hidden_feats : sequence of int, optional
-        Sizes of the hidden layers of the MLP that computes the assignments. Default: none.
-    ratio : float, optional
-        Clusters by the size of each graph: ``K_g = min(num_clusters, max(1, ceil(ratio * n_g)))`` for n_g nodes.
-        Default: ``num_clusters`` in every graph.
-    activation : str or callable, optional
-        Activation between the layers of the MLP: relu, elu, gelu, leaky_relu, silu, tanh, or a function.
-        Default: ``"relu"``.
-    dropout : float, optional
-        Dropout rate of the hidden layers. Default: 0.
-    head : str, optional
-        Last layer of the MLP: ``"linear"``, or ``"cosine"`` for bounded logits, the cosine to K learned prototypes
-        divided by ``temperature``. Default: ``"linear"``.
-    temperature : float, optional
-        Temperature of the cosine head. Default: 0.2.
+    The parameters are those of ``JBPool`` without ``sqrt``, ``cluster_sizes`` and ``normalize``.
     """
 
     smooth_scores: bool = False                     # pass the scores of the MLP through one smoothing step
