@@ -147,10 +147,6 @@ def test_a_damaged_archive_is_reported_as_one_line(tmp_path):
     assert re.fullmatch(r"graph.npz: not a zip archive .*\n", outcome.err)
 
 
-def test_version(tmp_path):
-    assert call(cli.main, "--version", cwd=tmp_path).out == f"jbpool {jbpool.__version__}\n"
-
-
 def test_python_m_jbpool(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "jbpool", "--version"]

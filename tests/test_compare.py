@@ -138,11 +138,6 @@ def test_graphs_are_matched_by_id_and_classes_by_name(classified, tmp_path, caps
     assert ">0.67<" in page                                                 # the share of equal predictions
 
 
-def test_class_names_of_another_run(classified, capsys):
-    predictions(classified[1], TWO_CLASSES[0].astype(np.float32), "acc", ["a", "b", "c"])
-    assert "2 columns of scores, but 3 class names" in refusal(capsys, *classified)
-
-
 @pytest.mark.parametrize(("columns", "metric"), [(3, "rocauc"), (1, "rmse")])
 def test_predictions_that_are_no_classes(columns, metric, classified, tmp_path, capsys):
     for folder in classified:

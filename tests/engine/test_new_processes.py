@@ -2,18 +2,14 @@
 
 import csv
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from commands import (
-    CASES,
     CLASSIFY,
     CLUSTER,
-    ROOT,
     SHARED,
     assert_same_weights,
     call,
@@ -31,15 +27,6 @@ from jbpool.classification import run as classification_run
 
 KILLED = Path(__file__).with_name("killed_run.py")
 AGENT = Path(__file__).with_name("torchrun_agent.py")
-
-
-def test_help_needs_no_torch():
-    for case in CASES.values():
-        code = f"import sys, runpy; sys.argv = ['x', '--help']; sys.path.insert(0, {str(ROOT)!r})\ntry:\n    "
-        code += f"runpy.run_path({case.script!r}, run_name='__main__')\n"
-        code += "except SystemExit:\n    assert 'torch' not in sys.modules"
-        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert "--cfg" in result.stdout
 
 
 def test_killed_and_resumed_a_run_equals_an_unbroken_one(tmp_path):
