@@ -91,7 +91,7 @@ def readable(kind: Any) -> str:
 
 @dataclass
 class DatasetConfig:
-    """The dataset. Further keys are its options, see ``docs/data.md``."""
+    """The dataset. Further keys are its options, see ``docs/reference/formats.md``."""
 
     name: str = ""
     root: str | None = None                         # folder searched before the other data roots

@@ -95,10 +95,10 @@ def prepare_use_trained(folder, space):
 
 
 PREPARE = {
-    "docs/data.md": prepare_data,
+    "docs/reference/formats.md": prepare_data,
     "docs/howto/use_trained.md": prepare_use_trained,
-    "docs/layer.md": prepare_layer,
-    "docs/run_folder.md": prepare_runs,
+    "docs/reference/layer.md": prepare_layer,
+    "docs/reference/run_folder.md": prepare_runs,
 }
 
 
@@ -148,7 +148,7 @@ def test_code_that_does_not_run_is_checked(page):
 
 
 def test_the_three_lines_for_a_graph_of_one_s_own(tmp_path):
-    (lines,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), flags=re.DOTALL)
+    (lines,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "reference" / "formats.md").read_text(), flags=re.DOTALL)
     assert len(lines.strip().splitlines()) == 3
     (tmp_path / "mine.yaml").write_text(lines)
     write_node_files(tmp_path, "edges.csv", "features.csv")
@@ -215,7 +215,7 @@ def test_the_site_has_every_page():
 
 def documented_defaults(task):
     """Key -> default, from the table of settings. The section is named once in a row: `model.layers`, `hidden`."""
-    text = (ROOT / "docs" / f"{task}.md").read_text()
+    text = (ROOT / "docs" / "reference" / f"{task}.md").read_text()
     rows = text.split("| key | default | meaning |\n|---|---|---|\n")[1].split("\n\n")[0].splitlines()
     for row in rows:
         keys, defaults = row.split(" | ")[:2]

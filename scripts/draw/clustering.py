@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/explanation/heads.md and docs/clustering.md.
+"""Draw the pictures of docs/explanation/heads.md and docs/explanation/clustering.md.
 
     python scripts/draw/clustering.py [--dataset cora] [--starts 40]
 

@@ -1,4 +1,4 @@
-"""Validation scores of settings, as in docs/development/pooling.md; test graphs play no part.
+"""Validation scores of settings, as in docs/development/pools.md; test graphs play no part.
 
     python scripts/reproduce/try_settings.py                                  all variants, seeds 0 to 2
     python scripts/reproduce/try_settings.py --variants none jb --seeds 0,1   a part of it
