@@ -133,7 +133,7 @@ def test_the_head_runs_on_the_meta_device():
         ({"head": None}, "Choose one of: linear, cosine"),
         ({"head": "cosine", "temperature": 0}, "temperature=0: give a number above 0"),
         ({"temperature": -0.1}, "temperature=-0.1: give a number above 0"),
-        ({"temperature": float("nan")}, "temperature=nan: give a finite number"),
+        ({"temperature": float("nan")}, "temperature=nan: give a number above 0"),
         ({"temperature": "0.2"}, "temperature='0.2'"),
     ],
 )

@@ -15,7 +15,7 @@ from jbpool.errors import DataError, JBPoolError
 @pytest.fixture(scope="module")
 def graph():
     """Four blocks that are hard to tell apart, with words."""
-    data = load_nodes("sbm", num_nodes=400, num_clusters=4, mixing=0.4, words=20)
+    data = load_nodes("sbm", num_nodes=400, num_clusters=4, mixing=0.3, words=20)
     edges = pd.DataFrame(data.graph.edge_index.T.numpy(), columns=["source", "target"])
     return data, edges
 
@@ -102,7 +102,7 @@ def test_what_does_not_go_together(graph):
     with pytest.raises(JBPoolError, match="only one of them"):
         JBClustering(2).fit(edges, previous={0: 1}, fixed={0: 1})
     with pytest.raises(DataError, match="at least 8 clusters"):
-        JBClustering(2, n_init=1).fit(edges, fixed={0: 7})
+        JBClustering(4, n_init=1).fit(edges, fixed={0: 7})
 
 
 def test_what_has_changed_is_said():
