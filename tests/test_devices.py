@@ -8,7 +8,7 @@ from meta_graph import install, meta_graph
 from networks import NETWORKS, WIDTH, example, moved, training_step
 from watch import Watch
 
-from jbpool import Graph, JBPool, value_checks
+from jbpool import JBPool, value_checks
 from jbpool.graph import _kept_complete
 from jbpool.objectives import balance_loss
 

@@ -148,7 +148,8 @@ def test_code_that_does_not_run_is_checked(page):
 
 
 def test_the_three_lines_for_a_graph_of_one_s_own(tmp_path):
-    (lines,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "reference" / "formats.md").read_text(), flags=re.DOTALL)
+    page = (ROOT / "docs" / "reference" / "formats.md").read_text()
+    (lines,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
     assert len(lines.strip().splitlines()) == 3
     (tmp_path / "mine.yaml").write_text(lines)
     write_node_files(tmp_path, "edges.csv", "features.csv")

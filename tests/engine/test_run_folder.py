@@ -141,7 +141,7 @@ def test_assignments_load_without_pickle(tmp_path):
 
 
 def test_ids_are_written_as_they_were_given(tmp_path):
-    """A prefix that protects spreadsheets against formulas would break joins by id; see docs/reference/node_cluster.md."""
+    """A prefix that protects spreadsheets against formulas would break joins by id."""
     ids = ["=1+1", "+a", "-3", "@b", "\tc", "d\re", 'f,"g"', "h\ni"]
     write_assign_csv(tmp_path / "a.csv", np.array(ids, dtype=object), torch.zeros(8).long(), torch.ones(8))
     with open(tmp_path / "a.csv", newline="") as file:
