@@ -22,9 +22,8 @@ from jbpool.clustering.report import score_name
 from jbpool.clustering.scores import best_run, normalized_mutual_information
 from jbpool.data.arrays import read_arrays
 from jbpool.engine.run_folder import flat_settings, read_result, reporting_mismatch
-from jbpool.engine.state import load_state
 from jbpool.errors import RunFolderError
-from jbpool.files import write_text
+from jbpool.files import load_state, write_text
 from jbpool.ops.segment import contingency
 from jbpool.report.charts import heat_map, value_map
 from jbpool.report.page import class_names, number, render_page, score, section, table

@@ -1,16 +1,20 @@
-"""Files that are written completely or not at all (under a temporary name, then renamed), and folders in use."""
+"""Files that are written completely or not at all (under a temporary name, then renamed), and folders in use.
+
+State files (``*.pt``) hold tensors and plain values, and are loaded without running code.
+"""
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from jbpool.errors import RunFolderError, WriteError
+from jbpool.errors import JBPoolError, RunFolderError, WriteError, one_line
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -42,6 +46,47 @@ def write_bytes(target: Path, content: bytes | memoryview) -> None:
 def write_text(target: Path, text: str) -> None:
     """Write or replace a text file atomically."""
     write_bytes(target, text.encode())
+
+
+def save_state(path: Path, state: dict[str, Any]) -> None:
+    """Save tensors and plain values in a form that loads without running code."""
+    import torch  # here, as in load_state: the rest answers without it
+
+    content = io.BytesIO()              # torch.save reports a full disk as an error of its own format
+    torch.save(state, content)
+    write_bytes(path, content.getbuffer())
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    """Load what ``save_state`` wrote."""
+    import torch
+
+    try:
+        return torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:              # a damaged file can fail in any way
+        unreadable = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL, errno.EISDIR)
+        if unreadable or isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+            raise                           # the file may be good
+        raise _damaged(path, error) from None
+
+
+@contextmanager
+def reporting_damage(path: Path) -> Iterator[None]:
+    """Turn errors caused by the content of a state file into one that names the file."""
+    try:
+        yield
+    except JBPoolError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> RunFolderError:
+    reason = one_line(" ".join(str(error).split()))[:200] or type(error).__name__
+    fix = "run again with another --out"
+    if path.name == "checkpoint.pt":
+        fix = "delete it; --resume then repeats only the training that was interrupted"
+    return RunFolderError(f"{path} is damaged or of another version ({reason}): {fix}.")
 
 
 @contextmanager

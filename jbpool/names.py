@@ -5,7 +5,7 @@ Nothing here imports torch, so that ``--list`` and mistakes in a configuration a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -52,3 +52,14 @@ def unknown_choices(choices: Iterable[tuple[Mapping[str, Any], str, str]]) -> It
             lookup(table, name, key)
         except JBPoolError as error:
             yield key, str(error)
+
+
+def wrong_number_of_sizes(
+    cluster_sizes: Sequence[float] | None, clusters: Sequence[int | str | None]
+) -> Iterator[tuple[str, str]]:
+    """Yield key and problem of ``cluster_sizes`` that do not fit the numbers of clusters, where known."""
+    for count in clusters:
+        if cluster_sizes is not None and isinstance(count, int) and count != len(cluster_sizes):
+            given = f"method.cluster_sizes has {len(cluster_sizes)} entries"
+            yield "method.cluster_sizes", f"{given} for {count} clusters: give one per cluster"
+            return

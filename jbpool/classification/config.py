@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jbpool.data import catalogue
-from jbpool.engine.task import wrong_number_of_sizes
-from jbpool.names import BACKBONES, POOLS, SELECTIONS, PoolOptions, unknown_choices
+from jbpool.names import BACKBONES, POOLS, SELECTIONS, PoolOptions, unknown_choices, wrong_number_of_sizes
 from jbpool.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, DatasetConfig, TrainConfig, number
 
 METHODS = (*POOLS, *SELECTIONS, "none")

@@ -31,9 +31,8 @@ from jbpool.engine.predict import (
     match_columns,
     shown,
 )
-from jbpool.engine.state import reporting_damage
 from jbpool.errors import DataError, JBPoolError
-from jbpool.files import write_text
+from jbpool.files import reporting_damage, write_text
 
 
 def fitted(data: GraphData, inputs: Inputs, edge_messages: bool = False) -> GraphData:

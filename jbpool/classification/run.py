@@ -25,9 +25,8 @@ from jbpool.data import GraphData, Split, load_graphs
 from jbpool.data.datasets import UNLABELLED
 from jbpool.engine.fit import Log, Problem, Progress, fit, open_log, weights_diagnosis
 from jbpool.engine.run_folder import RunFolder
-from jbpool.engine.state import save_state
 from jbpool.errors import ConfigError
-from jbpool.files import atomic_file
+from jbpool.files import atomic_file, save_state
 from jbpool.nn.pooled import Pooled
 from jbpool.processes import gather, mean_over_processes, rank, world_size
 from jbpool.schema import as_dict

@@ -7,5 +7,6 @@ from jbpool.classification.search import problems, unused
 from jbpool.engine.task import Task
 
 GRAPH_CLASSIFY = Task(
-    ClassifyConfig, "motifs.yaml", "predictions.csv", problems, unused, load_data, run, predict, EXCLUSIVE
-)
+    "graph_classify", ClassifyConfig, "motifs.yaml", "predictions.csv", problems, unused, load_data, run, predict,
+    EXCLUSIVE,
+)  # fmt: skip

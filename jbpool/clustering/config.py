@@ -10,8 +10,7 @@ from typing import Any
 
 from jbpool.clustering.embed import EMBEDDINGS
 from jbpool.data import catalogue
-from jbpool.engine.task import wrong_number_of_sizes
-from jbpool.names import BACKBONES, POOLS, PoolOptions, unknown_choices
+from jbpool.names import BACKBONES, POOLS, PoolOptions, unknown_choices, wrong_number_of_sizes
 from jbpool.schema import MAX_WIDTH, DatasetConfig, TrainConfig, changed, number
 
 FIXED = ("sgc", "whitened")                  # backbones of fixed features: no layers to train

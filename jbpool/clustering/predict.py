@@ -17,8 +17,8 @@ from jbpool.data import NodeData
 from jbpool.engine.config import read_file
 from jbpool.engine.predict import called_with, check_given, config_of_run, in_order, load_model, match_columns
 from jbpool.engine.run_folder import write_assign_csv
-from jbpool.engine.state import reporting_damage
 from jbpool.errors import ConfigError, JBPoolError
+from jbpool.files import reporting_damage
 
 
 def predict(run_dir: Path, config: ClusterConfig, path: Path, device: torch.device) -> None:

@@ -36,9 +36,8 @@ from jbpool.data import NodeData, load_nodes
 from jbpool.data.own.cells import write_copy
 from jbpool.engine.fit import Log, Progress, fit, open_log
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
-from jbpool.engine.state import save_state
 from jbpool.errors import ConfigError, reported_as
-from jbpool.files import write_text
+from jbpool.files import save_state, write_text
 from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares, rank, world_size
 from jbpool.schema import as_dict

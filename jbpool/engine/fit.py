@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jbpool.engine.state import reporting_damage
 from jbpool.errors import ConfigError, InputError, TrainingError
+from jbpool.files import reporting_damage
 from jbpool.processes import mean_gradients, rank
 from jbpool.schema import TrainConfig
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from jbpool.checks import check_edge_weight
 from jbpool.engine.config import Change, load_config, parse_change
-from jbpool.engine.state import load_state
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError
+from jbpool.files import load_state
 from jbpool.graph import Graph, as_graph
 from jbpool.inputs import check_symmetric
 from jbpool.ops.sparse import stored_values

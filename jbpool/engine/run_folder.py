@@ -30,9 +30,8 @@ import yaml
 from torch import Tensor
 
 from jbpool.console import progress_bar
-from jbpool.engine.state import load_state, reporting_damage, save_state
 from jbpool.errors import JBPoolError, RunFolderError, one_line
-from jbpool.files import atomic_file, write_text
+from jbpool.files import atomic_file, load_state, reporting_damage, save_state, write_text
 from jbpool.processes import barrier, gather, rank
 
 # What a run of either task may write.

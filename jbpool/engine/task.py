@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class Task:
     """What the configuration loader and the command line need to know about a task."""
 
+    name: str                                       # as in task: of a configuration, and the folder under configs/
     schema: type                                    # dataclass of a configuration, with its sections
     default: str                                    # the configuration that runs without --cfg
     predicted: str                                  # the file that --predict writes
@@ -26,19 +27,3 @@ class Task:
     run: Callable[..., RunFolder]                   # (configuration, data, folder, device, resume=False, ...)
     predict: Callable[[Path, Any, Path, torch.device], None]    # (folder of a run, new configuration, file to write)
     exclusive: Mapping[str, str] = field(default_factory=dict)  # --set of the key removes this other key from a file
-
-    @property
-    def name(self) -> str:
-        """As in ``task:`` of a configuration, and the folder under configs/."""
-        return self.schema().task
-
-
-def wrong_number_of_sizes(
-    cluster_sizes: Sequence[float] | None, clusters: Sequence[int | str | None]
-) -> Iterator[tuple[str, str]]:
-    """Yield key and problem of ``cluster_sizes`` that do not fit the numbers of clusters, where known."""
-    for count in clusters:
-        if cluster_sizes is not None and isinstance(count, int) and count != len(cluster_sizes):
-            given = f"method.cluster_sizes has {len(cluster_sizes)} entries"
-            yield "method.cluster_sizes", f"{given} for {count} clusters: give one per cluster"
-            return
