@@ -95,7 +95,7 @@ def list_of_table(
     if not len(table.frame):
         raise table.error("has no edges")
     if table.unnamed and 0 not in columns and None in ends_named(table.header or ()):
-        table.skip_index("call the columns source and target")
+        table.skip_index()
     ends, listed, weight_name = [table.ids(source), table.ids(target)], None, None
     for end in ends if from_zero else ():
         table.refuse(end < 0, "a node id is negative: arrays number nodes from 0")

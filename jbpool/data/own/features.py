@@ -143,7 +143,7 @@ def _id_column(table: Table) -> int:
         if table.counts_rows():
             log.warning("%s: the unnamed first column counts the rows; it is read as the node id", table.source)
         return 0
-    table.skip_index("give it a name")
+    table.skip_index()
     return named
 
 

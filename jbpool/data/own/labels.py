@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from jbpool.data.arrays import read_array
 from jbpool.data.datasets import UNLABELLED
 from jbpool.data.own.edges import places
-from jbpool.data.own.tables import ID_WORDS, Table, is_header_of_labels, kind_of, read_table, shown
+from jbpool.data.own.tables import ID_WORDS, LABEL_WORDS, Table, is_header, kind_of, read_table, shown
 from jbpool.errors import DataError
 from jbpool.names import lookup
 
@@ -39,10 +40,10 @@ class Labels:
 def read_labels(path: Path, nodes: np.ndarray) -> Labels:
     """Return the classes of these nodes, from a table with node ids or an array with one row per node."""
     if kind_of(path) != "array":
-        table = read_table(path, find_header=is_header_of_labels)
+        table = read_table(path, find_header=partial(is_header, keys=[ID_WORDS, LABEL_WORDS]))
         first = int(table.unnamed and table.columns == 3)
         if first:
-            table.skip_index("two columns are expected, node id and label")
+            table.skip_index()
         if table.columns != first + 2:
             raise table.error(f"{table.columns} columns: expected node id and label", 0)
         key, value = first, first + 1

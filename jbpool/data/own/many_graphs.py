@@ -44,9 +44,7 @@ class _Nodes(NamedTuple):
     sizes: np.ndarray               # (G,) nodes per graph
     feat: np.ndarray                # (N, D) float32, sorted by graph
     feat_names: list[str]
-    names: pd.Index                 # different node ids
-    keys: np.ndarray                # (N,) sorted: graph * len(names) + code of the node id
-    place: np.ndarray               # (N,) node with that key, numbered over all graphs
+    index: pd.MultiIndex            # (N,) number of the graph, id of the node
 
 
 def load_graph_tables(folder: Path, task: str | None = None, targets: Sequence[str] | None = None) -> GraphData:
@@ -70,7 +68,7 @@ def _table(path: Path) -> Table:
     """Return the rows of a CSV file with a header."""
     table = read_text(path, header=True)
     if table.unnamed:                                   # an index that pandas has written, not a feature
-        table.skip_index("if it is a feature, give it a name")
+        table.skip_index()
     return table
 
 
@@ -88,16 +86,16 @@ def _column(table: Table, words: Sequence[str]) -> int:
     return place
 
 
-def _ids(table: Table, place: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return codes of ids, and the different ids as text."""
+def _ids(table: Table, place: int) -> np.ndarray:
+    """Return ids as text."""
     codes, different = pd.factorize(table.ids(place))
-    return codes, np.array([*map(str, different)], dtype=object)
+    return np.array([*map(str, different)], dtype=object)[codes]
 
 
 def _unique_ids(table: Table, place: int, problem: str) -> np.ndarray:
     """Return the ids of graphs as text; an error if one occurs twice."""
-    codes, ids = _ids(table, place)
-    table.refuse(pd.Series(codes).duplicated().to_numpy(), lambda row: f"graph {ids[codes[row]]!r} {problem}")
+    ids = _ids(table, place)
+    table.refuse(pd.Series(ids).duplicated().to_numpy(), lambda row: f"graph {ids[row]!r} {problem}")
     return ids
 
 
@@ -146,12 +144,12 @@ def _split(table: Table, values: np.ndarray) -> Split | None:
     return Split(*(torch.from_numpy(np.flatnonzero(parts == name)) for name in Split._fields))
 
 
-def _graphs_of(table: Table, place: int, ids: pd.Index) -> np.ndarray:
+def _graphs_of(table: Table, place: int, graphs: pd.Index) -> np.ndarray:
     """Return the number of the graph of every row."""
-    codes, names = _ids(table, place)
-    index = ids.get_indexer(names)[codes]
-    table.refuse(index < 0, lambda row: f"graph {names[codes[row]]!r} is not in {GRAPHS}")
-    return index
+    ids = _ids(table, place)
+    number = graphs.get_indexer(ids)
+    table.refuse(number < 0, lambda row: f"graph {ids[row]!r} is not in {GRAPHS}")
+    return number
 
 
 def _float32(table: Table, places: Sequence[int], fix: str = "") -> np.ndarray:
@@ -172,18 +170,15 @@ def _read_nodes(path: Path, ids: pd.Index) -> _Nodes:
     sizes = np.bincount(graph_of, minlength=len(ids))
     if not sizes.all():
         raise DataError.at(path, f"has no node of graph {shown(ids[int(np.argmin(sizes))])}")
-    if node is not None:
-        code, different = _ids(table, node)
-        code = code[order]
+    if node is None:
+        first = np.cumsum(sizes) - sizes
+        names = np.empty(len(order), dtype=object)
+        names[order] = [str(number) for number in np.arange(len(order)) - np.repeat(first, sizes)]
     else:
-        code = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        different = np.arange(int(sizes.max())).astype(str).astype(object)
-    key = graph_of[order] * len(different) + code
-    place = np.argsort(key, kind="stable")
-    repeated = np.zeros(len(order), dtype=bool)
-    repeated[order[place[1:][np.diff(key[place]) == 0]]] = True         # the second of two equal rows
-    table.refuse(repeated, "the graph already has a node of this id")
-    return _Nodes(sizes, feat[order], feat_names, pd.Index(different), key[place], place)
+        names = _ids(table, node)
+    index = pd.MultiIndex.from_arrays([graph_of, names])
+    table.refuse(index.duplicated(), "the graph already has a node of this id")
+    return _Nodes(sizes, feat[order], feat_names, index[order])
 
 
 def _read_edges(
@@ -206,13 +201,10 @@ def _read_edges(
 
 def _nodes_of(table: Table, graph_of: np.ndarray, place: int, nodes: _Nodes) -> np.ndarray:
     """Return the number, over all graphs, of the node in every row."""
-    codes, different = _ids(table, place)
-    code = nodes.names.get_indexer(different)[codes]
-    key = graph_of * len(nodes.names) + code
-    found = np.searchsorted(nodes.keys, key).clip(max=len(nodes.keys) - 1)
-    bad = (code < 0) | (nodes.keys[found] != key)
-    table.refuse(bad, lambda row: f"node {different[codes[row]]!r} is not in {NODES} for this graph")
-    return nodes.place[found]
+    ids = _ids(table, place)
+    number = nodes.index.get_indexer(pd.MultiIndex.from_arrays([graph_of, ids]))
+    table.refuse(number < 0, lambda row: f"node {ids[row]!r} is not in {NODES} for this graph")
+    return number
 
 
 def load_graph_files(
@@ -252,23 +244,10 @@ def load_graph_files(
     test : str or Path, optional
         The test graphs.
     """
-    if (folder is None) == (graphs is None):
-        raise DataError("dataset 'file': give either folder (CSV files, or the TU format) or graphs (a DGL .bin file).")
-    if folder is not None and not Path(folder).is_dir():
-        raise DataError.at(folder, f"no such folder; it should have {GRAPHS}, {NODES} and {EDGES}, or the TU format")
-    if graphs is not None and Path(graphs).is_dir():
-        raise DataError.at(graphs, "it is a folder: use dataset.folder")
-    if graphs is not None:
-        data = load_graph_bin(Path(graphs), task, targets)
-    elif folder is not None and Path(folder, GRAPHS).is_file():
-        if ids is not None:
-            raise DataError(f"dataset 'file': leave out dataset.ids, {GRAPHS} has the ids.")
-        data = load_graph_tables(Path(folder), task, targets)
-    else:
-        if targets is not None:
-            raise DataError("dataset 'file': dataset.targets names columns; the TU format has none: use dataset.task.")
-        data = load_tu_folder(folder, task=task)               # type: ignore[arg-type]
+    data = _loaded(folder, graphs, task, targets)
     if ids is not None:
+        if data.ids is not None:
+            raise DataError(f"dataset 'file': leave out dataset.ids={ids}: the graphs have ids.")
         listed, _ = _lines(Path(ids))
         if len(listed) != len(data):
             raise DataError.at(ids, f"{len(listed)} ids for {len(data)} graphs")
@@ -279,10 +258,26 @@ def load_graph_files(
             expected = f"{data.num_classes} different names, for the classes {known}"
             raise DataError(f"dataset.class_names={class_names}: give {expected}.")
         data = replace(data, class_names=class_names)
-    parts = {"train": train, "valid": valid, "test": test}
-    if any(part is not None for part in parts.values()):
-        data = replace(data, official_split=_read_split(parts, data))
+    if (train, valid, test) != (None, None, None):
+        data = replace(data, official_split=_read_split({"train": train, "valid": valid, "test": test}, data))
     return data
+
+
+def _loaded(
+    folder: str | Path | None, graphs: str | Path | None, task: str | None, targets: Sequence[str] | None
+) -> GraphData:
+    """Return the graphs of a folder or file."""
+    if graphs is not None and folder is None:
+        return load_graph_bin(Path(graphs), task, targets)
+    if folder is None or graphs is not None:
+        raise DataError("dataset 'file': give either folder (CSV files, or the TU format) or graphs (a DGL .bin file).")
+    if not Path(folder).is_dir():
+        raise DataError.at(folder, f"no such folder; it should have {GRAPHS}, {NODES} and {EDGES}, or the TU format")
+    if Path(folder, GRAPHS).is_file():
+        return load_graph_tables(Path(folder), task, targets)
+    if targets is not None:
+        raise DataError("dataset 'file': dataset.targets names columns; the TU format has none: use dataset.task.")
+    return load_tu_folder(folder, task=task)
 
 
 def _lines(path: Path) -> tuple[np.ndarray, Table]:

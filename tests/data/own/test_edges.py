@@ -73,7 +73,7 @@ def test_numbers_in_arrays_are_those_in_text(tmp_path, pairs, scale, dtype, orde
         ("0,1,0.5\n1,2,nan\n", "line 2"),
         ("0,1,0.5\n\n1,2,-1\n", "line 3: weight -1 is negative"),
         ("0,1,0.5\n1,2,\n", "line 2: field 3 is empty"),
-        (",a,b\n3,ann,bob\n7,bob,eve\n", "call the columns source and target"),
+        (",a,b\n3,ann,bob\n7,bob,eve\n", "name all columns"),
         ("0,1,3e38\n0,1,3e38\n", "e.csv: .*beyond the range of float32"),
         ("0,1,1e-50\n1,2,1\n", "e.csv: .*below the range of float32"),
         (PAIRS.astype(float), "source holds float64"),

@@ -78,7 +78,7 @@ def test_an_index_that_pandas_has_written_is_no_feature(folder, caplog):
     assert caplog.text.count("the unnamed first column counts the rows and is skipped") == 3
     assert "not used" not in caplog.text
     wrong = numbered["nodes"].replace("\n3,", "\n0,")                        # as pd.concat leaves it
-    with pytest.raises(DataError, match=r"nodes\.csv: the first column has no name .* give it a name"):
+    with pytest.raises(DataError, match=r"nodes\.csv: the first column has no name .* name all columns"):
         load_graphs("file", folder=folder(nodes=wrong))
 
 

@@ -3,6 +3,7 @@
 import gzip
 import logging
 import zipfile
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jbpool.data import DataError
-from jbpool.data.own.tables import PAIRS, is_header, is_header_of_features, is_header_of_labels, read_table
+from jbpool.data.own.tables import ID_WORDS, LABEL_WORDS, PAIRS, is_header, is_header_of_features, read_table
 
+is_header_of_labels = partial(is_header, keys=[ID_WORDS, LABEL_WORDS])
 IDS = ["7", "007", "+7", "-3", "0", "12", "a#1", "b%2", "NA", "null", "zoë", "d e", "0.5", "10000000000", "1e5"]
 LINES = [f"{i},{(3 * i) % 40}" for i in range(40)]
 
@@ -55,8 +57,7 @@ def test_what_is_written_is_read(tmp_path, table):
         assert read.words(place).tolist() == column
 
 
-def test_odd_numbers_are_found_wherever_they_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("jbpool.data.own.tables.BYTES_AT_ONCE", 7)
+def test_odd_numbers_are_found_wherever_they_are(tmp_path):
     for line in range(41):
         odd = read_table(write(tmp_path / "t.csv", "\n".join([*LINES[:line], "007,7", *LINES[line:]])), header=False)
         assert odd.ids(0)[line] == "007"
@@ -166,11 +167,11 @@ def test_an_unnamed_first_column_that_counts_is_skipped(tmp_path, caplog):
     for form in (write(tmp_path / "t.csv", frame.to_csv()), frame.reset_index(names="Unnamed: 0")):
         table = read_table(form)
         assert table.unnamed
-        table.skip_index("")
+        table.skip_index()
         assert "counts the rows" in caplog.text
         caplog.clear()
     with pytest.raises(DataError, match="no name"):
-        read_table(write(tmp_path / "t.csv", frame.set_index(pd.Index([3, 7])).to_csv())).skip_index("name it")
+        read_table(write(tmp_path / "t.csv", frame.set_index(pd.Index([3, 7])).to_csv())).skip_index()
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
