@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
@@ -15,70 +14,11 @@ from torch.compiler import is_compiling
 from jbpool import interop
 from jbpool.checks import check_count, check_edge_weight, check_sizes, may_read
 from jbpool.errors import InputError
+from jbpool.formats import Blocks, CsrRows, by_rows, row_of_entries
 from jbpool.interop import GraphTensors, sizes_of_batch, version
-from jbpool.kept import kept, kept_property
+from jbpool.kept import kept
 
 T = TypeVar("T")
-
-
-class CsrRows(NamedTuple):
-    """An adjacency matrix by rows (CSR): those of node i are the entries ``pointers[i]`` to ``pointers[i + 1]``."""
-
-    pointers: Tensor                # (N + 1,)
-    columns: Tensor                 # (E,)  the node at the other end
-    edges: Tensor | None            # (E,)  its place in ``edge_index``; None: 0, 1, 2, ...
-
-    def of_edges(self, values: Tensor) -> Tensor:
-        """Return values of edges ``(E, *)`` in the order of the rows."""
-        return values if self.edges is None else values[self.edges]
-
-    def to(self, device: torch.device) -> CsrRows:
-        """Return the matrix on a device."""
-        edges = None if self.edges is None else self.edges.to(device)
-        return CsrRows(self.pointers.to(device), self.columns.to(device), edges)
-
-    def numbers(self, start: int, stop: int) -> Tensor:
-        """Return the places in ``edge_index`` of the entries ``start`` to ``stop``, int64."""
-        if self.edges is None:
-            return torch.arange(start, stop, device=self.columns.device)
-        return self.edges[start:stop].long()
-
-
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """Complete graphs as blocks of a table that has room for K nodes per graph, edges in row-major order."""
-
-    num_graphs: int                 # B
-    width: int                      # K, the nodes of the largest graph
-    nodes: Tensor | None = None     # (M,) place of each node among the B * K of the table; None: every graph has K
-    edges: Tensor | None = None     # (E,) place of each edge among the B * K * K
-
-    def table(self, rows: Tensor) -> Tensor:
-        """Return rows of nodes laid out by graph, zeros beyond its nodes: ``(M, D)`` to ``(B, K, D)``."""
-        if self.nodes is not None:
-            rows = rows.new_zeros(self.num_graphs * self.width, rows.shape[1]).index_copy(0, self.nodes, rows)
-        return rows.view(self.num_graphs, self.width, rows.shape[1])
-
-    def rows(self, table: Tensor) -> Tensor:
-        """Return the rows of the nodes there are: ``(B, K, D)`` to ``(M, D)``."""
-        rows = table.flatten(0, 1)
-        return rows if self.nodes is None else rows.index_select(0, self.nodes)
-
-    def matrix(self, edge_weight: Tensor) -> Tensor:
-        """Return weights of edges as adjacency matrices, zeros beyond the nodes: ``(E,)`` to ``(B, K, K)``."""
-        if self.edges is not None:
-            room = edge_weight.new_zeros(self.num_graphs * self.width**2)
-            edge_weight = room.index_copy(0, self.edges, edge_weight)
-        return edge_weight.view(self.num_graphs, self.width, self.width)
-
-    def entries(self, matrix: Tensor) -> Tensor:
-        """Return the weights of the edges there are: ``(B, K, K)`` to ``(E,)``."""
-        return matrix.flatten() if self.edges is None else matrix.flatten().index_select(0, self.edges)
-
-    def to(self, device: torch.device) -> Blocks:
-        """Return the same on a device."""
-        nodes, edges = (None if places is None else places.to(device) for places in (self.nodes, self.edges))
-        return Blocks(self.num_graphs, self.width, nodes, edges)
 
 
 class _Remembered(NamedTuple):
@@ -89,11 +29,7 @@ class _Remembered(NamedTuple):
     version: Any
 
 
-def _reference(source: Tensor | None) -> Callable[[], Tensor | None]:
-    return (lambda: None) if source is None else ref(source)
-
-
-MOST_KEPT = 8       # values that a graph remembers
+MOST_REMEMBERED = 8
 
 
 class Graph:
@@ -152,26 +88,25 @@ class Graph:
             if low < 0 or high >= num_nodes:
                 raise InputError(f"edge_index holds {low} to {high}: the {num_nodes} nodes are numbered from 0.")
         check_edge_weight(edge_weight, edge_index.shape[1], edge_index.device)
-        self._start(num_nodes, edge_index.shape[1], edge_index.device, edge_index.dtype, sizes, edge_weight)
-        self.__dict__["edge_index"] = edge_index
+        sizes = torch.full((1,), num_nodes, device=edge_index.device) if sizes is None else sizes
+        self._start(sizes, num_nodes, edge_index.shape[1], edge_index.dtype, edge_weight, edge_index=edge_index)
 
     def _start(
         self,
+        sizes: Tensor,
         num_nodes: int,
         num_edges: int,
-        device: torch.device,
         idtype: torch.dtype,
-        sizes: Tensor | None,
         edge_weight: Tensor | None = None,
-    ) -> None:
-        self.num_nodes, self.num_edges, self.device, self.idtype = num_nodes, num_edges, device, idtype
-        self.sizes = torch.full((1,), num_nodes, device=device) if sizes is None else sizes
-        self.blocks: Blocks | None = None           # if the graphs are complete, as pooled ones are
-        self.edge_weight = edge_weight
-        self.known_symmetric = False                # both directions of every edge are there, as checked or built
-        self.segments: Any = None                   # rows of each graph, kept by ops/segment
-        self.edges_of: Graph | None = None         # the graph whose edges these are
-        self._memo: dict[Any, _Remembered] = {}
+        blocks: Blocks | None = None,
+        **kept_with_edges: Any,
+    ) -> Graph:
+        self.sizes, self.num_nodes, self.num_edges, self.idtype = sizes, num_nodes, num_edges, idtype
+        self.device, self.edge_weight = sizes.device, edge_weight
+        self.blocks = blocks                        # if the graphs are complete, as pooled ones are
+        self._kept = kept_with_edges                # what is computed from the edges, for good; see once()
+        self._memo: dict[Any, _Remembered] = {}     # the last few values of remembered()
+        return self
 
     @classmethod
     def from_rows(
@@ -182,13 +117,11 @@ class Graph:
         ``edge_index``: ``(2, E)``, if it is known; by default the order of the rows, computed on first use.
         ``symmetric``: whether both directions of every edge are known to be there.
         """
-        graph = cls.__new__(cls)
-        graph._start(len(rows.pointers) - 1, len(rows.columns), rows.columns.device, rows.columns.dtype, sizes)
-        graph.__dict__["by_target"] = rows
-        graph.known_symmetric = symmetric
-        if edge_index is not None:
-            graph.__dict__["edge_index"] = edge_index
-        return graph
+        known: dict[str, Any] = {"by_target": rows}
+        known |= ({} if edge_index is None else {"edge_index": edge_index}) | ({"symmetric": True} if symmetric else {})
+        num_nodes, columns = len(rows.pointers) - 1, rows.columns
+        sizes = torch.full((1,), num_nodes, device=columns.device) if sizes is None else sizes
+        return cls.__new__(cls)._start(sizes, num_nodes, len(columns), columns.dtype, **known)
 
     @staticmethod
     def complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
@@ -203,39 +136,19 @@ class Graph:
         return make(num_graphs, num_nodes, idtype, device)
 
     @staticmethod
-    def complete_of(sizes: Tensor, width: int, idtype: torch.dtype) -> Graph:
-        """Return complete graphs of different ``sizes``, of at most ``width`` nodes, with self loops; edges as above.
-
-        Two numbers are read from the device: how many nodes and edges there are.
-        """
-        num_nodes, num_edges = torch.stack([sizes.sum(), sizes.square().sum()]).tolist()
-
-        def places(first: Tensor, counts: Tensor, total: int) -> Tensor:
-            """Return the numbers first, first + 1, ... of every run, as many as it counts, in a row."""
-            shift = first - (counts.cumsum(0) - counts)
-            return torch.arange(total, device=sizes.device) + shift.repeat_interleave(counts, output_size=total)
-
-        nodes = places(torch.arange(len(sizes), device=sizes.device) * width, sizes, num_nodes)         # (M,)
-        neighbours = sizes.repeat_interleave(sizes, output_size=num_nodes)                              # (M,)
-        edges = places(nodes * width, neighbours, num_edges)                                            # (E,)
-        return Graph._of_blocks(sizes, num_edges, Blocks(len(sizes), width, nodes, edges), idtype)
-
-    @staticmethod
-    def _of_blocks(sizes: Tensor, num_edges: int, blocks: Blocks, idtype: torch.dtype) -> Graph:
-        num_nodes = blocks.num_graphs * blocks.width if blocks.nodes is None else len(blocks.nodes)
+    def of_blocks(blocks: Blocks) -> Graph:
+        """Return a batch of complete graphs."""
         graph = Graph.__new__(Graph)
-        graph._start(num_nodes, num_edges, sizes.device, idtype, sizes)
-        graph.blocks, graph.known_symmetric = blocks, True
-        return graph
+        return graph._start(
+            blocks.sizes, blocks.num_nodes, blocks.num_edges, blocks.idtype, blocks=blocks, symmetric=True
+        )
 
     def weighted(self, edge_weight: Tensor | None) -> Graph:
         """Return the graph with other edge weights, unchecked. Both share what is computed from the edges."""
         if edge_weight is self.edge_weight:
             return self
         graph = Graph.__new__(Graph)
-        graph._start(self.num_nodes, self.num_edges, self.device, self.idtype, self.sizes, edge_weight)
-        graph.blocks, graph.known_symmetric, graph._memo = self.blocks, self.known_symmetric, self._memo
-        graph.edges_of = self.edges_of or self
+        graph.__dict__.update(self.__dict__, edge_weight=edge_weight)
         return graph
 
     def __repr__(self) -> str:
@@ -244,13 +157,11 @@ class Graph:
 
     def __reduce__(self):
         # What was computed from the edges is not stored.
-        edges: tuple[Callable[..., Graph], tuple]
+        edges: tuple[Callable[..., Graph], tuple] = Graph, (self.edge_index, self.num_nodes, self.sizes)
         if self.blocks is not None and self.blocks.nodes is None:
             edges = Graph.complete, (self.num_graphs, self.blocks.width, self.idtype, self.device)
         elif self.blocks is not None:
-            edges = Graph.complete_of, (self.sizes, self.blocks.width, self.idtype)
-        else:
-            edges = Graph, (self.edge_index, self.num_nodes, self.sizes)
+            edges = Graph.of_blocks, (self.blocks,)
         return edges if self.edge_weight is None else (_restored, (*edges, self.edge_weight))
 
     @property
@@ -274,50 +185,51 @@ class Graph:
         device = torch.device(device)
         if device == self.device or (device.type == self.device.type and device.index is None):
             return self
+        names = ("edge_index", "by_target", "by_source")                # whatever is there need not be computed again
+        known: dict[str, Any] = {name: self._kept[name].to(device) for name in names if name in self._kept}
+        known |= {"symmetric": True} if self.known_symmetric else {}
         weight = None if self.edge_weight is None else self.edge_weight.to(device)
-        if self.blocks is not None:
-            blocks = self.blocks.to(device)
-            return Graph._of_blocks(self.sizes.to(device), self.num_edges, blocks, self.idtype).weighted(weight)
+        blocks = None if self.blocks is None else self.blocks.to(device)
+        sizes = self.sizes.to(device) if blocks is None else blocks.sizes
         moved = Graph.__new__(Graph)
-        moved._start(self.num_nodes, self.num_edges, device, self.idtype, self.sizes.to(device), weight)
-        moved.known_symmetric = self.known_symmetric
-        for name in ("edge_index", "by_target", "by_source"):           # whatever is there need not be computed again
-            if name in self.__dict__:
-                moved.__dict__[name] = self.__dict__[name].to(device)
-        return moved
+        return moved._start(sizes, self.num_nodes, self.num_edges, self.idtype, weight, blocks, **known)
 
     # What is computed on first use and kept.
 
-    @kept_property
+    @property
     def edge_index(self) -> Tensor:
-        """Source and target of every edge, ``(2, E)``."""
-        if self.edges_of is not None:
-            return self.edges_of.edge_index
-        if self.blocks is not None:
-            width, edges = self.blocks.width, self.blocks.edges                                 # K, (E,)
-            if edges is None:
-                edges = torch.arange(self.num_edges, device=self.device)
-            shift = self.sizes.cumsum(0) - self.sizes - torch.arange(self.num_graphs, device=self.device) * width
-            source, column = edges.div(width, rounding_mode="floor"), edges.remainder(width)
-            owner = source.div(width, rounding_mode="floor")                                    # (E,)  graph of each
-            ends = torch.stack([source, owner * width + column]) + shift.index_select(0, owner)
-            return ends.to(self.idtype)
-        rows = self.by_target                                           # in the order of the rows
-        return torch.stack([rows.columns, row_of_entries(rows.pointers, self.num_edges).to(self.idtype)])
+        """Source and target of every edge, ``(2, E)``; by default in the order of the rows."""
+        return self.once("edge_index", self._make_edge_index)
 
-    @kept_property
+    def _make_edge_index(self) -> Tensor:
+        if self.blocks is not None:
+            return self.blocks.edge_index()
+        pointers, columns, _ = self.by_target
+        return torch.stack([columns, row_of_entries(pointers, self.num_edges).to(self.idtype)])
+
+    @property
     def by_target(self) -> CsrRows:
         """The edges by target; row i of ``A X`` is a sum over them. Needs no order of ``edge_index``."""
-        if self.edges_of is not None:
-            return self.edges_of.by_target
-        return _by_rows(self.edge_index[1], self.edge_index[0], self.num_nodes)
+        return self.once("by_target", lambda: by_rows(self.edge_index[1], self.edge_index[0], self.num_nodes))
 
-    @kept_property
+    @property
     def by_source(self) -> CsrRows:
         """The edges by source, for products with the transpose."""
-        if self.edges_of is not None:
-            return self.edges_of.by_source
-        return _by_rows(self.edge_index[0], self.edge_index[1], self.num_nodes)
+        return self.once("by_source", lambda: by_rows(self.edge_index[0], self.edge_index[1], self.num_nodes))
+
+    @property
+    def known_symmetric(self) -> bool:
+        """Whether both directions of every edge are there, as checked or built."""
+        return "symmetric" in self._kept
+
+    def once(self, name: str, compute: Callable[[], T]) -> T:
+        """Return what is computed from the edges on first use, and kept for all graphs that differ in weights alone."""
+        if name in self._kept:
+            return self._kept[name]
+        value = kept(compute)
+        if not is_compiling():                          # a compiled model keeps nothing
+            self._kept[name] = value
+        return value
 
     def remembered(self, key: Any, compute: Callable[..., T], source: Tensor | None = None) -> T:
         """Return the value of a key, computed on first use, and again once its source has changed.
@@ -329,10 +241,10 @@ class Graph:
             return compute() if source is None else compute(source)
         known = self._memo.get(key)
         if known is None or known.source() is not source or known.version != version(source):
-            if len(self._memo) == MOST_KEPT:        # a sweep over some parameter must not fill the memory
+            if len(self._memo) == MOST_REMEMBERED:      # a sweep over some parameter must not fill the memory
                 self._memo.clear()
-            known = _Remembered(kept(compute, source), _reference(source), version(source))
-            self._memo[key] = known
+            reference = (lambda: None) if source is None else ref(source)
+            known = self._memo[key] = _Remembered(kept(compute, source), reference, version(source))
         return known.value
 
     # In and out.
@@ -385,7 +297,7 @@ class Graph:
 
 def _complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
     sizes = kept(lambda: torch.full((num_graphs,), num_nodes, device=device))
-    return Graph._of_blocks(sizes, num_graphs * num_nodes**2, Blocks(num_graphs, num_nodes), idtype)
+    return Graph.of_blocks(Blocks(sizes, num_nodes, idtype))
 
 
 _kept_complete = lru_cache(maxsize=16)(_complete)       # a training run has few batch sizes
@@ -393,20 +305,6 @@ _kept_complete = lru_cache(maxsize=16)(_complete)       # a training run has few
 
 def _restored(make: Callable[..., Graph], arguments: tuple, edge_weight: Tensor) -> Graph:
     return make(*arguments).weighted(edge_weight)
-
-
-def row_of_entries(pointers: Tensor, num_entries: int) -> Tensor:
-    """Return the row of each entry of a CSR matrix, ``(E,)`` int64."""
-    row = torch.arange(len(pointers) - 1, device=pointers.device)
-    return torch.repeat_interleave(row, pointers.diff(), output_size=num_entries)
-
-
-def _by_rows(row: Tensor, column: Tensor, num_nodes: int) -> CsrRows:
-    """Return entries sorted by row; those of a row keep their order."""
-    count = torch.zeros(num_nodes + 1, dtype=torch.int64, device=row.device)
-    count.index_add_(0, row.long() + 1, torch.ones_like(row, dtype=torch.int64))
-    order = row.argsort(stable=True)
-    return CsrRows(count.cumsum_(0), column[order], order)
 
 
 def as_graph(graph: Any) -> Graph:
@@ -441,19 +339,3 @@ def as_graph(graph: Any) -> Graph:
         f"graph is a {type(graph).__name__}: pass a DGLGraph, a Data or Batch of PyG, a jbpool.Graph, a sparse matrix "
         "or a networkx graph; several graphs as one batch."
     )
-
-
-def like(graph: Graph, given: Any, feat: Tensor) -> Any:
-    """Return complete graphs in the kind of the graph that was given: a ``DGLGraph``, a ``Batch`` or a ``Graph``.
-
-    ``feat``: node features, which a ``Batch`` holds.
-    """
-    if interop.is_dgl(given):
-        edges = _shared_dgl(graph.edges_of or graph).local_var()     # shared edges, frames of its own
-        return interop.with_weight(edges, graph.edge_weight, made_from=graph)
-    return graph.to_pyg(feat) if interop.is_pyg(given) else graph
-
-
-@lru_cache(maxsize=16)
-def _shared_dgl(graph: Graph) -> Any:
-    return kept(graph.to_dgl)                   # DGL cannot read tensors of a transform

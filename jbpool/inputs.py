@@ -79,11 +79,7 @@ def check_symmetric(graph: Graph, edge_weight: Tensor | None = None, given: Any 
     """
     if not may_read(graph.sizes):
         return
-    if not graph.known_symmetric:
-        if not is_symmetric(graph):
-            raise InputError(_asymmetry(graph, None, given))
-        _check_parts(graph)
-        graph.known_symmetric = True
+    graph.once("symmetric", lambda: _check_edges(graph, given))
     pooled = edge_weight is not None and (edge_weight.requires_grad or graph.blocks is not None)
     if edge_weight is None or (pooled and not reads_all()):
         return
@@ -99,10 +95,12 @@ def is_symmetric(graph: Graph) -> bool:
     return bool((x[source] * y[target] - x[target] * y[source]).sum() == 0)         # modulo 2^64
 
 
-def _check_parts(graph: Graph) -> None:
-    """Refuse edges between two graphs of a batch."""
+def _check_edges(graph: Graph, given: Any) -> bool:
+    """Refuse edges in one direction, and between two graphs of a batch."""
+    if not is_symmetric(graph):
+        raise InputError(_asymmetry(graph, None, given))
     if graph.num_graphs == 1 or int(graph.sizes.sum()) != graph.num_nodes:      # stale sizes are refused where used
-        return
+        return True
     part = torch.repeat_interleave(graph.sizes)                                 # (N,)  the graph of each node
     source, target = graph.edge_index.long()
     crossing = part[source] != part[target]
@@ -112,6 +110,7 @@ def _check_parts(graph: Graph) -> None:
             f"graph has the edge {u} -> {v} between graphs {int(part[u])} and {int(part[v])} of the batch: pass the "
             "nodes per graph in their order in the batch, or one graph."
         )
+    return True
 
 
 def _has_symmetric_weights(graph: Graph, weight: Tensor) -> bool:

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "jbpool"
 # other, but for the first, whose modules build on one another.
 BASE = ("errors", "names", "schema", "checks", "files", "console", "processes")
 LAYERS = [
-    BASE, ("interop", "kept"), ("graph",), ("inputs",), ("ops",), ("objectives",), ("nn",),
+    BASE, ("interop", "kept", "formats"), ("graph",), ("inputs",), ("ops",), ("objectives",), ("nn",),
     ("data", "engine", "report"), ("clustering", "classification"),
     ("compare", "trained", "installation"), ("cli",), ("__main__",),
 ]  # fmt: skip

@@ -18,7 +18,8 @@ from zoo import POOLS, ZOO, batched, features, grid, parts, random_graph, symmet
 
 from jbpool import DeltaConv, Graph, JBPool, MinCutPool, as_graph, errors, pool_by, value_checks
 from jbpool.errors import InputError
-from jbpool.graph import MOST_KEPT, CsrRows
+from jbpool.formats import CsrRows
+from jbpool.graph import MOST_REMEMBERED
 
 
 def to_dgl(graph):
@@ -111,9 +112,9 @@ def test_what_is_remembered_follows_its_source():
     source += 1
     assert graph.remembered("a", compute, source) == 1
     assert graph.remembered("a", compute, source.clone()) == 2
-    for key in range(2 * MOST_KEPT):
+    for key in range(2 * MOST_REMEMBERED):
         graph.remembered(key, compute)
-    assert len(graph._memo) <= MOST_KEPT
+    assert len(graph._memo) <= MOST_REMEMBERED
 
 
 def test_copies():

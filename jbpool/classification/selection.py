@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from jbpool.graph import CsrRows, Graph
+from jbpool.formats import CsrRows
+from jbpool.graph import Graph
 from jbpool.nn import selection
 from jbpool.nn.conv import GraphConv
 from jbpool.ops.segment import graph_max, segments_of

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from jbpool.data.datasets import GraphData, Lines, NodeData
 from jbpool.errors import DataError
-from jbpool.graph import CsrRows, Graph
+from jbpool.formats import CsrRows
+from jbpool.graph import Graph
 
 
 def symmetric_adjacency(

@@ -18,7 +18,8 @@ from torch.nn import functional
 from jbpool.checks import check_index
 from jbpool.data.arrays import narrow
 from jbpool.errors import DataError
-from jbpool.graph import CsrRows, Graph
+from jbpool.formats import CsrRows
+from jbpool.graph import Graph
 from jbpool.inputs import is_symmetric
 from jbpool.ops.sparse import csr, is_sparse
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from jbpool import interop
 from jbpool.checks import check_count, may_read
 from jbpool.errors import InputError, JBPoolError
-from jbpool.graph import Blocks, Graph, like
+from jbpool.formats import Blocks
+from jbpool.graph import Graph
 from jbpool.inputs import checked_graph
+from jbpool.kept import kept
 from jbpool.nn.partition import Partition
 from jbpool.ops.adjacency import normalized_off_diagonal, propagate
 from jbpool.ops.segment import graph_max, segment_lift, segment_products, segments_of
@@ -134,7 +137,24 @@ def coarsened(given: Any, part: Partition, losses: dict[str, Tensor], dtype: tor
     feat = coarse.blocks.rows(pooled).to(part.feat.dtype)
     edge_weight = coarse.blocks.entries(normalized_off_diagonal(adj.mT)).to(dtype)
     coarse = coarse.weighted(edge_weight)
-    return Pooled(like(coarse, given, feat), feat, edge_weight, part.assign, losses, part.graph, coarse)
+    return Pooled(_like(coarse, given, feat), feat, edge_weight, part.assign, losses, part.graph, coarse)
+
+
+def _like(graph: Graph, given: Any, feat: Tensor) -> Any:
+    """Return complete graphs in the kind of the graph that was given: a ``DGLGraph``, a ``Batch`` or a ``Graph``.
+
+    ``feat``: node features, which a ``Batch`` holds.
+    """
+    if interop.is_dgl(given):
+        assert graph.blocks is not None
+        edges = _shared_dgl(graph.blocks).local_var()                # shared edges, frames of its own
+        return interop.with_weight(edges, graph.edge_weight, made_from=graph)
+    return graph.to_pyg(feat) if interop.is_pyg(given) else graph
+
+
+@lru_cache(maxsize=16)
+def _shared_dgl(blocks: Blocks) -> Any:
+    return kept(Graph.of_blocks(blocks).to_dgl)         # DGL cannot read tensors of a transform
 
 
 def pool_by(
@@ -173,7 +193,7 @@ def pool_by(
         segments = segments_of(checked)
         counts = (graph_max(cluster.unsqueeze(1), segments).squeeze(1) + 1).clamp_min(1)                # (B,)
         num_clusters = int(counts.max())
-        coarse = Graph.complete_of(counts, num_clusters, checked.idtype)
+        coarse = Graph.of_blocks(Blocks.of(counts, num_clusters, checked.idtype))
     else:
         num_clusters = check_count(num_clusters, "num_clusters")
         coarse = Graph.complete(checked.num_graphs, num_clusters, checked.idtype, checked.device)

@@ -25,6 +25,7 @@ from jbpool.checks import (
     check_real,
 )
 from jbpool.errors import JBPoolError
+from jbpool.formats import Blocks
 from jbpool.graph import Graph
 from jbpool.inputs import check_features, checked_graph
 from jbpool.names import PoolOptions, lookup, unknown_choices
@@ -211,7 +212,7 @@ def clusters_of(graph: Graph, num_clusters: int, ratio: float | None) -> Graph:
 
     def make() -> Graph:
         counts = (graph.sizes.double() * ratio).ceil().long().clamp(1, num_clusters)        # (B,)
-        return Graph.complete_of(counts, num_clusters, graph.idtype)
+        return Graph.of_blocks(Blocks.of(counts, num_clusters, graph.idtype))
 
     return graph.remembered(("clusters", num_clusters, ratio), make)
 

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from jbpool.graph import Graph, row_of_entries
+from jbpool.formats import row_of_entries
+from jbpool.graph import Graph
 from jbpool.ops.derivatives import ClosedForm, first_order
 from jbpool.ops.sparse import Sparse, at_least_float32, csr, full_precision, multiply, weighted_product
 

@@ -131,11 +131,7 @@ def segments_of(graph: Graph) -> Segments:
 
     if is_compiling():                                          # a compiled model keeps nothing
         return make()
-    owner = graph.edges_of or graph
-    if owner.segments is None:
-        with torch.inference_mode(False):
-            owner.segments = make()
-    return owner.segments
+    return graph.once("segments", make)
 
 
 def chunked(rows: Tensor, segments: Segments, zero_padding: bool = False) -> Tensor:

@@ -14,7 +14,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from jbpool.graph import CsrRows, Graph
+from jbpool.formats import CsrRows
+from jbpool.graph import Graph
 from jbpool.ops.derivatives import ClosedForm
 
 

@@ -9,7 +9,8 @@ from torch.autograd import gradcheck
 from watch import Watch
 from zoo import random_graph, symmetric_weights
 
-from jbpool.graph import CsrRows, Graph
+from jbpool.formats import CsrRows
+from jbpool.graph import Graph
 from jbpool.ops import adjacency
 from jbpool.ops.adjacency import (
     degree,

@@ -15,7 +15,7 @@ from zoo import ZOO, features, random_graph, symmetric_weights, undirected
 
 from jbpool import DeltaConv, DiffPool, DMoNPool, Graph, JBPool, MinCutPool
 from jbpool.data.datasets import to_csr_tensor
-from jbpool.graph import MOST_KEPT
+from jbpool.graph import MOST_REMEMBERED
 from jbpool.nn.conv import SAGEConv
 from jbpool.ops.adjacency import degree, smooth
 from jbpool.ops.sparse import _product, feature_product, weighted_product
@@ -81,7 +81,7 @@ def test_a_sweep_over_delta_does_not_accumulate_operators():
     graph, feat = random_graph(20, 50), torch.rand(20, 3)
     for step in range(20):
         smooth(graph, feat, step / 20)
-    assert len(graph._memo) <= MOST_KEPT
+    assert len(graph._memo) <= MOST_REMEMBERED
 
 
 @pytest.mark.parametrize("pool", [JBPool, MinCutPool, DMoNPool, DiffPool])

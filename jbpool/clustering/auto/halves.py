@@ -19,7 +19,8 @@ from jbpool.clustering.auto.bounded_heads import sampled
 from jbpool.clustering.auto.features import are_counts
 from jbpool.clustering.auto.views import FixedFeatures, edge_view
 from jbpool.clustering.scores import adjusted_mutual_information
-from jbpool.graph import CsrRows, Graph, row_of_entries
+from jbpool.formats import CsrRows, row_of_entries
+from jbpool.graph import Graph
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.segment import contingency
 from jbpool.ops.sparse import csr, is_sparse

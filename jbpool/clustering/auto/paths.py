@@ -12,7 +12,8 @@ import math
 import torch
 from torch import Tensor
 
-from jbpool.graph import Graph, row_of_entries
+from jbpool.formats import row_of_entries
+from jbpool.graph import Graph
 
 PATHS = 200_000         # drawn of each length, but at most ...
 PER_EDGE = 8            # ... so many for each edge
