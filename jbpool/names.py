@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 POOLS = ("jb", "jb-diagonal", "mincut", "dmon", "diffpool")      # classes in nn/pools.py
-SELECTIONS = ("topk", "sag", "kmis", "graclus", "random")        # without a loss; of classification/selection.py
+SELECTIONS = ("topk", "sag", "kmis", "graclus", "random")        # without a loss; of nn/selection.py
 BACKBONES = ("delta", "gcn", "gin", "sage", "gat")      # functions in nn/conv.py that make a layer
 
 

@@ -1,11 +1,18 @@
-"""Drawings as XML."""
+"""Drawings as XML, and packed values, read as the browser reads them."""
 
+import base64
+import json
 import math
 import re
+import struct
+import zlib
 from xml.etree import ElementTree
+
+import numpy as np
 
 HOSTILE = "<script>alert(\"x\")</script> & 'y' ]]> <!--"
 NUMBERS = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height", "stroke-width", "fill-opacity")
+TYPES = {"Uint8Array": "<u1", "Uint16Array": "<u2", "Uint32Array": "<u4", "Int32Array": "<i4", "Float32Array": "<f4"}
 
 
 def parse(drawing):
@@ -46,3 +53,16 @@ def assert_inside(drawing):
         assert -0.1 <= left <= right <= width + 0.1
         assert -0.1 <= top <= bottom <= height + 0.1
     return root
+
+
+def unpack(packed):
+    """Read what a page contains of a graph as the browser reads it."""
+    data = zlib.decompress(base64.b64decode(packed))
+    (length,) = struct.unpack_from("<I", data)
+    head = json.loads(data[4 : 4 + length])
+    arrays = {
+        entry["name"]: np.frombuffer(data, TYPES[entry["type"]], entry["length"], 4 + length + entry["start"])
+        for entry in head["arrays"]
+    }
+    assert all((4 + length + entry["start"]) % 4 == 0 for entry in head["arrays"])      # as typed arrays require
+    return head["text"], arrays

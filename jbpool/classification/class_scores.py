@@ -1,4 +1,4 @@
-"""Scores of predictions for graphs.
+"""Scores of predictions for graphs, and whether those of two methods differ.
 
 A new score is a function here and a line in ``MORE_SCORES``; it then appears in result.json and in the report.
 """
@@ -6,9 +6,12 @@ A new score is a function here and a line in ``MORE_SCORES``; it then appears in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from scipy.special import stdtr
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 from torchmetrics.functional.classification import multiclass_accuracy
@@ -90,3 +93,55 @@ MORE_SCORES: dict[str, dict[str, Callable[[Tensor, Tensor], float]]] = {
 def digits(value: float, metric: str) -> str:
     """Return a score as text: three digits after the point, or four of a number that has a unit."""
     return f"{value:.4g}" if metric in LOWER_IS_BETTER else f"{value:.3f}"
+
+
+# ---------------------------------------------------------------- whether two methods differ on the same folds
+
+
+EQUAL = 2e-6            # differences closer than this are equal: scores of earlier runs are float32, or have six digits
+
+
+class Paired(NamedTuple):
+    """A mean difference, its standard error, and the two-sided p-value of no difference; NaN: not defined."""
+
+    mean: float
+    error: float
+    p: float
+    pairs: int
+
+    def text(self, metric: str) -> str:
+        """Return the difference in percentage points, or in the unit of a metric that is an error, and the p-value."""
+        p = "p not defined" if np.isnan(self.p) else "p < 0.01" if self.p < 0.01 else f"p = {self.p:.2f}"
+        if metric in LOWER_IS_BETTER:
+            return f"{self.mean:+.3f} ± {self.error:.3f} ({p})"
+        return f"{100 * self.mean:+.1f} ± {100 * self.error:.1f} ({p})"
+
+
+def corrected_t_test(differences: Sequence[float], test_over_train: float) -> Paired:
+    """Apply the corrected resampled t-test of Nadeau and Bengio (2003) to differences of scores on at least two folds.
+
+    The training graphs of two folds overlap, so differences on folds are not independent, and an ordinary t-test finds
+    differences where there are none. The corrected variance of the mean over J folds is ``(1 / J + n_test / n_train) *
+    var``.
+    """
+    count, values = len(differences), np.asarray(differences, dtype=np.float64)
+    mean = float(values.mean())
+    error = float(np.sqrt((1 / count + test_over_train) * values.var(ddof=1)))
+    if np.ptp(values) < EQUAL:                                  # few test graphs: equal differences by chance
+        return Paired(mean, 0.0, 1.0 if abs(mean) < EQUAL else np.nan, count)
+    return Paired(mean, error, float(2 * stdtr(count - 1, -abs(mean) / error)), count)
+
+
+def paired_difference(runs: list[dict[str, Any]], others: list[dict[str, Any]], folds: int) -> Paired | None:
+    """Return the test score of ``runs`` minus that of ``others`` on common folds, averaged over seeds.
+
+    ``None`` if they have fewer than two folds in common, for example with an official split.
+    """
+    pairs = {(run["seed"], run["fold"]): run["test"] for run in others}
+    by_fold: dict[int, list[float]] = {}
+    for run in runs:
+        if (run["seed"], run["fold"]) in pairs:
+            by_fold.setdefault(run["fold"], []).append(run["test"] - pairs[run["seed"], run["fold"]])
+    if len(by_fold) < 2:
+        return None
+    return corrected_t_test([float(np.mean(values)) for values in by_fold.values()], 1 / (folds - 1))

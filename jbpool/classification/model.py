@@ -9,12 +9,17 @@ from torch import Tensor, nn
 
 from jbpool.classification.class_scores import LOWER_IS_BETTER
 from jbpool.classification.config import ClassifyConfig, fixed_clusters
-from jbpool.classification.encoders import CategoryEncoder, FeatureEncoder, centre_and_scale
-from jbpool.classification.network import Ensemble, GraphClassifier
-from jbpool.classification.selection import SelectionPool
+from jbpool.classification.network import (
+    CategoryEncoder,
+    Ensemble,
+    FeatureEncoder,
+    GraphClassifier,
+    centre_and_scale,
+)
 from jbpool.data import GraphBatch, GraphData
 from jbpool.names import SELECTIONS
 from jbpool.nn.pools import ClusterPool, make_pool
+from jbpool.nn.selection import SelectionPool
 
 
 @dataclass(frozen=True)

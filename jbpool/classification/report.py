@@ -14,17 +14,15 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.classification import binary_roc
 
-from jbpool.classification.class_scores import MORE_SCORES, mae, r2, rmse
-from jbpool.classification.paired import paired_difference
+from jbpool.classification.class_scores import MORE_SCORES, mae, paired_difference, r2, rmse
 from jbpool.data import GraphData
 from jbpool.engine.run_folder import by_method
 from jbpool.ops.segment import contingency
 from jbpool.report import charts
 from jbpool.report.charts import heat_map
 from jbpool.report.graph_charts import circle_graph, network
-from jbpool.report.graph_view import pack
 from jbpool.report.layout import small_positions
-from jbpool.report.page import asset, class_names, number, render_page, score, section, settings, spread, table
+from jbpool.report.page import asset, class_names, number, pack, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLASSIFICATION
 
 SCRIPTS = ("unpack.js", "browse.js")        # which a page with this section needs

@@ -1,10 +1,12 @@
-"""What the report shows of a graph: all nodes of a small one, a sample of a large one, and where they are drawn."""
+"""The graph in a report: all nodes of a small one, a sample of a large one, a view to explore and a static picture."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from html import escape
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -18,9 +20,10 @@ from jbpool.data.assemble import undirected
 from jbpool.data.datasets import to_csr_tensor
 from jbpool.graph import Graph
 from jbpool.ops.sparse import is_sparse
-from jbpool.report.graph_view import GraphView
+from jbpool.report.charts import COLOURS, evenly
+from jbpool.report.graph_charts import plane
 from jbpool.report.layout import positions
-from jbpool.report.page import class_names
+from jbpool.report.page import asset, class_names, pack
 
 MAX_NODES = 20_000
 MAX_EDGES = 60_000
@@ -29,6 +32,26 @@ AROUND_EDGES = 300_000          # to neighbours of a sample, over which its feat
 READ_EDGES = 4_000_000          # held in memory at once
 LEAST = 20                      # nodes of a cluster in a sample, if it has as many
 STEPS = 4                       # smoothing steps of the features that positions depend on
+STATIC_NODES, STATIC_EDGES = 4000, 4000         # in the picture where scripts or WebGL are missing, and in print
+SCRIPTS = ("sigma.js", "unpack.js", "explore_parts.js", "explore.js")       # which a page with this view needs
+
+
+class GraphView(NamedTuple):
+    """Nodes and edges that a page shows, n of N nodes."""
+
+    xy: np.ndarray                          # (n, 2) in [-1, 1]
+    edges: np.ndarray                       # (m, 2) numbers of shown nodes, every edge once
+    cluster: np.ndarray                     # (n,) 0 .. K-1
+    cluster_names: Sequence[Any]            # (K,)
+    cluster_sizes: Sequence[int]            # (K,) in the whole graph
+    degree: np.ndarray                      # (n,) in the whole graph
+    ids: Sequence[Any] | np.ndarray         # (n,) numbers or text
+    confidence: np.ndarray | None = None    # (n,) in [0, 1]
+    label: np.ndarray | None = None         # (n,) 0 .. C-1; -1: unknown
+    class_names: Sequence[str] = ()         # (C,)
+    class_sizes: Sequence[int] = ()         # (C,) in the whole graph
+    matched: Sequence[int] = ()             # (K,) class of each cluster by the best matching; -1: none
+    sampled: str = ""                       # what is not shown, in a sentence; empty if everything is
 
 
 def view_graph(
@@ -157,3 +180,57 @@ def _omitted(num_nodes: int, nodes: int, inside: int, edges: int) -> str:
     if edges < inside:
         said.append(f"A random sample of the {inside:,} edges between {'these' if nodes < num_nodes else 'the'} nodes.")
     return " ".join(said)
+
+
+# ---------------------------------------------------------------- the section of a page
+
+
+def graph_section(view: GraphView, title: str = "The graph") -> str:
+    """Return the section of a page. The page needs the scripts ``SCRIPTS``."""
+    nodes, edges = evenly(len(view.xy), STATIC_NODES), view.edges[evenly(len(view.edges), STATIC_EDGES)]
+    picture = plane(view.xy, view.cluster, edges, nodes, view.cluster_names, "the graph in the plane")
+    note = (
+        f"{len(view.xy):,} nodes and {len(view.edges):,} edges. Nodes near each other have similar smoothed features "
+        f"or share edges; edges within a cluster have its colour, edges between clusters are grey. {view.sampled}"
+    )
+    return (
+        f'<section class="wide graph-view"><h2>{escape(title)}</h2><div class="static">{picture}</div>'
+        f'{asset("explore.html")}<p>{escape(note.strip())}</p>'
+        f'<script type="text/plain" class="packed">{_packed(view)}</script></section>'
+    )
+
+
+def _packed(view: GraphView) -> str:
+    ids = np.asarray(view.ids)
+    by_number = ids.dtype.kind in "iu" and (len(ids) == 0 or 0 <= ids.min() <= ids.max() < 2**32)
+    text: dict[str, Any] = {
+        "clusters": _groups(view.cluster_names, view.cluster_sizes),
+        "classes": _groups(view.class_names, view.class_sizes),
+        "matched": list(map(int, view.matched)),
+        "palette": COLOURS,
+        "sampled": bool(view.sampled),
+    }
+    place = np.round((view.xy + 1) / 2 * 65535).clip(0, 65535).astype(np.uint16)            # (n, 2)
+    edges = view.edges[np.lexsort(view.edges.T[::-1])]                                      # sorted: compresses better
+    arrays = {
+        "x": place[:, 0], "y": place[:, 1], "cluster": smallest(view.cluster), "degree": smallest(view.degree),
+        "source": smallest(edges[:, 0]), "target": smallest(edges[:, 1]),
+    }  # fmt: skip
+    if by_number:
+        arrays["id"] = ids.astype(np.uint32)
+    else:
+        text["ids"] = [str(name) for name in ids.tolist()]
+    if view.confidence is not None:
+        arrays["confidence"] = np.round(view.confidence.clip(0, 1) * 10000).astype(np.uint16)
+    if view.label is not None:
+        arrays["label"] = smallest(np.where(view.label < 0, len(view.class_names), view.label))
+    return pack(text, arrays)
+
+
+def _groups(names: Sequence[Any], sizes: Sequence[int]) -> list[dict[str, Any]]:
+    return [{"name": str(name), "size": int(size)} for name, size in zip(names, sizes, strict=True)]
+
+
+def smallest(array: np.ndarray) -> np.ndarray:
+    """Return non-negative whole numbers in the smallest type that holds them."""
+    return array.astype(np.min_scalar_type(int(array.max(initial=0))))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from jbpool.clustering.auto.number import Choice, ranked
 from jbpool.clustering.explain import Explained, Trait
-from jbpool.clustering.picture import view_graph
+from jbpool.clustering.picture import SCRIPTS, graph_section, view_graph
 from jbpool.clustering.scores import (
     GRAPH_SCORES,
     LABEL_SCORES,
@@ -32,7 +32,6 @@ from jbpool.ops.segment import contingency
 from jbpool.report import charts
 from jbpool.report.charts import heat_map, shortened, value_map
 from jbpool.report.graph_charts import circle_graph, tree
-from jbpool.report.graph_view import SCRIPTS, graph_section
 from jbpool.report.page import class_names, number, render_page, score, section, settings, spread, table
 from jbpool.report.published import CLUSTERING
 

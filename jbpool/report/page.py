@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterable, Sequence
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from jbpool.report.charts import Chart
 
@@ -117,3 +122,23 @@ def settings(result: dict[str, Any]) -> str:
     text = json.dumps({"config": result["config"], "versions": result["versions"]}, indent=2)
     details = f"<details><summary>configuration and versions</summary><pre>{escape(text)}</pre></details>"
     return section("Settings", details, wide=True)
+
+
+KINDS = {"u": "Uint", "i": "Int", "f": "Float"}         # of numpy, and in the browser
+
+
+def pack(text: Any, arrays: Mapping[str, np.ndarray]) -> str:
+    """Compress a JSON value and arrays; ``unpack`` of ``assets/unpack.js`` reads them in the browser.
+
+    Layout before compression: the length of the JSON text in bytes (four bytes, little endian), the JSON text padded
+    with spaces, then the arrays (integers of 8, 16 or 32 bits, or float32), each starting at a multiple of four bytes.
+    """
+    entries, body = [], b""
+    for name, array in arrays.items():
+        data = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"))).tobytes()
+        kind = f"{KINDS[array.dtype.kind]}{8 * array.itemsize}Array"
+        entries.append({"name": name, "type": kind, "start": len(body), "length": array.size})
+        body += data + b"\0" * (-len(data) % 4)
+    head = json.dumps({"text": text, "arrays": entries}).encode()
+    head += b" " * (-len(head) % 4)
+    return base64.b64encode(zlib.compress(struct.pack("<I", len(head)) + head + body, 9)).decode()

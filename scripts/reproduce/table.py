@@ -180,7 +180,7 @@ def classification_table(results: list[dict]) -> str:
 
 def paired_table(results: list[dict]) -> str:
     """Return differences to none on the same folds: mean in percentage points, corrected standard error, p-value."""
-    from jbpool.classification.paired import paired_difference
+    from jbpool.classification.class_scores import paired_difference
 
     runs: dict[str, dict[str, list[dict]]] = {}
     folds: dict[str, int] = {}

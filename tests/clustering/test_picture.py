@@ -1,15 +1,17 @@
 """What the report shows of a graph, against the graph itself."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from commands import CLUSTER
+from drawings import unpack
 from zoo import degrees
 
 from jbpool.clustering import picture
-from jbpool.clustering.picture import sample, view_graph
+from jbpool.clustering.picture import GraphView, graph_section, sample, smallest, view_graph
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +127,54 @@ def test_unlabelled_nodes_are_not_counted(data):
     found = view_graph(replace(data, label=label), *clusters(data))
     assert sum(found.class_sizes) == 300
     assert (found.label[:100] == -1).all()
+
+
+# ---------------------------------------------------------------- the section of a page
+
+
+@pytest.mark.parametrize(("largest", "kind"), [(0, "u1"), (255, "u1"), (256, "u2"), (65536, "u4")])
+def test_the_smallest_type(largest, kind):
+    assert smallest(np.array([0, largest])).dtype == np.dtype(kind)
+
+
+VIEW = GraphView(
+    xy=np.array([[-1.0, 1.0], [0.0, 0.0], [1.0, -1.0]]), edges=np.array([[1, 2], [0, 1]]), cluster=np.array([0, 1, 1]),
+    cluster_names=[3, 7], cluster_sizes=[10, 20], degree=np.array([1, 2, 300]), ids=np.array([5, 6, 70000]),
+)  # fmt: skip
+
+
+def packed_part(section):
+    return unpack(re.search(r'class="packed">([^<]*)<', section)[1])
+
+
+def test_what_a_view_needs():
+    text, arrays = packed_part(graph_section(VIEW))
+    assert text["clusters"] == [{"name": "3", "size": 10}, {"name": "7", "size": 20}]
+    assert arrays["id"].tolist() == [5, 6, 70000]
+    assert arrays["x"].tolist() == [0, 32768, 65535]
+    assert arrays["y"].tolist() == [65535, 32768, 0]
+    assert arrays["degree"].tolist() == [1, 2, 300]
+    assert list(zip(arrays["source"].tolist(), arrays["target"].tolist(), strict=True)) == [(0, 1), (1, 2)]
+    assert set(arrays) == {"x", "y", "cluster", "degree", "source", "target", "id"}
+
+
+def test_names_confidence_and_classes():
+    name = "</script><b>é\u2028"
+    view = VIEW._replace(
+        ids=np.array([name, "b", "c"], dtype=object), confidence=np.array([0.25, 1.0, 0.0]),
+        label=np.array([0, -1, 1]), class_names=[name, "y"], class_sizes=[4, 5], sampled="Some.",
+    )  # fmt: skip
+    section = graph_section(view)
+    assert "<b>" not in section
+    text, arrays = packed_part(section)
+    assert text["ids"] == [name, "b", "c"]
+    assert text["sampled"] is True
+    assert arrays["confidence"].tolist() == [2500, 10000, 0]
+    assert arrays["label"].tolist() == [0, 2, 1]                # one past the classes: unknown
+    assert "Some." in section
+
+
+@pytest.mark.parametrize("ids", [np.array([-1, 0, 1]), np.array([0, 1, 2**40])])
+def test_numbers_that_do_not_fit_are_text(ids):
+    text, _ = packed_part(graph_section(VIEW._replace(ids=ids)))
+    assert text["ids"] == [str(number) for number in ids]

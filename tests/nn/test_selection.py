@@ -1,14 +1,17 @@
-"""Selected nodes and united neighbours: against loops over graphs and PyG, and what defines them."""
+"""Selected nodes and united neighbours: against loops over graphs, PyG and dense pooling, and what defines them."""
 
 import math
 
 import networkx
 import pytest
 import torch
-from zoo import ZOO, batched
+from zoo import ZOO, batched, symmetric_weights, undirected
 
+from jbpool import pool_by
 from jbpool.graph import Graph
+from jbpool.names import SELECTIONS
 from jbpool.nn import selection
+from jbpool.nn.selection import SelectionPool, graclus, pooled_sparsely, random
 
 CHOICES = {
     "top_k": lambda graph: selection.top_k(torch.sin(torch.arange(graph.num_nodes) % 7.0), graph, 0.5),
@@ -85,3 +88,32 @@ def test_k_mis_is_independent_and_maximal(graph, k):
 def test_heavy_edges_are_matched_first():
     path = Graph(torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]), edge_weight=torch.tensor([1.0, 1, 5, 5, 1, 1]))
     assert selection.graclus(path).tolist() == [0, 1, 1, 2]
+
+
+# ---------------------------------------------------------------- pools of sparse graphs
+
+
+@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("choose", [graclus, lambda graph: random(graph, 0.5)], ids=["graclus", "random"])
+def test_sparse_pooling_is_dense_pooling(choose, name):
+    graph = ZOO[name]()
+    feat, weight, cluster = torch.rand(graph.num_nodes, 3), symmetric_weights(graph), choose(graph)
+    dense = pool_by(graph, feat, cluster, edge_weight=weight)
+    coarse, rows = pooled_sparsely(graph, feat, cluster, weight)
+    torch.testing.assert_close(rows, dense.feat)
+    assert torch.equal(coarse.sizes, dense.sizes)
+    adjacency = [torch.zeros(len(rows), len(rows)) for _ in range(2)]
+    for matrix, of in zip(adjacency, (coarse, dense.graph), strict=True):
+        matrix.index_put_((of.edge_index[1].long(), of.edge_index[0].long()), of.edge_weight, accumulate=True)
+    torch.testing.assert_close(*adjacency)
+
+
+@pytest.mark.parametrize("kind", SELECTIONS)
+def test_scores_learn_and_other_pools_have_no_weights(kind):
+    graph = undirected([0, 1, 2, 3, 4], [1, 2, 3, 4, 0])
+    pool = SelectionPool(kind, 4)
+    _, rows = pool(graph, torch.rand(graph.num_nodes, 4))
+    assert bool(list(pool.parameters())) == (kind in ("topk", "sag"))
+    for parameter in pool.parameters():
+        (gradient,) = torch.autograd.grad(rows.sum(), parameter, retain_graph=True)
+        assert gradient.abs().sum() > 0

@@ -7,7 +7,7 @@ import pytest
 from browser import BROWSER, HOSTILE, NODES, Browser
 from commands import CASES, CLUSTER, SHARED, call, settings
 
-from jbpool.report.graph_view import SCRIPTS, GraphView, graph_section
+from jbpool.clustering.picture import SCRIPTS, GraphView, graph_section
 from jbpool.report.page import render_page
 
 pytestmark = BROWSER

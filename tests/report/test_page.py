@@ -6,11 +6,13 @@ import runpy
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from commands import CASES, CLASSIFY, CLUSTER, ROOT, run_task
+from drawings import unpack
 
 from jbpool.report import charts
-from jbpool.report.page import ASSETS, asset, number, render_page, score, section, settings, spread, table
+from jbpool.report.page import ASSETS, asset, number, pack, render_page, score, section, settings, spread, table
 
 HOSTILE = "<script>alert(\"x\")</script> & 'y' <img src=x onerror=alert(1)>"
 VOID = {"meta", "br", "img", "hr", "input", "link"}
@@ -197,3 +199,16 @@ def test_a_flat_network_has_no_clusters_to_show(tmp_path):
     page = report(CLASSIFY, tmp_path / "r", data, "model.pool=none")
     assert "its clusters" not in page.text
     assert page.tags.count("svg") == 2
+
+
+# ---------------------------------------------------------------- packed values
+
+
+@pytest.mark.parametrize("length", range(5))
+def test_arrays_of_every_type(length):
+    values = np.arange(length)
+    given = {kind: values.astype(kind) for kind in ("u1", "u2", "u4", "i4", "f4")}
+    text, found = unpack(pack({"name": "é</script>\n\"'"}, given))
+    assert text == {"name": "é</script>\n\"'"}
+    for kind, array in found.items():
+        np.testing.assert_array_equal(array, given[kind])

@@ -1,4 +1,4 @@
-// Data that Python packed into the page (jbpool/report/graph_view.py): {text, arrays: name -> typed array}.
+// Data that Python packed into the page (jbpool/report/page.py): {text, arrays: name -> typed array}.
 globalThis.jbpoolUnpack = async function unpack(base64) {
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
