@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,9 +20,7 @@ import torch
 from torch import Tensor
 
 from jbpool.data.arrays import Arrays, read_arrays
-from jbpool.data.assemble import added_up, graph_data, node_data
-from jbpool.data.datasets import UNLABELLED, GraphData, NodeData
-from jbpool.data.own.labels import GraphLabels, class_codes, graph_labels
+from jbpool.data.own.edges import Edges
 from jbpool.errors import INSTALL_DGL, DataError, reported_as
 
 MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")      # the first bytes of every such file
@@ -36,11 +33,9 @@ log = logging.getLogger(__name__)
 
 def read_bin(path: Path) -> Arrays:
     """Return the arrays of a file of ``dgl.save_graphs``: sizes, edges, frames, and the labels of graphs."""
-    if not path.is_file():
-        raise DataError.at(path, "no such file")
-    with open(path, "rb") as file:
+    with reported_as(path, "cannot be read"), open(path, "rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
-            raise DataError.at(path, "not a file of dgl.save_graphs (its first bytes differ)")
+            raise DataError("not a file of dgl.save_graphs: its first bytes differ")
     if find_spec("dgl") is None:
         raise DataError.at(path, f"reading graphs of DGL needs dgl: {INSTALL_DGL}")
     with tempfile.TemporaryDirectory() as folder:
@@ -116,92 +111,32 @@ def _pack(graphs: list, labels: dict[str, Tensor]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def load_node_bin(path: Path) -> NodeData:
-    """Return a single graph with ndata 'feat' and 'label' and edata 'weight', if present."""
+def edges_of_bin(path: Path) -> Edges:
+    """Return the only graph of a file, with ndata 'feat' and 'label' and edata 'weight', if present."""
     arrays = read_bin(path)
     if len(arrays["sizes"]) != 1:
         raise DataError.at(path, f"{len(arrays['sizes'])} graphs: one is expected for node clustering")
-    count = int(arrays["sizes"][0])
-    feat, weight = (_frame(arrays, name, path) for name in ("ndata feat", "edata weight"))
-    label = arrays.get("ndata label")
-    with reported_as(path):
-        adjacency, lines = added_up(arrays["source"], arrays["target"], weight, [count])
-    return node_data(
-        path.stem,
-        adjacency,
-        weight_name=None if weight is None else "edata['weight']",
-        lines=lines,
-        feat=None if feat is None else torch.from_numpy(feat),
-        label=None if label is None else torch.from_numpy(_classes(label, count, path)[0]),
-    )
+    weight, label = frame_of(arrays, "edata weight", path), arrays.get("ndata label")
+    return Edges(
+        path, arrays["source"], arrays["target"], weight, int(arrays["sizes"][0]), None,
+        None if weight is None else "edata['weight']", in_order=True, feat=arrays.get("ndata feat"),
+        label=None if label is None else label[:, 0] if label.shape[1:] == (1,) else label,
+    )  # fmt: skip
 
 
-def _frame(arrays: Arrays, name: str, path: Path) -> np.ndarray | None:
+def frame_of(arrays: Arrays, name: str, path: Path) -> np.ndarray | None:
     """Return ndata or edata as float32, checked: a table, or a number per edge for the weights; ``None`` if absent."""
     if name not in arrays:
         return None
-    rows, columns = len(arrays["source"]), 1 if name == "edata weight" else 2
     with np.errstate(over="ignore"):
         values = arrays[name].astype(np.float32)
-    if name == "ndata feat":
-        rows = sum(arrays["sizes"].tolist())
-    elif columns == 2 and values.ndim == 1:
+    if name == "edata feat" and values.ndim == 1:
         values = values[:, None]
-    low = 0 if columns == 1 else -np.inf
-    if values.ndim != columns or len(values) != rows or not (np.isfinite(values) & (values >= low)).all():
-        expected = "a finite table, a row each" if columns == 2 else "finite and not negative, a number each"
-        raise DataError.at(path, f"{name} of shape {values.shape} for {rows} rows: it must be {expected}")
+    columns, low = (1, 0) if name == "edata weight" else (2, -np.inf)
+    if values.ndim != columns or not (np.isfinite(values) & (values >= low)).all():
+        expected = "a row of finite numbers each" if columns == 2 else "a finite number each, not negative"
+        raise DataError.at(path, f"{name} has the shape {values.shape} or numbers that do not fit: give {expected}")
     return values
-
-
-def _classes(label: np.ndarray, count: int, path: Path) -> tuple[np.ndarray, list[str]]:
-    """Return classes as 0, 1, 2, ... without gaps, -1: unlabelled, and their names."""
-    label = label[:, 0] if label.ndim == 2 and label.shape[1] == 1 else label
-    if label.shape != (count,) or label.dtype.kind not in "iub" or int(label.min()) < UNLABELLED:
-        expected = f"{count} classes 0, 1, 2, ... (-1: unlabelled)"
-        raise DataError.at(path, f"label ({label.dtype}, {label.shape}) must be {expected}")
-    return class_codes(label)
-
-
-def _labels(given: dict[str, np.ndarray], count: int, task: str | None, path: Path) -> GraphLabels:
-    """Return classes, or targets: floats, also several columns of them under one name."""
-    columns: dict[str, np.ndarray] = {}
-    for name, values in given.items():
-        if values.dtype.kind != "f" and task != "regression":
-            return GraphLabels(*_classes(values, count, path), "acc")
-        table = values[:, None] if values.ndim == 1 else values
-        if table.ndim != 2 or len(table) != count:
-            raise DataError.at(path, f"{name} of shape {values.shape} must have a number or a row for {count} graphs")
-        names = [name] if table.shape[1] == 1 else [f"{name} {place}" for place in range(table.shape[1])]
-        columns |= dict(zip(names, table.T, strict=True))
-    found = graph_labels(columns or {"label": np.full(count, "", dtype=object)}, task, path)
-    if columns and task is None and found.metric == "acc":
-        question = "classes or numbers to predict? Set dataset.task to classification or to regression"
-        raise DataError.at(path, f"the labels are floats without fractions: {question}")
-    return found
-
-
-def load_graph_bin(path: Path, task: str | None = None, targets: Sequence[str] | None = None) -> GraphData:
-    """Return many graphs, with the labels 'label' (classes, -1: unlabelled; or targets) and 'id', if present."""
-    arrays = read_bin(path)
-    sizes = arrays["sizes"]
-    labels = {key.removeprefix("label "): value for key, value in arrays.items() if key.startswith("label ")}
-    known = [key for key in targets or ("label", "labels", "glabel") if key in labels]
-    if set(labels) - {"id"} and (not known or (targets and len(known) < len(targets))):
-        fix = "save them with dgl.save_graphs(path, graphs, {'label': classes}), or name them in dataset.targets"
-        raise DataError.at(path, f"has the labels {list(labels)}: {fix}")
-    given = {key: labels[key] for key in (known if targets else known[:1])}
-    found = _labels(given, len(sizes), "regression" if targets else task, path)
-    ids = labels.get("id")
-    if ids is not None and (ids.shape != sizes.shape or len(np.unique(ids)) < len(ids)):
-        raise DataError.at(path, f"'id' of shape {ids.shape} must be {len(sizes)} different numbers")
-    feat, weight, edge_feat = (_frame(arrays, name, path) for name in ("ndata feat", "edata weight", "edata feat"))
-    shift = (np.cumsum(sizes) - sizes).repeat(arrays["num_edges"])
-    with reported_as(path):
-        return graph_data(
-            path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, weight=weight, edge_feat=edge_feat,
-            feat=None if feat is None else torch.from_numpy(feat), ids=ids, **found.fields,
-        )  # fmt: skip
 
 
 if __name__ == "__main__":

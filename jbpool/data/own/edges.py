@@ -41,6 +41,7 @@ class Edges:
     ignored: Sequence[str] = ()             # what is not used, for messages
     nodes: Sequence[dict[str, Any]] = ()    # attributes of the nodes of a graph in a file
     feat: Any = None                        # features that the graph holds
+    label: np.ndarray | None = None         # (N,) classes that the graph holds
 
     def onto(self, ids: np.ndarray) -> Edges:
         """Return the same edges between these nodes, which hold all nodes that have edges."""

@@ -56,7 +56,7 @@ def fill(origin: Path | str) -> str:
     return f"fill the gaps, e.g. with sklearn.impute.SimpleImputer, or {option}"
 
 
-def read_features(given: Any, missing: str | None = None) -> Features:
+def read_features(given: Any, missing: str | None = None, origin: Path | str = "features") -> Features:
     """Return features from a table, a ``.npy`` or ``.npz`` array, a sparse scipy ``.npz``, or the same in memory.
 
     A float32 array in C order, a memory map of a ``.npy`` too, is not copied. Others are converted block by block.
@@ -66,7 +66,6 @@ def read_features(given: Any, missing: str | None = None) -> Features:
         raise DataError(f"missing={missing!r}: the only choice is mean.")
     if isinstance(given, Features):
         return given
-    origin: Path | str = "features"
     if isinstance(given, (str, Path)):
         from jbpool.data.own.tables import is_header_of_features, kind_of, read_table
 

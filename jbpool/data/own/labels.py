@@ -50,14 +50,15 @@ def read_labels(path: Path, nodes: np.ndarray) -> Labels:
         if table.column(ID_WORDS, key) == value:                    # the header says so
             key, value = value, key
         return table_labels(table, key, value, nodes)
-    values = read_array(path, "label")
-    if nodes.dtype.kind not in "iu" or nodes.min() < 0:
-        fix = "use a table with node id and label"
-        raise DataError.at(path, f"labels by row need node ids that are whole numbers from 0 on; {fix}")
-    least = int(nodes.max()) + 1
-    if values.ndim != 1 or len(values) < least or values.dtype.kind not in "iubU":
-        expected = f"expected at least {least} labels, entry i for node id i"
-        raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: {expected}")
+    return labels_by_row(path, read_array(path, "label"), nodes)
+
+
+def labels_by_row(path: Path | str, values: np.ndarray, nodes: np.ndarray) -> Labels:
+    """Return the classes of these nodes, whose ids are numbers: entry i is the class of node i."""
+    least = int(nodes.max()) + 1 if nodes.dtype.kind in "iu" and nodes.min() >= 0 else None
+    if least is None or values.ndim != 1 or len(values) < least or values.dtype.kind not in "iubU":
+        expected = f"at least {least or len(nodes)} labels, entry i for node id i, or a table of node id and label"
+        raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected {expected}")
     return _labels(path, np.arange(len(values)), np.asarray(values), nodes, [])
 
 
@@ -144,8 +145,9 @@ def graph_labels(columns: Mapping[str, np.ndarray], task: str | None, path: Path
     """
     if task is not None:
         lookup(dict.fromkeys(TASKS), task, "dataset.task")
-    if len(columns) > 1 and task == "classification":
-        raise DataError.at(path, f"has the targets {', '.join(columns)}: classification needs one column of classes")
+    if len(columns) > 1 and task != "regression":
+        fix = "classification needs one column of classes; dataset.task=regression predicts several numbers"
+        raise DataError.at(path, f"has the targets {', '.join(columns)}: {fix}")
     (values, *_) = columns.values()
     if task is None and len(columns) == 1 and _has_fractions(values):
         different = np.unique(values[values != ""] if values.dtype.kind in "UO" else values)

@@ -25,7 +25,7 @@ import torch
 
 from jbpool.data.assemble import graph_data
 from jbpool.data.datasets import GraphData, Split
-from jbpool.data.own.dgl_bin import load_graph_bin
+from jbpool.data.own.dgl_bin import frame_of, read_bin
 from jbpool.data.own.labels import GraphLabels, graph_labels, without_gaps
 from jbpool.data.own.tables import LABEL_WORDS, SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, read_text, shown
 from jbpool.data.sets.tu import load_tu_folder
@@ -207,6 +207,48 @@ def _nodes_of(table: Table, graph_of: np.ndarray, place: int, nodes: _Nodes) -> 
     return number
 
 
+def _labels_of_bin(given: dict[str, np.ndarray], count: int, task: str | None, path: Path) -> GraphLabels:
+    """Return classes, or targets: floats, also several columns of them under one name."""
+    columns: dict[str, np.ndarray] = {}
+    for name, values in given.items():
+        table = values[:, None] if values.ndim == 1 else values
+        if table.ndim != 2 or len(table) != count:
+            raise DataError.at(path, f"{name} of shape {values.shape} must have a number or a row for {count} graphs")
+        names = [name] if table.shape[1] == 1 else [f"{name} {place}" for place in range(table.shape[1])]
+        columns |= dict(zip(names, table.T, strict=True))
+    are_floats = {values.dtype.kind for values in columns.values()} == {"f"}
+    if task is None and are_floats and len(columns) > 1:
+        task = "regression"
+    found = graph_labels(columns or {"label": np.full(count, "", dtype=object)}, task, path)
+    if found.metric == "acc" and task is None and are_floats:
+        question = "classes or numbers to predict? Set dataset.task to classification or to regression"
+        raise DataError.at(path, f"the labels are floats without fractions: {question}")
+    return found
+
+
+def _load_bin(path: Path, task: str | None = None, targets: Sequence[str] | None = None) -> GraphData:
+    """Return many graphs, with the labels 'label' (classes, -1: unlabelled; or targets) and 'id', if present."""
+    arrays = read_bin(path)
+    sizes = arrays["sizes"]
+    labels = {key.removeprefix("label "): value for key, value in arrays.items() if key.startswith("label ")}
+    known = [key for key in targets or ("label", "labels", "glabel") if key in labels]
+    if set(labels) - {"id"} and (not known or (targets and len(known) < len(targets))):
+        fix = "save them with dgl.save_graphs(path, graphs, {'label': classes}), or name them in dataset.targets"
+        raise DataError.at(path, f"has the labels {list(labels)}: {fix}")
+    given = {key: labels[key] for key in (known if targets else known[:1])}
+    found = _labels_of_bin(given, len(sizes), "regression" if targets else task, path)
+    ids = labels.get("id")
+    if ids is not None and (ids.shape != sizes.shape or len(np.unique(ids)) < len(ids)):
+        raise DataError.at(path, f"'id' of shape {ids.shape} must be {len(sizes)} different numbers")
+    feat, weight, edge_feat = (frame_of(arrays, name, path) for name in ("ndata feat", "edata weight", "edata feat"))
+    shift = (np.cumsum(sizes) - sizes).repeat(arrays["num_edges"])
+    with reported_as(path):
+        return graph_data(
+            path.stem, sizes, arrays["source"] + shift, arrays["target"] + shift, weight=weight, edge_feat=edge_feat,
+            feat=None if feat is None else torch.from_numpy(feat), ids=ids, **found.fields,
+        )  # fmt: skip
+
+
 def load_graph_files(
     folder: str | Path | None = None,
     graphs: str | Path | None = None,
@@ -268,7 +310,7 @@ def _loaded(
 ) -> GraphData:
     """Return the graphs of a folder or file."""
     if graphs is not None and folder is None:
-        return load_graph_bin(Path(graphs), task, targets)
+        return _load_bin(Path(graphs), task, targets)
     if folder is None or graphs is not None:
         raise DataError("dataset 'file': give either folder (CSV files, or the TU format) or graphs (a DGL .bin file).")
     if not Path(folder).is_dir():

@@ -19,6 +19,7 @@ from jbpool.data.arrays import array_names, read_array
 from jbpool.data.assemble import added_up, node_data
 from jbpool.data.datasets import NodeData
 from jbpool.data.own.cells import edges_of_cells, read_cells
+from jbpool.data.own.dgl_bin import edges_of_bin
 from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_character, places
 from jbpool.data.own.features import Features, features_of_table, fill, read_features, standardised
 from jbpool.data.own.libraries import edges_of_graph_file, edges_of_igraph, edges_of_library, edges_of_networkx
@@ -67,41 +68,48 @@ def load_node_files(
     scale : str, optional
         ``standard``: every column of the features gets mean 0 and standard deviation 1. Default: none.
     """
-    from jbpool.data.own.labels import read_labels, table_labels
-    from jbpool.data.own.tables import kind_of
-
-    is_cells = edges is not None and str(edges).lower().endswith(".h5ad")
+    is_cells = edges is not None and Path(edges).suffix.lower() == ".h5ad"
     if not is_cells and (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
     path = Path(graph if edges is None else edges)          # type: ignore[arg-type]
-    kind = "dgl" if edges is None else kind_of(path)
-    if kind != "text" and (separator or header is not None):
-        raise DataError.at(path, "dataset.separator and dataset.header are for text files: leave them out")
-    if kind == "dgl":
-        if features is not None or labels is not None:
-            raise DataError("dataset 'file': features and labels are in the DGL .bin file (ndata 'feat', 'label').")
-        from jbpool.data.own.dgl_bin import load_node_bin
-
-        return load_node_bin(path)
     if is_cells:
         named = None if features is None or Path(features).is_file() else str(features)
         with reported_as(path):
             listed = edges_of_cells(read_cells(path), None if graph is None else str(graph), named)
-        table, features = None, features if named is None and features is not None else listed.feat
+        features = features if named is None else None
+    elif edges is None:
+        listed = edges_of_bin(path)
     else:
         listed = read_edges(path, separator, header, None if weight is None else str(weight))
-        table = listed.attributes("features", features) if features is not None else None
-    if table is not None:
-        feat: Features | None = features_of_table(table, 0, [*range(1, table.columns)], missing)
-    else:
-        feat = None if features is None else read_features(features, missing)
+    feat = _features(listed, features, missing)
     feat = feat if scale in (None, "none") or feat is None else standardised(feat, str(scale))
-    data = _together(path.name.split(".")[0], listed, feat, missing)
-    if labels is None:
+    return _labelled(_together(path.name.split(".")[0], listed, feat, missing), listed, labels)
+
+
+def _features(edges: Edges, given: Any, missing: str | None) -> Features | None:
+    """Return the features that are given, in any form, as names of node attributes, or those that the graph has."""
+    table = edges.attributes("features", given) if isinstance(given, (str, Path)) else None
+    if table is not None:
+        return features_of_table(table, 0, [*range(1, table.columns)], missing)
+    if given is None and edges.feat is not None:
+        return read_features(edges.feat, missing, edges.origin)
+    return None if given is None else read_features(given, missing)
+
+
+def _labelled(data: NodeData, edges: Edges, labels: str | Path | None) -> NodeData:
+    """Return the graph with classes from a file, or a node attribute, or as the graph has them."""
+    if labels is None and edges.label is None:
         return data
-    table = listed.attributes("labels", labels)
+    from jbpool.data.own.labels import labels_by_row, read_labels, table_labels
+
     nodes = data.own_ids
-    known = table_labels(table, 0, 1, nodes) if table is not None else read_labels(Path(labels), nodes)
+    table = None if labels is None else edges.attributes("labels", labels)
+    if table is not None:
+        known = table_labels(table, 0, 1, nodes)
+    elif labels is not None:
+        known = read_labels(Path(labels), nodes)
+    else:
+        known = labels_by_row(edges.origin, np.asarray(edges.label), nodes)
     return replace(
         data, label=known.label, num_classes=len(known.class_names), class_names=known.class_names,
         ignored=[*data.ignored, *known.ignored],
@@ -121,11 +129,10 @@ def as_node_data(adjacency: Any, features: Any = None, missing: str | None = Non
     """
     if is_of(adjacency, "anndata", "AnnData"):
         listed = edges_of_cells(adjacency, features=features if isinstance(features, str) else None)
-        features = listed.feat if isinstance(features, str) else features
+        features = None if isinstance(features, str) else features
     else:
         listed = read_edges(adjacency)
-    features = listed.feat if features is None else features
-    return _together("graph", listed, None if features is None else read_features(features, missing), missing)
+    return _together("graph", listed, _features(listed, features, missing), missing)
 
 
 def read_edges(
@@ -156,8 +163,12 @@ def _edges_of_file(path: Path, separator: str | None, header: bool | None, weigh
     from jbpool.data.own.tables import kind_of, read_table
 
     kind = kind_of(path)
+    if kind != "text" and (separator or header is not None):
+        raise DataError("dataset.separator and dataset.header are for text files: leave them out")
     if kind == "cells":
         return edges_of_cells(read_cells(path))
+    if kind == "dgl":
+        return edges_of_bin(path)
     if kind in ("gml", "graphml", "gexf"):
         return edges_of_graph_file(path, kind, weight or "weight")
     if kind == "array":

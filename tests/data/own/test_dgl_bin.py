@@ -4,25 +4,35 @@ import struct
 
 import pytest
 import torch
+from forms import both, edges_of
 
 from jbpool.data import DataError, load_graphs, load_nodes
+from jbpool.data.own.one_graph import as_node_data
 
 dgl = pytest.importorskip("dgl", reason="DGL is not installed")
 
 
-def edges_of(data):
-    source, target = (end.tolist() for end in data.graph.edge_index)
-    weight = [None] * len(source) if data.edge_weight is None else data.edge_weight.tolist()
-    return {(u, v): w for u, v, w in zip(source, target, weight, strict=True)}
-
-
-def both(*pairs):
-    return {edge for u, v in pairs for edge in ((u, v), (v, u))}
-
-
 def test_a_graph_without_frames(tmp_path, read_here):
     dgl.save_graphs(str(tmp_path / "plain.bin"), [dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=4)])
-    assert set(edges_of(load_nodes("file", graph=tmp_path / "plain.bin"))) == both((0, 1), (1, 2))
+    assert edges_of(load_nodes("file", graph=tmp_path / "plain.bin")) == both((0, 1), weight=2) | both((1, 2))
+
+
+def test_classes_keep_their_names_and_other_files_replace_frames(tmp_path, read_here):
+    graph = dgl.graph(([0, 1, 1], [1, 0, 2]), num_nodes=3)
+    graph.ndata["feat"], graph.ndata["label"] = torch.rand(3, 2), torch.tensor([[7], [-1], [3]])
+    dgl.save_graphs(str(tmp_path / "g.bin"), [graph])
+    data = load_nodes("file", edges=tmp_path / "g.bin")
+    assert (data.label.tolist(), data.class_names) == ([1, -1, 0], ["3", "7"])
+    (tmp_path / "x.csv").write_text("0,5\n1,6\n2,7\n")
+    (tmp_path / "y.csv").write_text("0,a\n2,b\n")
+    data = load_nodes("file", graph=tmp_path / "g.bin", features=tmp_path / "x.csv", labels=tmp_path / "y.csv")
+    assert (data.feat.tolist(), data.label.tolist()) == ([[5], [6], [7]], [0, -1, 1])
+    for frame, key, wrong in ("edata", "weight", -torch.ones(3)), ("ndata", "feat", torch.ones(3)):
+        getattr(graph, frame)[key] = wrong
+        dgl.save_graphs(str(tmp_path / "g.bin"), [graph])
+        with pytest.raises(DataError, match=r"g\.bin: .*give a"):
+            load_nodes("file", edges=tmp_path / "g.bin")
+        del getattr(graph, frame)[key]
 
 
 def test_other_frames_are_mentioned(tmp_path, read_here, caplog):
@@ -44,6 +54,7 @@ def test_a_saved_dgl_graph(tmp_path):
     assert edges_of(data)[2, 1] == 0.5
     assert torch.equal(data.feat, graph.ndata["feat"])
     assert data.label.tolist() == [0, 1, 1, 2]
+    assert as_node_data(tmp_path / "full.bin").fingerprint == data.fingerprint
     (tmp_path / "bad.bin").write_bytes(b"\x00" * 64)
     with pytest.raises(DataError, match="not a file of dgl"):
         load_nodes("file", graph=tmp_path / "bad.bin")

@@ -150,7 +150,6 @@ def test_what_does_not_fit_is_refused(adjacency, features, words):
         ({}, "give either edges"),
         ({"edges": "a", "graph": "b"}, "give either edges"),
         ({"graph": "nowhere.bin"}, r"nowhere\.bin: no such file"),
-        ({"graph": "g.bin", "labels": "y"}, "features and labels are in the DGL .bin file"),
         ({"edges": "e.npy", "header": True}, "for text files"),
         ({"edge": "a"}, "Did you mean 'edges'"),
     ],
