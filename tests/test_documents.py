@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import inspect
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import torch
 from commands import ROOT, SHARED, call
 from zoo import random_graph
 
+import jbpool
 from jbpool import JBPool, cli
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.clustering.task import NODE_CLUSTER
@@ -33,8 +35,6 @@ SLOW = [page for page in WITH_CODE if any(block.how == "slow" for block in docum
 
 def prepare_layer(folder, space):
     """A pool, and a graph to apply it to."""
-    import jbpool
-
     graph = random_graph(20, 40)
     space |= {"jbpool": jbpool, "pool": JBPool(4, 3), "graph": graph, "feat": torch.randn(20, 4)}
     space["edge_weight"] = torch.ones(graph.num_edges)
@@ -82,6 +82,14 @@ def write_graph_folder(folder, name, number):
         (folder / name / f"{table}.csv").write_text("".join(lines))
 
 
+def prepare_cells(folder, space):
+    """The cells of the tutorial, where they are at hand."""
+    for name in ("starmap_BY3_1k.h5ad", "Starmap_BY3_1k_meta_annotated_18oct22.csv"):
+        if not (SHARED / "h5ad" / name).is_file():
+            pytest.skip(f"no {name} in {SHARED}")
+        (folder / name).symlink_to(SHARED / "h5ad" / name)
+
+
 def prepare_use_trained(folder, space):
     """A finished run of each task, other graphs, and a batch of them."""
     prepare_runs(folder, space)
@@ -97,22 +105,26 @@ def prepare_use_trained(folder, space):
 PREPARE = {
     "docs/reference/formats.md": prepare_data,
     "docs/howto/use_trained.md": prepare_use_trained,
-    "docs/reference/layer.md": prepare_layer,
+    "docs/reference/layers.md": prepare_layer,
     "docs/reference/run_folder.md": prepare_runs,
+    "docs/tutorials/cells.md": prepare_cells,
 }
 
 
 # ---------------------------------------------------------------- the blocks
 
 
+OPTIONAL = {"dgl": "DGL", "anndata": "anndata"}
+
+
 @contextlib.contextmanager
 def named(page, block):
-    """Errors name the page and the line. Without DGL, a page is skipped from its first ``import dgl`` on."""
+    """Errors name the page and the line. A page is skipped from the first import of an optional package on."""
     try:
         yield
     except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == "dgl":
-            pytest.skip("DGL is not installed")
+        if isinstance(error, ModuleNotFoundError) and error.name in OPTIONAL:
+            pytest.skip(f"{OPTIONAL[error.name]} is not installed")
         raise AssertionError(f"{page}, line {block.line}") from error
 
 
@@ -214,10 +226,10 @@ def test_the_site_has_every_page():
     assert listed == {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
 
 
-def documented_defaults(task):
-    """Key -> default, from the table of settings. The section is named once in a row: `model.layers`, `hidden`."""
-    text = (ROOT / "docs" / "reference" / f"{task}.md").read_text()
-    rows = text.split("| key | default | meaning |\n|---|---|---|\n")[1].split("\n\n")[0].splitlines()
+def documented_defaults(place):
+    """Key -> default, from a table of settings. The section is named once in a row: `model.layers`, `hidden`."""
+    text = (ROOT / "docs/reference/configuration.md").read_text()
+    rows = text.split("| key | default | meaning |\n|---|---|---|\n")[place].split("\n\n")[0].splitlines()
     for row in rows:
         keys, defaults = row.split(" | ")[:2]
         names, values = re.findall(r"`([\w.]+)`", keys), re.split(r", (?![^\[]*\])", defaults)
@@ -227,10 +239,10 @@ def documented_defaults(task):
             yield name if "." in name else f"{section}.{name}", value
 
 
-@pytest.mark.parametrize("task", [NODE_CLUSTER, GRAPH_CLASSIFY], ids=lambda task: task.name)
-def test_documented_defaults_are_those_of_the_dataclasses(task):
+@pytest.mark.parametrize(("task", "place"), [(NODE_CLUSTER, 1), (GRAPH_CLASSIFY, 2)], ids=["cluster", "classify"])
+def test_documented_defaults_are_those_of_the_dataclasses(task, place):
     defaults = task.schema()
-    documented = dict(documented_defaults(task.name))
+    documented = dict(documented_defaults(place))
     for key, text in documented.items():
         section, _, name = key.partition(".")
         default = getattr(getattr(defaults, section), name)
@@ -245,3 +257,22 @@ def test_documented_defaults_are_those_of_the_dataclasses(task):
         for item in dataclasses.fields(getattr(defaults, section.name))
     }
     assert documented.keys() == settings - {"dataset.options"}
+
+
+def public_names():
+    """What users import or call on what they imported."""
+    yield from {*jbpool.__all__, *jbpool.data.__all__} - {"select", "objectives"}
+    for prefix, module in (("select.", jbpool.select), ("", jbpool.objectives)):
+        for name, value in vars(module).items():
+            gives = value.__annotations__.get("return") if inspect.isfunction(value) else None
+            if gives == "Tensor" and value.__module__ == module.__name__ and not name.startswith("_"):
+                yield prefix + name
+    for owner in (jbpool.JBClustering, jbpool.Pooled):
+        yield from (name for name in dir(owner) if not name.startswith("_") and not hasattr(torch.nn.Module, name))
+
+
+def test_every_public_name_has_a_row_in_the_reference():
+    pages = "".join(path.read_text() for path in (ROOT / "docs/reference").glob("*.md"))
+    cells = [row.split(" | ")[0] for row in pages.splitlines() if row.startswith("| `")]
+    listed = {name for cell in cells for name in re.findall(r"`([\w.]+)[`(]", cell)}
+    assert set(public_names()) - listed == set()

@@ -1,4 +1,4 @@
-"""torch.func, inference mode and TorchScript with the layer, as docs/reference/layer.md says."""
+"""torch.func, inference mode and TorchScript with the layer, as docs/reference/layers.md says."""
 
 import pytest
 import torch
