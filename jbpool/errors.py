@@ -54,7 +54,7 @@ def reported_as(file: str | Path, problem: str | None = None, fix: str = "") -> 
     """
     try:
         yield
-    except DataError as error:
+    except (DataError, InputError) as error:
         if str(file) in str(error):
             raise
         raise DataError.at(file, str(error)) from None

@@ -286,12 +286,29 @@ def read_networkx(graph: Any) -> GraphTensors:
     """Return an undirected networkx graph with its edge attribute ``weight``; nodes in the order of ``graph.nodes``."""
     if graph.is_directed():
         raise InputError("the networkx graph is directed: use graph.to_undirected().")
-    place = {node: number for number, node in enumerate(graph.nodes)}
-    edges = list(graph.edges(data="weight", default=1))
-    ends = torch.tensor([(place[a], place[b]) for a, b, _ in edges], dtype=torch.int64).view(-1, 2).T
+    ends = networkx_ends(graph)
     joins = ends[0] != ends[1]                                      # a self loop is one edge
-    weight = None
-    if any(value != 1 for _, _, value in edges):
-        weight = torch.tensor([value for _, _, value in edges], dtype=torch.float64)
+    weight = edge_numbers([value for *_, value in graph.edges(data="weight")], "the networkx graph")
+    if weight is not None:
         weight = torch.cat([weight, weight[joins]])
-    return GraphTensors(torch.cat([ends, ends[:, joins].flip(0)], dim=1), len(place), edge_weight=weight)
+    return GraphTensors(torch.cat([ends, ends[:, joins].flip(0)], dim=1), len(graph), edge_weight=weight)
+
+
+def networkx_ends(graph: Any) -> Tensor:
+    """Return the edges of a networkx graph as it lists them, ``(2, E)``, nodes numbered in the order of its nodes."""
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    return torch.tensor([[place[node] for node in ends] for ends in graph.edges()], dtype=torch.int64).view(-1, 2).T
+
+
+def edge_numbers(given: list[Any], graph: str, name: str = "weight") -> Tensor | None:
+    """Return the values of an edge attribute as weights, ``None`` if no edge has it or all of them are 1."""
+    missing = sum(value is None for value in given)
+    if missing == len(given):
+        return None
+    if missing:
+        raise InputError(f"{missing} edges of {graph} have no {name!r}, others have one: set it for all or none.")
+    try:
+        weight = torch.tensor([float(value) for value in given], dtype=torch.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"the edge attribute {name!r} of {graph} must be one number per edge: use float.") from None
+    return None if bool((weight == 1).all()) else weight

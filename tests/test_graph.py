@@ -127,7 +127,7 @@ def test_copies():
 
 def test_matrices_and_networkx_graphs():
     plain = networkx.karate_club_graph()
-    plain.add_edge(3, 3)
+    plain.add_edge(3, 3, weight=1)
     matrix = networkx.to_scipy_sparse_array(plain, weight=None)
     expected = matrix.toarray()
     assert as_graph(matrix).edge_weight is None                 # all are one

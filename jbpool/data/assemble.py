@@ -64,10 +64,9 @@ def added_up(
     elif len(sizes) == 1:
         matrix = total + back
     else:
-        gap = abs(total - back)
         graph_of = np.repeat(np.arange(len(sizes)), sizes)
-        differs = np.repeat(np.arange(num_nodes), np.diff(gap.indptr))[gap.data > 1e-5 * total.data.max(initial=0)]
-        one_way = np.isin(graph_of, graph_of[differs]).astype(np.float32)
+        excess = (abs(total - back) - 1e-5 * total.maximum(back)).tocoo()
+        one_way = np.isin(graph_of, graph_of[excess.row[excess.data > 0]]).astype(np.float32)
         matrix = total.maximum(back) + scipy.sparse.diags_array(one_way) @ total.minimum(back)
     if not np.isfinite(matrix.data).all():
         raise DataError("an edge weight is beyond the range of float32; scale the weights down.")
@@ -206,9 +205,9 @@ def narrow_weights(weight: np.ndarray) -> np.ndarray:
     return narrowed
 
 
-def check_weights(weight: np.ndarray, what: str) -> None:
+def check_weights(weight: np.ndarray | None, what: str) -> None:
     """Refuse weights that are negative, NaN or infinite."""
-    wrong = weight[~(np.isfinite(weight) & (weight >= 0))]
+    wrong = [] if weight is None else weight[~(np.isfinite(weight) & (weight >= 0))]
     if len(wrong):
         fix = "weights must not be negative, NaN or infinity; drop or clip these edges"
         raise DataError(f"{what} holds {wrong[0]:g}: {fix}.")

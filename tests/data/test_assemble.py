@@ -81,6 +81,8 @@ def test_the_lines_of_every_graph_decide_for_it():
     assert matrix[0, 1] == matrix[1, 0] == 2
     assert [matrix[2, 3], matrix[3, 2], matrix[3, 4], matrix[4, 3]] == [2, 2, 4, 4]
     assert (read.self_loops, read.zeros) == (1, 1)
+    matrix, _ = added_up(*np.concatenate([lines[2:6] * [1, 1, 1e-6] - [2, 2, 0], [(3, 4, 9), (4, 3, 9)]]).T, [3, 2])
+    np.testing.assert_allclose([matrix[0, 1], matrix[1, 2], matrix[3, 4]], [2e-6, 4e-6, 9])
     assert added_up(*lines[:2].T, [2])[1] == Lines(0, 0, 0, True)
     assert added_up(*lines[2:6].T, [5])[1] == Lines(2, 0, 0, False)
 

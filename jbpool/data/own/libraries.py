@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+import torch
+from torch import Tensor
 
 from jbpool.data.arrays import narrow
 from jbpool.data.assemble import check_weights, narrow_weights
@@ -18,7 +20,7 @@ from jbpool.data.own.edges import Edges
 from jbpool.data.own.matrices import one_way
 from jbpool.errors import DataError
 from jbpool.graph import as_graph
-from jbpool.interop import is_dgl, is_pyg
+from jbpool.interop import edge_numbers, is_dgl, is_pyg, networkx_ends
 
 NODE_NAMES = ("label", "name")          # attributes that name a node in a file, if every node has another one
 
@@ -27,73 +29,53 @@ log = logging.getLogger(__name__)
 
 def edges_of_library(given: Any) -> Edges:
     """Return a graph of DGL or PyG with its weights and features, or a ``Graph``."""
-    graph, weight, feat, name, fix = as_graph(given), None, None, None, "both directions of every edge"
+    graph, feat, name, fix = as_graph(given), None, "edge_weight", "both directions of every edge"
     if is_dgl(given):
-        weight, feat, name = given.edata.get("weight"), given.ndata.get("feat"), "edata['weight']"
-        fix = "dgl.to_bidirected(graph, copy_ndata=True)"
-        if weight is not None:
+        feat, name, fix = given.ndata.get("feat"), "edata['weight']", "dgl.to_bidirected(graph, copy_ndata=True)"
+        if graph.edge_weight is not None:
             fix = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
     elif is_pyg(given):
-        weight, feat, name = getattr(given, "edge_weight", None), getattr(given, "x", None), "edge_weight"
-        fix = "torch_geometric.transforms.ToUndirected()(data)"
-    ends = graph.edge_index.cpu().numpy()
-    number = None if weight is None else weight.detach().cpu().double().numpy()
-    if number is not None:
-        if number.shape != ends.shape[1:]:
-            raise DataError(f"the edge weights have shape {number.shape}: give one number per edge.")
-        check_weights(number, "the edge weights")
+        feat, fix = getattr(given, "x", None), "torch_geometric.transforms.ToUndirected()(data)"
     what = f"the {type(given).__name__}"
-    return _of_graph(what, ends, number, graph.num_nodes, None, None if weight is None else name, fix, feat=feat)
+    return _of_graph(what, graph.edge_index, graph.edge_weight, graph.num_nodes, None, name, fix, feat=feat)
 
 
 def edges_of_networkx(graph: Any) -> Edges:
-    ids = np.empty(graph.number_of_nodes(), dtype=object)
-    ids[:] = list(graph.nodes)
-    weight = _edge_weights("networkx", [weight for _, _, weight in graph.edges(data="weight")])
+    weight = edge_numbers([weight for *_, weight in graph.edges(data="weight")], "the networkx graph")
     fix = "graph.to_undirected()" if graph.is_directed() else ""
-    return _of_graph("the networkx graph", _ends(graph), weight, len(ids), ids, "'weight'", fix)
+    return _of_graph(
+        "the networkx graph", networkx_ends(graph), weight, len(graph), _objects([*graph.nodes]), "'weight'", fix
+    )
 
 
-def _ends(graph: Any) -> np.ndarray:
-    """Return the edges of a networkx graph, ``(2, E)``; nodes are numbered in the order of ``graph.nodes``."""
-    place = {node: number for number, node in enumerate(graph.nodes)}
-    return np.array([(place[a], place[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2).T
+def _objects(names: list[Any]) -> np.ndarray:
+    """Return names, which may be tuples, as an array."""
+    ids = np.empty(len(names), dtype=object)
+    ids[:] = names
+    return ids
 
 
 def edges_of_igraph(graph: Any) -> Edges:
     """Return a graph of igraph; its nodes are called by the attribute ``name``, if all have different ones."""
-    ends = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2).T
-    weight = _edge_weights("igraph", graph.es["weight"] if "weight" in graph.es.attributes() else [])
-    names, ids = graph.vs["name"] if "name" in graph.vs.attributes() else [], None
-    if names and None not in names and len(set(names)) == len(names):
-        ids = np.empty(len(names), dtype=object)
-        ids[:] = names
+    ends = torch.tensor(graph.get_edgelist(), dtype=torch.int64).view(-1, 2).T
+    weight = edge_numbers(graph.es["weight"] if "weight" in graph.es.attributes() else [], "the igraph graph")
+    names = graph.vs["name"] if "name" in graph.vs.attributes() else []
+    ids = _objects(names) if names and None not in names and len(set(names)) == len(names) else None
     fix = "graph.as_undirected()" if graph.is_directed() else ""
     return _of_graph("the igraph graph", ends, weight, graph.vcount(), ids, "'weight'", fix)
 
 
-def _edge_weights(package: str, given: list[Any], name: str = "weight") -> np.ndarray | None:
-    """Return an edge attribute as weights, ``None`` if no edge has it."""
-    if all(value is None for value in given):
-        return None
-    if any(value is None for value in given):
-        raise DataError(f"some edges of the {package} graph have a {name!r}, others have none: set it for all or none.")
-    try:
-        weight = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise DataError(f"the edge attribute {name!r} must be one number per edge: convert it to float.") from None
-    check_weights(weight, f"the edge attribute {name!r}")
-    return weight
-
-
 def _of_graph(
-    what: str, ends: np.ndarray, weight: np.ndarray | None, num_nodes: int, ids: np.ndarray | None,
-    weight_name: str | None, fix: str, feat: Any = None,
+    what: str, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, ids: np.ndarray | None,
+    weight_name: str, fix: str, feat: Any = None,
 ) -> Edges:  # fmt: skip
     """Return the edges of a graph in memory.
 
     With a ``fix``, edges without their reverse are refused: whether to drop directions is the user's choice.
     """
+    ends = edge_index.cpu().numpy()
+    weight = None if edge_weight is None else edge_weight.detach().cpu().double().numpy()
+    check_weights(weight, f"the edge weights of {what}")
     if fix:
         values = np.ones(ends.shape[1]) if weight is None else weight
         matrix = scipy.sparse.coo_matrix((values, ends), shape=(num_nodes, num_nodes)).tocsr()
@@ -131,10 +113,11 @@ def edges_of_graph_file(path: Path, kind: str, named: str) -> Edges:
     if other and not has_weight:
         fix = "weights are read from one called weight, or chosen by --weight NAME (dataset.weight)"
         log.warning("%s: edge attributes %s are not used; %s", path, other, fix)
-    weight = _edge_weights(kind.upper(), weights, named) if has_weight else None
+    numbers = edge_numbers(weights, f"the {kind.upper()}", named)
+    weight = None if numbers is None else numbers.numpy()
+    check_weights(weight, f"the edge attribute {named!r}")
     order = np.argsort(ids)
-    place = np.argsort(order)
-    source, target = (narrow(place[end]) for end in _ends(graph))
+    source, target = (narrow(np.argsort(order)[end]) for end in networkx_ends(graph).numpy())
     return Edges(
         path, source, target, None if weight is None else narrow_weights(weight), len(ids), ids[order],
         repr(named) if has_weight else None, None if graph.is_directed() else False,

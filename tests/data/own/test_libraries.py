@@ -8,9 +8,11 @@ import pytest
 import torch
 from forms import both, edges_of, installed
 
+from jbpool import JBPool
 from jbpool.data import DataError, load_nodes
 from jbpool.data.own.one_graph import as_node_data
-from jbpool.graph import Graph
+from jbpool.errors import InputError, JBPoolError
+from jbpool.graph import Graph, as_graph
 
 WRITE = {"gml": networkx.write_gml, "graphml": networkx.write_graphml, "gexf": networkx.write_gexf}
 
@@ -80,9 +82,11 @@ def test_weights_that_only_some_edges_have(tmp_path):
     networkx.write_gexf(graph, tmp_path / "g.gexf")                     # by its definition, the others weigh 1
     assert edges_of(load_nodes("file", edges=tmp_path / "g.gexf"))[1, 2] == 1
     networkx.write_gml(graph, tmp_path / "g.gml")
-    for given in (graph, tmp_path / "g.gml"):
-        with pytest.raises(DataError, match="weight"):
-            as_node_data(given)
+    for read in (as_node_data, as_graph):
+        with pytest.raises(InputError, match="1 edges of the networkx graph have no 'weight'"):
+            read(graph)
+    with pytest.raises(DataError, match=r"g\.gml: 1 edges of the GML have no 'weight'"):
+        as_node_data(tmp_path / "g.gml")
 
 
 LAUGHS = """<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "ha">]>
@@ -232,5 +236,28 @@ def test_one_way_graphs_are_refused_and_the_named_fix_works(dgl):
 
 @pytest.mark.parametrize(("weight", "words"), [(-1, "negative"), ("x", "one number per edge"), (np.nan, "NaN")])
 def test_bad_weights(weight, words):
-    with pytest.raises(DataError, match=words):
-        as_node_data(networkx.Graph([(0, 1, {"weight": weight})]))
+    graph = networkx.Graph([(0, 1, {"weight": weight})])
+    with pytest.raises(JBPoolError, match=words):
+        as_node_data(graph)
+    with pytest.raises(JBPoolError, match=words):
+        JBPool(2, 2)(graph, torch.ones(2, 2))
+
+
+WEIGHTS = {"whole": lambda w: w.long(), "a column": lambda w: w[:, None], "bfloat16": lambda w: w.bfloat16()}
+
+
+@pytest.mark.parametrize("form", WEIGHTS)
+@pytest.mark.parametrize("kind", ["Graph", "DGL", "PyG"])
+def test_weights_of_any_kind_travel_with_the_graph(kind, form):
+    """The estimator and the layers use the same ones."""
+    pytest.importorskip({"Graph": "torch", "DGL": "dgl", "PyG": "torch_geometric"}[kind])
+    ends, weight = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([2.0, 2, 1, 1])
+    graph = Graph(ends, edge_weight=weight)
+    if kind == "DGL":
+        graph = Graph(ends).to_dgl()
+        graph.edata["weight"] = WEIGHTS[form](weight)
+    elif kind == "PyG":
+        graph = Graph(ends).to_pyg()
+        graph.edge_weight = WEIGHTS[form](weight)
+    assert edges_of(as_node_data(graph)) == both((0, 1), weight=2) | both((1, 2))
+    assert as_graph(graph).edge_weight.tolist() == weight.tolist()
