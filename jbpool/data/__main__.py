@@ -24,7 +24,7 @@ def rows() -> Iterator[Row]:
     for name, file in sets.NPZ.items():
         size = f"{file.nodes:,} nodes, {file.features:,} features, {file.classes} classes"
         yield _row(name, size, [npz.source(name)])
-    for name, info in ogb.node_catalogue().items():
+    for name, info in ogb.catalogue(ogb.NODES).items():
         counts = sets.OGB_NODES[name]
         size = f"{counts.nodes:,} nodes, {counts.edges:,} edges, {counts.labels}"
         yield _row(name, size, [ogb.source(info)], ogb.folder_name(name))
@@ -34,7 +34,7 @@ def rows() -> Iterator[Row]:
             yield row
     others = len(sets.TU) - len(sets.TU_SIZES)
     yield _row("(TU)", f"{others} further datasets of the collection, by name", [tu.source("NAME")])
-    for name, info in ogb.molecule_catalogue().items():
+    for name, info in ogb.catalogue(ogb.MANY).items():
         size = f"{sets.MOLECULES[name]:,} graphs, tasks: {info['num tasks']} ({info['eval metric']})"
         yield _row(name, size, [ogb.source(info)], ogb.folder_name(name))
     for name, benchmark in sets.GCB.items():

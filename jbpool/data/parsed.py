@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +55,9 @@ def hash_files(files: Iterable[Path]) -> str:
                 digest.update(block)
         whole.update(digest.digest())           # of fixed length, so that boundaries between files count
     return whole.hexdigest()
+
+
+def check_counts(place: Path, name: str, of: str, counts: Sequence[object], published: Sequence[object]) -> None:
+    """Refuse files with other counts than the published ones; mirrors have re-packed them, so there is no hash."""
+    if tuple(counts) != tuple(published):
+        raise DataError.at(place, f"{of}: {tuple(counts)}, but {name} has {tuple(published)}; download it again")

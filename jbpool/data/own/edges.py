@@ -10,16 +10,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jbpool.data.arrays import array_names, narrow, open_npy, read_arrays
 from jbpool.data.assemble import narrow_weights
+from jbpool.data.own.tables import SPACES, WEIGHT_WORDS, Table, ends_named, is_unnamed
 from jbpool.errors import DataError
-
-if TYPE_CHECKING:
-    from jbpool.data.own.tables import Table  # and pandas, which matrices and graphs do without
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +54,6 @@ class Edges:
             return None
         import pandas as pd
 
-        from jbpool.data.own.tables import Table
-
         names = [name.strip() for name in str(value).split(",")]
         present = sorted({name for node in self.nodes for name in node})
         columns: dict[int, Any] = {0: self.ids}
@@ -90,8 +86,6 @@ def list_of_table(
     free columns are used. Without a header, the third of three columns is the weight. ``weight`` is the name or number
     of another column.
     """
-    from jbpool.data.own.tables import ends_named, is_unnamed
-
     source, target, place = columns = _columns(table, weight)
     if not len(table.frame):
         raise table.error("has no edges")
@@ -131,8 +125,6 @@ def _naming(origin: Path | str) -> str:
 
 def _columns(table: Table, named: str | None) -> tuple[int, int, int | None]:
     """Return the places of source, target and weight."""
-    from jbpool.data.own.tables import WEIGHT_WORDS, ends_named
-
     source, target = ends_named(table.header or ())
     weight = table.column(WEIGHT_WORDS, 2 if table.header is None and table.columns == 3 else None)
     if named is not None:
@@ -180,8 +172,6 @@ def _numbered(*ends: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
 
 def one_character(separator: str) -> str:
     """Return the user's separator; ``tab`` is easier to type on a command line than a tab."""
-    from jbpool.data.own.tables import SPACES
-
     separator = {"\\t": "\t", "tab": "\t", " ": SPACES}.get(separator, separator)
     if separator != SPACES and (len(separator) != 1 or not separator.isascii() or separator in '"\r\n'):
         fix = "it should be one character such as , or ; or | or the word tab (replace longer separators in the file)"
@@ -201,8 +191,6 @@ def _is_odd_first_line(ids: np.ndarray, source: np.ndarray, target: np.ndarray) 
 def list_of_arrays(path: Path, weight: str | None = None) -> Edges:
     """Return the edges of a ``.npy``, or of the arrays ``source`` and ``target`` of a ``.npz``."""
     import pandas as pd
-
-    from jbpool.data.own.tables import WEIGHT_WORDS, Table
 
     if path.suffix.lower() == ".npy":
         pairs = open_npy(path)

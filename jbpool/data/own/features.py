@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -18,10 +18,17 @@ from jbpool.data.arrays import open_npy, read_array
 from jbpool.data.datasets import to_csr_tensor
 from jbpool.data.own.edges import places
 from jbpool.data.own.matrices import is_of, plain
+from jbpool.data.own.tables import (
+    GAPS,
+    ID_WORDS,
+    Table,
+    is_header_of_features,
+    is_number,
+    kind_of,
+    not_a_number,
+    read_table,
+)
 from jbpool.errors import DataError
-
-if TYPE_CHECKING:
-    from jbpool.data.own.tables import Table  # and pandas, which arrays do without
 
 NUMBERS_AT_ONCE = 1 << 22       # looked at or converted
 CATEGORIES = 256                # different words of a column at most
@@ -67,8 +74,6 @@ def read_features(given: Any, missing: str | None = None, origin: Path | str = "
     if isinstance(given, Features):
         return given
     if isinstance(given, (str, Path)):
-        from jbpool.data.own.tables import is_header_of_features, kind_of, read_table
-
         path = Path(given)
         if kind_of(path) != "array":
             table = read_table(path, find_header=is_header_of_features)
@@ -116,8 +121,6 @@ def words_as_trained(feat: Tensor, names: Sequence[str], trained: Sequence[str])
 
 def _of_frame(frame: Any, missing: str | None) -> Features:
     """Return the features in a DataFrame, whose index has the node ids."""
-    from jbpool.data.own.tables import read_table
-
     table = read_table(frame, "features")
     if not len(frame) or not table.columns:
         raise DataError(f"features have shape {frame.shape}: give a row of numbers per node.")
@@ -133,8 +136,6 @@ def _id_column(table: Table) -> int:
 
     An unnamed first column alone is the id: ``DataFrame.to_csv()`` writes an index of node ids so.
     """
-    from jbpool.data.own.tables import ID_WORDS
-
     named = table.column(ID_WORDS)
     if not table.unnamed:
         return named or 0
@@ -148,10 +149,8 @@ def _id_column(table: Table) -> int:
 
 def features_of_table(table: Table, key: int, chosen: list[int], missing: str | None) -> Features:
     """Return the features in the chosen columns of a table whose column ``key`` has the node ids."""
-    from jbpool.data.own.labels import refuse_repeated
-
     ids = table.ids(key)
-    refuse_repeated(table, ids)
+    table.refuse_repeated(ids)
     values, names = _columns(table, chosen, missing)
     return Features(table.source, values, ids, names if table.header else None, tuple(table.ignored((key, *chosen))))
 
@@ -169,8 +168,6 @@ def _columns(table: Table, chosen: list[int], missing: str | None) -> tuple[np.n
 def _numbers(table: Table, place: int, missing: str | None) -> dict[str, np.ndarray]:
     """Return a column of numbers, or a column of zeros and ones per word, by the end of their names; gaps are NaN."""
     import pandas as pd
-
-    from jbpool.data.own.tables import GAPS, is_number, not_a_number
 
     column, gaps = table.frame[place], f": {fill(table.source)}"
     if column.dtype.kind in "mMc":

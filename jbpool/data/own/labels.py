@@ -65,7 +65,7 @@ def labels_by_row(path: Path | str, values: np.ndarray, nodes: np.ndarray) -> La
 def table_labels(table: Table, key: int, value: int, nodes: np.ndarray) -> Labels:
     """Return the classes of these nodes: the column ``value`` of a table whose column ``key`` has the node ids."""
     ids, values = table.ids(key), without_gaps(table.words(value), table.source)
-    refuse_repeated(table, ids)
+    table.refuse_repeated(ids)
     return _labels(table.source, ids, values, nodes, table.ignored((key, value)))
 
 
@@ -84,12 +84,6 @@ def _labels(path: Path | str, ids: np.ndarray, values: np.ndarray, nodes: np.nda
         ignored.append(f"{num_unknown_ids:,} rows of {name} for ids that are not in the graph")
     used, label[label >= 0] = np.unique(label[label >= 0], return_inverse=True)     # only classes of the graph
     return Labels(torch.from_numpy(label), [class_names[code] for code in used], ignored)
-
-
-def refuse_repeated(table: Table, ids: np.ndarray) -> None:
-    """Raise if a node id occurs twice."""
-    repeated = pd.Series(ids).duplicated().to_numpy()
-    table.refuse(repeated, lambda row: f"node {shown(ids[row])} has more than one row")
 
 
 def class_codes(values: np.ndarray) -> tuple[np.ndarray, list[str]]:

@@ -18,6 +18,7 @@ from jbpool.data.arrays import narrow
 from jbpool.data.assemble import check_weights, narrow_weights
 from jbpool.data.own.edges import Edges
 from jbpool.data.own.matrices import one_way
+from jbpool.data.own.tables import PLAIN, unpacked
 from jbpool.errors import DataError
 from jbpool.graph import as_graph
 from jbpool.interop import edge_numbers, is_dgl, is_pyg, networkx_ends
@@ -128,8 +129,6 @@ def edges_of_graph_file(path: Path, kind: str, named: str) -> Edges:
 
 def _parsed(path: Path, kind: str) -> Any:
     """Return the graph of a file as networkx reads it; repeated edges are allowed, whether or not the file says so."""
-    from jbpool.data.own.tables import unpacked
-
     content = unpacked(path)
     if kind != "gml" and b"<!ENTITY" in content.replace(b"\0", b"").upper():
         raise DataError.at(path, "defines XML entities, which can grow without limit: write the file without them")
@@ -161,8 +160,6 @@ def _line(problem: str, content: bytes) -> int | None:
 
 def _names(path: Path, given: list[Any], nodes: list[dict[str, Any]]) -> np.ndarray:
     """Return the names of the nodes, else their ids: whole numbers if all of them are, else text."""
-    from jbpool.data.own.tables import PLAIN
-
     for name in NODE_NAMES:
         values = [str(node.get(name, "")).strip() for node in nodes]
         if all(values) and len(set(values)) == len(values):

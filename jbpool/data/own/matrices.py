@@ -14,6 +14,7 @@ from torch import Tensor
 
 from jbpool.data.assemble import check_weights, narrow_weights
 from jbpool.data.own.edges import Edges
+from jbpool.data.own.tables import ends_named
 from jbpool.errors import DataError
 
 FORMS = (
@@ -105,8 +106,6 @@ def _is_square(array: np.ndarray) -> bool:
 
 def _is_named_matrix(table: Any) -> bool:
     """Return whether a DataFrame is a matrix of nodes, and not an edge list."""
-    from jbpool.data.own.tables import ends_named
-
     is_edge_list = None not in ends_named(map(str, table.columns)) and set(table.index) != set(table.columns)
     return 3 < len(table) == table.shape[1] and not is_edge_list
 

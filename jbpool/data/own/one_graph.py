@@ -24,6 +24,7 @@ from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_char
 from jbpool.data.own.features import Features, features_of_table, fill, read_features, standardised
 from jbpool.data.own.libraries import edges_of_graph_file, edges_of_igraph, edges_of_library, edges_of_networkx
 from jbpool.data.own.matrices import as_matrix, edges_of_matrix, is_of, plain
+from jbpool.data.own.tables import kind_of, read_table, shown
 from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 from jbpool.interop import is_dgl, is_pyg
@@ -154,14 +155,10 @@ def read_edges(
         return edges_of_matrix(*matrix)
     import pandas as pd
 
-    from jbpool.data.own.tables import read_table
-
     return list_of_table(read_table(pd.DataFrame(given), "the edge list"), from_zero=isinstance(given, np.ndarray))
 
 
 def _edges_of_file(path: Path, separator: str | None, header: bool | None, weight: str | None) -> Edges:
-    from jbpool.data.own.tables import kind_of, read_table
-
     kind = kind_of(path)
     if kind != "text" and (separator or header is not None):
         raise DataError("dataset.separator and dataset.header are for text files: leave them out")
@@ -239,8 +236,6 @@ def _matched(edges: Edges, feat: Features, missing: str | None) -> tuple[Feature
             raise DataError.at(feat.origin, f"{feat.values.shape} is the shape, and {fix}")
         return feat, edges.ids
     import pandas as pd
-
-    from jbpool.data.own.tables import shown
 
     nodes = np.arange(edges.num_nodes) if edges.ids is None else edges.ids
     graph = edges.origin.name if isinstance(edges.origin, Path) else edges.origin

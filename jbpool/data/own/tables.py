@@ -22,12 +22,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from jbpool.errors import DataError, reported_as
+
+if TYPE_CHECKING:
+    import pandas as pd  # imported where it is used: matrices and graphs do without
 
 # What columns may be called; if several of the names occur, the first of them counts.
 SOURCE_WORDS = ("source", "src", "from", "node1", "source_id", "from_id", "id1")
@@ -119,6 +121,8 @@ class Text:
 
     def parsed(self, **more: Any) -> pd.DataFrame:
         """Return the columns, of numbers or of text as pandas infers them from all rows."""
+        import pandas as pd
+
         with np.errstate(invalid="ignore"):             # an infinite id: pandas converts it, compares, and refuses it
             return pd.read_csv(
                 io.BytesIO(self.content), sep=self.separator, header=None, na_filter=False,
@@ -160,6 +164,12 @@ class Table:
             row = int(bad.argmax())
             raise self.error(problem if isinstance(problem, str) else problem(row), row)
 
+    def refuse_repeated(self, ids: np.ndarray) -> None:
+        """Raise an error for the row of a node id that has occurred."""
+        import pandas as pd
+
+        self.refuse(pd.Series(ids).duplicated().to_numpy(), lambda row: f"node {shown(ids[row])} has more than one row")
+
     def called(self, place: int) -> str:
         """Return a column, for messages."""
         return f"column {self.header[place]!r}" if self.header and self.header[place] else f"column {place + 1}"
@@ -171,6 +181,8 @@ class Table:
 
     def names(self, places: Sequence[int]) -> list[str]:
         """Return the names of columns, which must differ."""
+        import pandas as pd
+
         names = [(self.header or [])[place] for place in places]
         repeated = pd.Series(names, dtype=object).duplicated()
         if repeated.any():
@@ -179,6 +191,8 @@ class Table:
 
     def ids(self, place: int) -> np.ndarray:
         """Return ids: whole numbers, or text or other objects if any of them is not plainly a whole number."""
+        import pandas as pd
+
         column = self.frame[place]
         if self.text is not None:
             if column.dtype == np.int64 and not self.text.has_odd_numbers():
@@ -200,6 +214,8 @@ class Table:
 
     def words(self, place: int) -> np.ndarray:
         """Return a column as text; missing values are empty."""
+        import pandas as pd
+
         column = self.frame[place]
         if self.text is None:
             return column.astype(object).where(column.notna(), "").map(str).to_numpy(dtype=object)
@@ -210,6 +226,8 @@ class Table:
 
     def numbers(self, place: int, fix: str = "") -> np.ndarray:
         """Return a column of finite numbers, float64; ``fix``: what to do about words, for messages."""
+        import pandas as pd
+
         fields = self.frame[place]
         if fields.dtype.kind not in "iufb":
             fields = pd.Series(self.words(place))
@@ -252,6 +270,8 @@ def not_a_number(field: str, place: int, fix: str = "") -> str:
 
 def read_table(given: Path | pd.DataFrame, what: str = "the table", **options: Any) -> Table:
     """Return a table in text or Parquet, with the options of ``read_text``, or a DataFrame, called ``what``."""
+    import pandas as pd
+
     if isinstance(given, pd.DataFrame):
         names = None if given.columns.inferred_type in ("integer", "empty") else [str(name) for name in given.columns]
         return Table(what, given.set_axis(range(given.shape[1]), axis=1), names)

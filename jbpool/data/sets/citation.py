@@ -18,7 +18,7 @@ from jbpool.data.assemble import undirected
 from jbpool.data.catalogue import CITATION
 from jbpool.data.datasets import NodeData, row_normalized, to_csr_tensor
 from jbpool.data.download import Source, Wheel, fetch
-from jbpool.data.parsed import cached
+from jbpool.data.parsed import cached, check_counts
 from jbpool.data.sets.pickles import load_pickle
 from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
@@ -113,9 +113,9 @@ def _read(name: str, files: list[Path], parse: Callable[[list[Path]], Parsed]) -
         source, target = undirected(one, other, len(label))
     counts = len(label), len(source), feat.shape[1], sorted(np.bincount(label).tolist())
     expected = published.nodes, published.edges, published.features, sorted(published.class_sizes)
-    if counts != expected or not np.isfinite(feat.data).all():
-        problem = f"the files of {name} have {counts} nodes, edges, features and nodes per class, not {expected}"
-        raise DataError.at(folder, f"{problem}, or NaN; download them again")
+    infinite = int((~np.isfinite(feat.data)).sum())
+    what = "nodes, edges, features, nodes per class, numbers that are not finite"
+    check_counts(folder, name, what, (*counts, infinite), (*expected, 0))
     return {"source": source, "target": target, "label": label.astype(np.int64), **csr_to_arrays(feat, "feat_")}
 
 

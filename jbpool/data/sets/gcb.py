@@ -22,7 +22,7 @@ from jbpool.data.assemble import pack_graphs, packed_graphs, undirected
 from jbpool.data.catalogue import GCB
 from jbpool.data.datasets import GraphData, Split
 from jbpool.data.download import Source, fetch
-from jbpool.data.parsed import cached
+from jbpool.data.parsed import cached, check_counts
 from jbpool.data.sets.pickles import read_pickle
 from jbpool.errors import DataError, reported_as
 
@@ -54,10 +54,7 @@ def load_gcb(name: str, root: str | Path | None = None) -> GraphData:
 
 def _checked(name: str, path: Path) -> Arrays:
     arrays = cached(name, [path], PARSER, lambda: read_gcb(path))
-    counts, expected = tuple(arrays["counts"].tolist()), GCB[name].counts
-    if counts != expected:
-        fix = "download it again"
-        raise DataError.at(path, f"has {counts} training, validation and test graphs, {name} has {expected}; {fix}")
+    check_counts(path, name, "training, validation and test graphs", arrays["counts"].tolist(), GCB[name].counts)
     return arrays
 
 

@@ -18,7 +18,7 @@ from jbpool.data.catalogue import NPZ
 from jbpool.data.datasets import UNLABELLED, NodeData, row_normalized, to_csr_tensor
 from jbpool.data.download import Source, fetch
 from jbpool.data.own.labels import class_codes
-from jbpool.data.parsed import cached
+from jbpool.data.parsed import cached, check_counts
 from jbpool.errors import DataError, reported_as
 
 PARSER = 2
@@ -38,12 +38,9 @@ def load_npz_set(name: str, root: str | Path | None = None, normalize: bool = Tr
 
 
 def _checked(name: str, path: Path) -> Arrays:
-    arrays, published = cached(f"npz-{name}", [path], PARSER, lambda: read_npz(path)), NPZ[name]
-    features, classes = arrays.get("feat_shape", (0, 0))[1], len(np.unique(arrays.get("label", ())))
-    counts, expected = (int(arrays["num_nodes"]), int(features), classes), tuple(published[2:])
-    if counts != expected:
-        problem = f"has {counts} nodes, features and classes, not the {expected} of {name}; download it again"
-        raise DataError.at(path, problem)
+    arrays = cached(f"npz-{name}", [path], PARSER, lambda: read_npz(path))
+    features, classes = int(arrays.get("feat_shape", (0, 0))[1]), len(np.unique(arrays.get("label", ())))
+    check_counts(path, name, "nodes, features, classes", (int(arrays["num_nodes"]), features, classes), NPZ[name][2:])
     return arrays
 
 

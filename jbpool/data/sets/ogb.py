@@ -10,14 +10,13 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 
-from jbpool.data.arrays import Arrays, extract, narrow, open_archive
+from jbpool.data.arrays import Arrays, array_names, extract, narrow, open_archive, read_arrays
 from jbpool.data.assemble import node_data, packed_graphs, symmetric_adjacency
 from jbpool.data.catalogue import MOLECULES, OGB_NODES
 from jbpool.data.datasets import UNLABELLED, GraphData, NodeData, Split
@@ -27,6 +26,7 @@ from jbpool.errors import DataError, reported_as
 
 NODE_PARSER = 1
 MOLECULE_PARSER = 1
+NODES, MANY = "nodeproppred", "graphproppred"         # the packages of ogb, which have a list each
 PARTS = ("train", "valid", "test")
 NO_FIT, AGAIN = "its tables do not fit together", "; download the set again"
 
@@ -46,9 +46,9 @@ def import_ogb():
 
 
 def catalogue(kind: str) -> pd.DataFrame:
-    """Return the datasets of ``ogb``, a column each; ``kind``: ``"graphproppred"`` or ``"nodeproppred"``."""
+    """Return the properties of sets in ``ogb``, a column each; ``kind``: ``"graphproppred"`` or ``"nodeproppred"``."""
     master = Path(import_ogb().__file__).parent / kind / "master.csv"
-    return pd.read_csv(master, index_col=0, keep_default_na=False)
+    return pd.read_csv(master, index_col=0, keep_default_na=False)[[*(OGB_NODES if kind == NODES else MOLECULES)]]
 
 
 def folder_name(name: str) -> str:
@@ -88,33 +88,15 @@ def _parsed(
     return cached(name, [archive], version, parse)
 
 
-def _opened(path: Path, info: pd.Series) -> AbstractContextManager[None]:
-    """Report a missing file, or a damaged one inside the block."""
-    if not path.is_file():
-        raise DataError.at(path, f"is missing; it is in the archive {source(info).urls[0]}")
-    return reported_as(path, "cannot be read")
-
-
-def _tables(folder: Path, names: Sequence[str], info: pd.Series) -> list[np.ndarray]:
+def _tables(folder: Path, names: Sequence[str]) -> list[np.ndarray]:
     """Return the tables of numbers ``names`` of a folder."""
     tables = []
     for path in (folder / f"{name}.csv.gz" for name in names):
-        with _opened(path, info):
+        with reported_as(path, "cannot be read", AGAIN):
             tables.append(pd.read_csv(path, header=None).to_numpy())
             if tables[-1].dtype.kind not in "iuf":
                 raise ValueError("not numbers")
     return tables
-
-
-def _arrays(path: Path, names: Sequence[str], info: pd.Series) -> list[np.ndarray]:
-    """Return the arrays ``names`` of a file, and the features of nodes, if it has them."""
-    with _opened(path, info), open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-        return [stored[name] for name in (*names, *(name for name in stored.files if name == "node_feat"))]
-
-
-def node_catalogue() -> pd.DataFrame:
-    """Return the entries of these sets in ``ogb``: a column with the properties of each."""
-    return catalogue("nodeproppred")[list(OGB_NODES)]
 
 
 def load_ogb_nodes(name: str, root: str | Path | None = None) -> NodeData:
@@ -122,7 +104,7 @@ def load_ogb_nodes(name: str, root: str | Path | None = None) -> NodeData:
 
     Nothing is downloaded. Edges count in both directions; nodes without a class are unlabelled.
     """
-    info = node_catalogue()[name]
+    info = catalogue(NODES)[name]
     folder, archive = find(folder_name(name), root), find(source(info).path, root)
     if folder is None and archive is None:
         places = ", ".join(str(place) for place in data_roots(root))
@@ -142,12 +124,14 @@ def _read_nodes(folder: Path, info: pd.Series) -> Arrays:
     """Return the graph of a folder of CSV files, or of the binary files of ogbn-papers100M."""
     raw = folder / "raw"
     if (raw / "data.npz").is_file():
-        (label,) = _arrays(raw / "node-label.npz", ["node_label"], info)
-        ends, nodes, edges, *feat = _arrays(raw / "data.npz", ["edge_index", "num_nodes_list", "num_edges_list"], info)
+        (label,) = read_arrays(raw / "node-label.npz", ["node_label"]).values()
+        optional = [name for name in array_names(raw / "data.npz") if name == "node_feat"]
+        names = ["edge_index", "num_nodes_list", "num_edges_list", *optional]
+        ends, nodes, edges, *feat = read_arrays(raw / "data.npz", names).values()
     else:
         names = ["edge", "node-label", "num-node-list", "num-edge-list"]
         names += ["node-feat"] if (raw / "node-feat.csv.gz").is_file() else []
-        pairs, label, nodes, edges, *feat = _tables(raw, names, info)
+        pairs, label, nodes, edges, *feat = _tables(raw, names)
         ends = pairs.T
     with reported_as(raw, NO_FIT, AGAIN):
         source, target = narrow(ends[0]), narrow(ends[1])
@@ -180,11 +164,6 @@ def _check(fits: Mapping[str, bool | np.bool_]) -> None:
         raise ValueError(", ".join(wrong))
 
 
-def molecule_catalogue() -> pd.DataFrame:
-    """Return the molecule sets of ``ogb``: a column with the properties of each."""
-    return catalogue("graphproppred")[list(MOLECULES)]
-
-
 def evaluator(name: str):
     """Return the official ``Evaluator`` of a set."""
     import_ogb()
@@ -195,7 +174,7 @@ def evaluator(name: str):
 
 def load_molecules(name: str, root: str | Path | None = None) -> GraphData:
     """Load a molecule dataset from a data root (for example the folder ``ogb/ogbg_molhiv``), else downloaded."""
-    info, archive = molecule_catalogue()[name], None
+    info, archive = catalogue(MANY)[name], None
     folder = find(folder_name(name), root)
     if folder is None:
         archive = fetch(source(info), root, offline="jbpool classify (generated graphs)")
@@ -207,8 +186,8 @@ def load_molecules(name: str, root: str | Path | None = None) -> GraphData:
 
 def _read_molecules(folder: Path, info: pd.Series) -> Arrays:
     names = "edge", "edge-feat", "node-feat", "graph-label", "num-node-list", "num-edge-list"
-    edge, edge_feat, feat, label, *counts = _tables(folder / "raw", names, info)
-    split = _tables(folder / "split" / str(info["split"]), PARTS, info)
+    edge, edge_feat, feat, label, *counts = _tables(folder / "raw", names)
+    split = _tables(folder / "split" / str(info["split"]), PARTS)
     sizes, num_edges, *parts = (table[:, 0] for table in (*counts, *split))
     with reported_as(folder, NO_FIT, AGAIN):
         _check_molecules(sizes, num_edges, edge, edge_feat, feat, label, np.concatenate(parts), int(info["num tasks"]))

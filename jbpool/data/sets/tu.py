@@ -31,6 +31,8 @@ MIRRORS = (
 PARTS = ("A", "graph_indicator", "graph_labels", "graph_attributes", "node_labels", "node_attributes")
 REQUIRED = PARTS[:2]
 UNUSED = ("edge_labels", "edge_attributes")
+EXACT = 2.0**53 - 1                 # whole numbers up to this one are exact as float64
+LARGEST = float(np.finfo(np.float32).max)
 
 log = logging.getLogger(__name__)
 
@@ -101,52 +103,47 @@ def _from_archive(path: Path, name: str) -> dict[str, tuple[Path, bytes]]:
 
 
 def _parse(parts: dict[str, tuple[Path, bytes]]) -> Arrays:
-    graph_of = _whole_numbers(*parts["graph_indicator"], columns=1)[:, 0] - 1
-    pairs = _whole_numbers(*parts["A"], columns=2) - 1
+    graph_of = _numbers(*parts["graph_indicator"], columns=1, whole=True)[:, 0] - 1
+    pairs = _numbers(*parts["A"], columns=2, whole=True) - 1
     num_nodes = len(graph_of)
-    widths = {"graph_labels": 1, "graph_attributes": None}
-    labels: Arrays = {part: _numbers(*parts[part], width) for part, width in widths.items() if part in parts}
+    labels: Arrays = {
+        part: _numbers(*parts[part], columns=columns, limit=EXACT)
+        for part, columns in {"graph_labels": 1, "graph_attributes": None}.items() if part in parts
+    }  # fmt: skip
     num_graphs = len(next(iter(labels.values()), range(min(int(graph_of.max()) + 1, num_nodes))))
     for part, values in labels.items():
-        _check_rows(values, num_graphs, "graphs", parts[part][0])
-        _refuse(~(np.abs(values) < 2**53).all(1), parts[part][0], "expected a class, or a number to predict")
+        _check_rows(values, num_graphs, parts[part][0])
 
-    indicator = parts["graph_indicator"][0]
+    indicator, edges = parts["graph_indicator"][0], parts["A"][0]
     _refuse((graph_of < 0) | (graph_of >= num_graphs), indicator, f"graphs must be numbered from 1 to {num_graphs}")
     _refuse(np.diff(graph_of, prepend=0) < 0, indicator, "nodes must be sorted by graph")
-    _refuse(((pairs < 0) | (pairs >= num_nodes)).any(axis=1), parts["A"][0], f"a node number is outside 1..{num_nodes}")
-    _refuse(graph_of[pairs[:, 0]] != graph_of[pairs[:, 1]], parts["A"][0], "the edge joins two graphs")
+    _refuse(((pairs < 0) | (pairs >= num_nodes)).any(axis=1), edges, f"a node number is outside 1..{num_nodes}")
+    _refuse(graph_of[pairs[:, 0]] != graph_of[pairs[:, 1]], edges, "the edge joins two graphs")
 
     sizes = np.bincount(graph_of, minlength=num_graphs)
     first = np.cumsum(sizes) - sizes
     source, target = undirected(pairs[:, 0], pairs[:, 1], num_nodes)        # sorted by source, hence by graph
     graph_of_edge = graph_of[source]
     arrays: Arrays = {
-        "sizes": sizes,
-        "num_edges": np.bincount(graph_of_edge, minlength=num_graphs),
-        "source": source - first[graph_of_edge],
-        "target": target - first[graph_of_edge],
-        **labels,
-    }
-    for part, read in (("node_labels", _whole_numbers), ("node_attributes", _numbers)):
-        if part not in parts:
-            continue
-        path, content = parts[part]
-        table = read(path, content)
-        _check_rows(table, num_nodes, "nodes", path)
-        if part == "node_labels":
-            columns = [np.unique(column, return_inverse=True) for column in table.T]        # classes and codes
-            names = [node_label_name(i, value) for i, (values, _) in enumerate(columns, 1) for value in values]
-            arrays["node_label"] = np.stack([codes for _, codes in columns], axis=1)
-            arrays["node_label_names"] = np.array(names)
-        else:
-            arrays["node_attribute"] = table.astype(np.float32)
+        "sizes": sizes, "num_edges": np.bincount(graph_of_edge, minlength=num_graphs),
+        "source": source - first[graph_of_edge], "target": target - first[graph_of_edge], **labels,
+    }  # fmt: skip
+    if "node_labels" in parts:
+        table = _check_rows(_numbers(*parts["node_labels"], whole=True), num_nodes, parts["node_labels"][0])
+        columns = [np.unique(column, return_inverse=True) for column in table.T]            # classes and codes
+        names = [node_label_name(i, value) for i, (values, _) in enumerate(columns, 1) for value in values]
+        arrays |= {"node_label": np.stack([codes for _, codes in columns], axis=1), "node_label_names": np.array(names)}
+    if "node_attributes" in parts:
+        table = _check_rows(_numbers(*parts["node_attributes"]), num_nodes, parts["node_attributes"][0])
+        arrays["node_attribute"] = table.astype(np.float32)
     return arrays
 
 
-def _check_rows(table: np.ndarray, count: int, of: str, path: Path) -> None:
+def _check_rows(table: np.ndarray, count: int, path: Path) -> np.ndarray:
+    """Return a table that has a row for each of ``count`` nodes or graphs."""
     if len(table) != count:
-        raise DataError.at(path, f"{len(table)} rows for {count} {of}: write one for each")
+        raise DataError.at(path, f"{len(table)} rows, expected {count}: write one for each node or graph")
+    return table
 
 
 def _refuse(bad: Any, path: Path, message: str) -> None:
@@ -155,23 +152,21 @@ def _refuse(bad: Any, path: Path, message: str) -> None:
         raise DataError.at(path, message, int(np.argmax(bad)) + 1)
 
 
-def _whole_numbers(path: Path, content: bytes, columns: int | None = None) -> np.ndarray:
-    table = _numbers(path, content, columns)
-    whole = (table == np.round(table)) & (np.abs(table) < 2**53)                # exact as float64
-    _refuse(~whole.all(1), path, "expected whole numbers")
-    return table.astype(np.int64)
-
-
-def _numbers(path: Path, content: bytes, columns: int | None = None) -> np.ndarray:
-    """Return a table of numbers separated by commas, ``(rows, columns)`` float64 (exact for ids up to 2^53)."""
+def _numbers(
+    path: Path, content: bytes, columns: int | None = None, whole: bool = False, limit: float = LARGEST
+) -> np.ndarray:
+    """Return a table of numbers separated by commas, ``(rows, columns)``: int64 if they are whole, else float64."""
     options: dict[str, Any] = {"skipinitialspace": True, "encoding": "utf-8-sig", "dtype": np.float64}
     with reported_as(path, "not a table of numbers"):
         values = pd.read_csv(io.BytesIO(content), header=None, **options).to_numpy()
     if columns is not None and values.shape[1] != columns:
         raise DataError.at(path, f"{values.shape[1]} numbers per line, expected {columns}", 1)
-    largest = np.finfo(np.float32).max
-    _refuse(~(np.abs(values) <= largest).all(1), path, "a number is missing, or not finite as float32: fill it in")
-    return values
+    expected = f"whole numbers below {EXACT:g}" if whole else f"numbers up to {limit:g}, a gap filled in"
+    fits = np.abs(values) <= (EXACT if whole else limit)
+    if whole:
+        fits &= values == np.round(values)
+    _refuse(~fits.all(1), path, f"expected {expected}")
+    return values.astype(np.int64) if whole else values
 
 
 def _labels(arrays: Arrays, task: str | None, path: Path) -> GraphLabels:

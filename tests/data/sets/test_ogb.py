@@ -126,7 +126,7 @@ def test_missing_and_truncated_tables(tmp_path, cache, name):
     with pytest.raises(DataError, match=rf"raw/{name}.csv.gz: cannot be read"):
         load_nodes("ogbn-arxiv", root=tmp_path)
     path.unlink()
-    with pytest.raises(DataError, match=rf"raw/{name}\.csv\.gz: is missing; it is in the archive https://.*arxiv\.zip"):
+    with pytest.raises(DataError, match=rf"raw/{name}\.csv\.gz: no such file"):
         load_nodes("ogbn-arxiv", root=tmp_path)
     assert not list(cache.rglob("*.npz"))
 
