@@ -1,5 +1,5 @@
 # docker build -t jbpool . && docker run --rm -v "$PWD/runs:/jbpool/runs" jbpool
-# CPU only; docs/howto/gpu.md is about GPUs. The container clusters a generated graph and writes runs/.../report.html.
+# CPU only; docs/install.md has GPUs. The container clusters a generated graph and writes runs/.../report.html.
 FROM python:3.13-slim
 RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 WORKDIR /jbpool

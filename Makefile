@@ -1,6 +1,6 @@
 # make run    set up, then cluster a generated graph: progress, scores, a report to open
 # make test   set up, then run all tests except the slow ones
-# make test-gpu    the tests of the layer and of both networks on a GPU (docs/howto/gpu.md)
+# make test-gpu    the tests of the layer and of both networks on a GPU (docs/install.md)
 # make test-slow   the slow ones: large datasets, the longer benchmarks
 # make fuzz   1,000 damaged inputs of every kind: each is read, or refused by name (docs/development/reliability.md)
 # make matrix the oldest and the newest versions, and fresh Debians, each made from nothing (gigabytes)

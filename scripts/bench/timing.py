@@ -41,7 +41,7 @@ def chosen_device(args: argparse.Namespace) -> torch.device:
     import torch
 
     if args.device == "cuda" and not torch.cuda.is_available():
-        print("--device cuda: torch sees no GPU here (docs/howto/gpu.md).", file=sys.stderr)
+        print("--device cuda: torch sees no GPU here (docs/install.md).", file=sys.stderr)
         sys.exit(2)
     return torch.device(args.device)
 

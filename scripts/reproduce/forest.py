@@ -1,6 +1,6 @@
 """The simplest alternative to a network for graph classification: a random forest on statistics of each graph.
 
-    python scripts/reproduce/forest.py                        the datasets of docs/development/graph_results.md
+    python scripts/reproduce/forest.py                        the datasets of docs/development/pools.md
     python scripts/reproduce/forest.py --sets mutag proteins --folds 0,1,2
     python scripts/reproduce/forest.py --csv                  every seed and fold, as in docs/measured.csv
 
