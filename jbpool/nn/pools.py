@@ -7,8 +7,7 @@ below and its name in ``names.py``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from inspect import signature
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -16,14 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from jbpool import objectives
-from jbpool.checks import (
-    check_cluster_sizes,
-    check_count,
-    check_flag,
-    check_fraction,
-    check_positive,
-    check_real,
-)
+from jbpool.checks import check_cluster_sizes, check_count, check_flag, check_fraction, check_positive, check_real
 from jbpool.errors import JBPoolError
 from jbpool.formats import Blocks
 from jbpool.graph import Graph
@@ -31,17 +23,7 @@ from jbpool.inputs import check_features, checked_graph
 from jbpool.names import PoolOptions, lookup, unknown_choices
 from jbpool.nn.dropout import Dropout
 from jbpool.nn.heads import HEADS, Activation, CosineHead, make_activation, spread_rows
-from jbpool.nn.partition import (
-    TERMS,
-    Partition,
-    balance,
-    collapse,
-    cut,
-    entropy,
-    link,
-    modularity,
-    ortho,
-)
+from jbpool.nn.partition import TERMS, Partition, balance
 from jbpool.nn.pooled import Pooled, coarsened
 from jbpool.ops.adjacency import smooth
 from jbpool.ops.segment import row_softmax, segments_of
@@ -52,11 +34,12 @@ TEMPERATURE = 0.2      # the default, which a linear head ignores
 
 
 class ClusterPool(nn.Module):
-    """Base class of all pools; a subclass has its own ``objective``.
+    """Base class of all pools; a subclass names its ``terms``, or has its own ``objective``.
 
     The parameters are those of ``JBPool`` without ``sqrt``, ``cluster_sizes`` and ``normalize``.
     """
 
+    terms: ClassVar[tuple[str, ...]] = ()           # the losses, by their names in ``TERMS``
     smooth_scores: bool = False                     # pass the scores of the MLP through one smoothing step
     needs_gram: bool = False                        # the objective uses ``part.gram``; otherwise it is only slower
     options: ClassVar[tuple[str, ...]] = ("head", "temperature")        # fields of PoolOptions the constructor takes
@@ -72,13 +55,8 @@ class ClusterPool(nn.Module):
         dropout: float = 0.0,
         head: Head = "linear",
         temperature: float = 0.2,
-        **unknown: Any,
     ):
         super().__init__()
-        for option in unknown:
-            options = ", ".join([*signature(ClusterPool).parameters][3:-1])
-            fix = "JBPool has it" if option in signature(JBPool).parameters else f"choose from {options}"
-            raise JBPoolError(f"{type(self).__name__} has no option {option}: {fix}.")
         self.in_feats = check_count(in_feats, "in_feats")
         self.num_clusters = check_count(num_clusters, "num_clusters")
         hidden = hidden_feats if isinstance(hidden_feats, Iterable) else [hidden_feats]
@@ -86,7 +64,7 @@ class ClusterPool(nn.Module):
         if ratio is not None and not check_positive(ratio, "ratio") <= 1:
             raise JBPoolError(f"ratio={ratio!r}: give a number of at most 1, clusters over nodes.")
         self.ratio = ratio
-        make_activation(activation)
+        make_activation(activation)                             # these are checked without hidden layers, too
         check_fraction(dropout, "dropout")
         make_head = lookup(HEADS, head, "head")
         check_positive(temperature, "temperature")
@@ -134,7 +112,7 @@ class ClusterPool(nn.Module):
 
     def objective(self, part: Partition) -> dict[str, Tensor]:
         """Return the losses of a soft partition: name -> ``(B,)``."""
-        raise NotImplementedError(f"{type(self).__name__} needs a method objective(part) that returns its losses.")
+        return {name: TERMS[name](part) for name in self.terms}
 
     if TYPE_CHECKING:
 
@@ -147,7 +125,7 @@ class ClusterPool(nn.Module):
 
         The parameters are those of ``forward``.
         """
-        part = self._partition_of(graph, feat, edge_weight)
+        part = self._partition(graph, feat, edge_weight)
         return part.assign, self._losses(part)
 
     def forward(self, graph: Any, feat: Tensor, edge_weight: Tensor | None = None) -> Pooled:
@@ -168,12 +146,13 @@ class ClusterPool(nn.Module):
             The pooled batch, ``B`` complete graphs with features and edge weights, the assignments, and the losses to
             train with.
         """
-        part = self._partition_of(graph, feat, edge_weight, coarsen=True)
+        part = self._partition(graph, feat, edge_weight, coarsen=True)
         return coarsened(graph, part, self._losses(part), self._dtype)
 
     def _losses(self, part: Partition) -> dict[str, Tensor]:
         losses, expected = self.objective(part), (part.graph.num_graphs,)
-        if not isinstance(losses, dict) or any(getattr(loss, "shape", None) != expected for loss in losses.values()):
+        shapes = [getattr(loss, "shape", None) for loss in losses.values()] if isinstance(losses, dict) else []
+        if not shapes or any(shape != expected for shape in shapes):
             raise JBPoolError(
                 f"{type(self).__name__}.objective: return a dict of losses with one value per graph, of shape "
                 f"{expected}, such as {{'balance': balance(part)}}."
@@ -185,20 +164,18 @@ class ClusterPool(nn.Module):
         """The type of the parameters."""
         return next(self.mlp.parameters()).dtype
 
-    def _partition_of(
-        self, graph: Any, feat: Tensor, edge_weight: Tensor | None, coarsen: bool = False
+    def _partition(
+        self, given: Any, feat: Tensor, edge_weight: Tensor | None, coarsen: bool = False
     ) -> Partition:
-        found = checked_graph(graph, feat, edge_weight, self._dtype, self.in_feats)
-        return self.partition(found, self.mlp(feat), feat if coarsen else None)
-
-    def partition(self, graph: Graph, scores: Tensor, feat: Tensor | None = None) -> Partition:
-        """Return the soft partition of the scores of the MLP, ``(N, K)``; ``feat``: features to be pooled, if any."""
+        """Return the soft partition of a graph, with the features if they are to be pooled."""
+        graph = checked_graph(given, feat, edge_weight, self._dtype, self.in_feats)
+        scores = self.mlp(feat)                                                                             # (N, K)
         logits = at_least_float32(smooth(graph, scores) if self.smooth_scores else scores)
         coarse = clusters_of(graph, self.num_clusters, self.ratio)
         if self.ratio is not None:
             unused = torch.arange(self.num_clusters, device=graph.device) >= coarse.sizes[:, None]          # (B, K)
             logits = logits.masked_fill(unused.index_select(0, segments_of(graph).member), -torch.inf)
-        return Partition(graph, row_softmax(logits), coarse, feat, self.needs_gram)
+        return Partition(graph, row_softmax(logits), coarse, feat if coarsen else None, self.needs_gram)
 
     def extra_repr(self) -> str:
         ratio = "" if self.ratio is None else f", ratio={self.ratio}"
@@ -320,10 +297,8 @@ class MinCutPool(ClusterPool):
     The parameters are those of ``ClusterPool``.
     """
 
+    terms = ("cut", "ortho")
     needs_gram = True
-
-    def objective(self, part: Partition) -> dict[str, Tensor]:
-        return {"cut": cut(part), "ortho": ortho(part)}
 
 
 class DMoNPool(ClusterPool):
@@ -332,8 +307,7 @@ class DMoNPool(ClusterPool):
     The parameters are those of ``ClusterPool``.
     """
 
-    def objective(self, part: Partition) -> dict[str, Tensor]:
-        return {"modularity": modularity(part), "collapse": collapse(part)}
+    terms = ("modularity", "collapse")
 
 
 class DiffPool(ClusterPool):
@@ -342,11 +316,9 @@ class DiffPool(ClusterPool):
     The parameters are those of ``ClusterPool``.
     """
 
+    terms = ("link", "entropy")
     smooth_scores = True            # a DeltaConv in place of the last dense layer: the same weights, then one step
     needs_gram = True
-
-    def objective(self, part: Partition) -> dict[str, Tensor]:
-        return {"link": link(part), "entropy": entropy(part)}
 
 
 class CombinedPool(JBPool):
@@ -378,15 +350,15 @@ class CombinedPool(JBPool):
 def option_problems(options: PoolOptions) -> Iterator[tuple[str, str]]:
     """Yield option and problem of every value that no pool accepts."""
     yield from unknown_choices([(objectives.TRACES, options.sqrt, "sqrt"), (HEADS, options.head, "head")])
-    try:
-        check_positive(options.temperature, "temperature")
-    except JBPoolError as error:
-        yield "temperature", str(error)
-    try:
-        if options.cluster_sizes is not None:
-            check_cluster_sizes(options.cluster_sizes, len(options.cluster_sizes))
-    except JBPoolError as error:
-        yield "cluster_sizes", str(error)
+    shares = options.cluster_sizes
+    checks: dict[str, Callable[[], Any]] = {"temperature": lambda: check_positive(options.temperature, "temperature")}
+    if shares is not None:
+        checks["cluster_sizes"] = lambda: check_cluster_sizes(shares, len(shares))
+    for option, check in checks.items():
+        try:
+            check()
+        except JBPoolError as error:
+            yield option, str(error)
 
 
 # name -> class, and options that the name fixes
@@ -444,14 +416,10 @@ def make_pool(
     {'cut': 1.0, 'balance': 0.5}
     """
     named, fixed = lookup(POOLS, name, "pool")
-    if options is not None and not isinstance(options, PoolOptions):
-        raise JBPoolError(f"options={options!r}: give PoolOptions(...), such as PoolOptions(head='cosine').")
     pool = named if objective is None else CombinedPool
     chosen = {option: getattr(options or PoolOptions(), option) for option in pool.options} | fixed
     if chosen["head"] != "cosine":
         del chosen["temperature"]               # it does not apply
     if objective is not None:
         chosen |= {"objective": objective, "smooth_scores": named.smooth_scores}
-    if ratio is not None:
-        chosen["ratio"] = ratio
-    return pool(in_feats, num_clusters, hidden_feats, **chosen)
+    return pool(in_feats, num_clusters, hidden_feats, ratio=ratio, **chosen)

@@ -240,12 +240,15 @@ def segment_gram_and_products(
     return gram, tuple(products)
 
 
-def _plain_products(segments: Segments, with_gram: bool, left: Tensor, *right: Tensor) -> tuple:
-    """Return the same as operations that torch differentiates and compiles itself."""
-    with full_precision(left):
-        own = chunked(left, segments) * segments.source[1]                      # (C, height, K)  no row twice
-        gram = collect(torch.bmm(own.double().mT, own.double()), segments) if with_gram else None
-        return gram, *(collect(torch.bmm(own.mT, chunked(rows, segments)), segments) for rows in right)
+def _chunk_products(segments: Segments, with_gram: bool, own: Tensor, right: Sequence[Tensor]) -> tuple:
+    """Return the products of the table of S, ``(C, height, K)`` with zeros as padding, so that no row counts twice."""
+    gram = None
+    with full_precision(own):
+        if with_gram:
+            wide = own.double()
+            gram = collect(torch.bmm(wide.mT, wide), segments)
+        across = own.mT                                                         # (C, K, height)
+        return gram, *(collect(torch.bmm(across, chunked(rows, segments)), segments) for rows in right)
 
 
 def _same_type(left: Tensor, right: Sequence[Tensor]) -> list[Tensor]:
@@ -265,13 +268,8 @@ class _Products(ClosedForm):
 
     @staticmethod
     def forward(segments, with_gram, left, *right):
-        own, gram = chunked(left, segments, zero_padding=True), None            # (C, height, K)
-        with full_precision(left):
-            if with_gram:
-                wide = own.double()
-                gram = collect(torch.bmm(wide.mT, wide), segments)
-            across = own.mT                                                     # (C, K, height)
-            return gram, *(collect(torch.bmm(across, chunked(rows, segments)), segments) for rows in right), own
+        own = chunked(left, segments, zero_padding=True)                        # (C, height, K)
+        return *_chunk_products(segments, with_gram, own, right), own
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -357,8 +355,8 @@ def _pieces(segments: Segments, left: Tensor) -> list[tuple[int, slice]] | None:
 
 
 def _products(segments: Segments, with_gram: bool, left: Tensor, *right: Tensor) -> tuple:
-    if is_compiling():
-        return _plain_products(segments, with_gram, left, *right)
+    if is_compiling():                          # torch differentiates these itself
+        return _chunk_products(segments, with_gram, chunked(left, segments, zero_padding=True), right)
     if _pieces(segments, left) is None:
         return _Products.apply(segments, with_gram, left, *right)[:-1]
     return _LargeProducts.apply(segments, with_gram, left, *right)
