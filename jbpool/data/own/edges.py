@@ -119,8 +119,8 @@ def list_of_table(
 
 def _naming(origin: Path | str) -> str:
     """Return how to name the column of the weights, for messages."""
-    how = "--weight COLUMN (dataset.weight)" if isinstance(origin, Path) else "renaming it to weight"
-    return f"edge weights are read from a column called weight, or chosen by {how}"
+    how = ", or the one that --weight COLUMN (dataset.weight) names" if isinstance(origin, Path) else ""
+    return f"edge weights are read from a column called weight{how}"
 
 
 def _columns(table: Table, named: str | None) -> tuple[int, int, int | None]:

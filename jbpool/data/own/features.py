@@ -69,8 +69,6 @@ def read_features(given: Any, missing: str | None = None, origin: Path | str = "
     A float32 array in C order, a memory map of a ``.npy`` too, is not copied. Others are converted block by block.
     ``missing="mean"`` fills gaps by the mean of their column.
     """
-    if missing not in (None, "mean"):
-        raise DataError(f"missing={missing!r}: the only choice is mean.")
     if isinstance(given, Features):
         return given
     if isinstance(given, (str, Path)):
@@ -99,10 +97,8 @@ def read_features(given: Any, missing: str | None = None, origin: Path | str = "
     return Features(origin, _finite_float32(origin, values, missing), None)
 
 
-def standardised(feat: Features, scale: str) -> Features:
+def standardised(feat: Features) -> Features:
     """Return dense features whose columns have mean 0 and standard deviation 1, or 0 where all values are the same."""
-    if scale != "standard":
-        raise DataError(f"dataset.scale={scale!r}: choose standard or none.")
     if scipy.sparse.issparse(feat.values):
         raise DataError.at(feat.origin, "dataset.scale=standard is for dense features, these are sparse: leave it out")
     deviation = feat.values.std(0, dtype=np.float64)
@@ -224,8 +220,8 @@ def _finite_float32(origin: Path | str, values: Any, missing: str | None) -> np.
         values = flat = np.concatenate([np.where(np.isnan(flat[part]), mean, flat[part]) for part in parts])
     ends = np.array([[flat[part].min(initial=0), flat[part].max(initial=0)] for part in parts], dtype=np.float64)
     if not np.isfinite(ends).all():
-        gap = any(np.isnan(flat[part]).any() for part in parts)
-        raise DataError.at(origin, f"features hold NaN or infinity: {fill(origin) if gap else 'leave them out'}")
+        can_fill = not is_sparse and any(np.isnan(flat[part]).any() for part in parts)
+        raise DataError.at(origin, f"features hold NaN or infinity: {fill(origin) if can_fill else 'leave them out'}")
     largest = float(np.abs(ends).max(initial=0)) or 1.0
     if not 1e-6 < largest < 1e16:
         flat = flat.astype(np.float64) / largest * min(max(largest, 1.0), 1e16)

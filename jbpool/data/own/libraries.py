@@ -6,6 +6,7 @@ import io
 import logging
 import re
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +32,24 @@ log = logging.getLogger(__name__)
 def edges_of_library(given: Any) -> Edges:
     """Return a graph of DGL or PyG with its weights and features, or a ``Graph``."""
     graph, feat, name, fix = as_graph(given), None, "edge_weight", "both directions of every edge"
+    unused: set[str] = set()
     if is_dgl(given):
         feat, name, fix = given.ndata.get("feat"), "edata['weight']", "dgl.to_bidirected(graph, copy_ndata=True)"
+        unused = {*given.edata} - {"weight", "_ID"}
         if graph.edge_weight is not None:
             fix = "dgl.add_reverse_edges(graph, copy_ndata=True, copy_edata=True)"
     elif is_pyg(given):
         feat, fix = getattr(given, "x", None), "torch_geometric.transforms.ToUndirected()(data)"
+        unused = set() if getattr(given, "edge_attr", None) is None else {"edge_attr"}
     what = f"the {type(given).__name__}"
-    return _of_graph(what, graph.edge_index, graph.edge_weight, graph.num_nodes, None, name, fix, feat=feat)
+    return _of_graph(what, graph.edge_index, graph.edge_weight, graph.num_nodes, None, name, fix, unused, feat)
 
 
 def edges_of_networkx(graph: Any) -> Edges:
     weight = edge_numbers([weight for *_, weight in graph.edges(data="weight")], "the networkx graph")
-    fix = "graph.to_undirected()" if graph.is_directed() else ""
-    return _of_graph(
-        "the networkx graph", networkx_ends(graph), weight, len(graph), _objects([*graph.nodes]), "'weight'", fix
-    )
+    unused = {name for *_, attributes in graph.edges(data=True) for name in attributes} - {"weight"}
+    fix, ids = "graph.to_undirected()" if graph.is_directed() else "", _objects([*graph.nodes])
+    return _of_graph("the networkx graph", networkx_ends(graph), weight, len(graph), ids, "'weight'", fix, unused)
 
 
 def _objects(names: list[Any]) -> np.ndarray:
@@ -62,13 +65,13 @@ def edges_of_igraph(graph: Any) -> Edges:
     weight = edge_numbers(graph.es["weight"] if "weight" in graph.es.attributes() else [], "the igraph graph")
     names = graph.vs["name"] if "name" in graph.vs.attributes() else []
     ids = _objects(names) if names and None not in names and len(set(names)) == len(names) else None
-    fix = "graph.as_undirected()" if graph.is_directed() else ""
-    return _of_graph("the igraph graph", ends, weight, graph.vcount(), ids, "'weight'", fix)
+    fix, unused = "graph.as_undirected()" if graph.is_directed() else "", {*graph.es.attributes()} - {"weight"}
+    return _of_graph("the igraph graph", ends, weight, graph.vcount(), ids, "'weight'", fix, unused)
 
 
 def _of_graph(
     what: str, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, ids: np.ndarray | None,
-    weight_name: str, fix: str, feat: Any = None,
+    weight_name: str, fix: str, unused: Collection[str], feat: Any = None,
 ) -> Edges:  # fmt: skip
     """Return the edges of a graph in memory.
 
@@ -91,7 +94,15 @@ def _of_graph(
     return Edges(
         what, ends[0], ends[1], None if weight is None else narrow_weights(weight), num_nodes, ids,
         None if weight is None else weight_name, both=bool(fix), in_order=True, feat=feat,
+        ignored=_unused(what, unused, weight, f"weights are read from {weight_name}"),
     )  # fmt: skip
+
+
+def _unused(what: Path | str, names: Collection[str], weight: np.ndarray | None, fix: str) -> list[str]:
+    """Return edge attributes that are not used, for the summary; mention them if there are no weights."""
+    if names and weight is None:
+        log.warning("%s: edge attributes %s are not used; %s", what, sorted(names), fix)
+    return [f"edge attribute {name!r} of {getattr(what, 'name', what)}" for name in sorted(names)]
 
 
 def edges_of_graph_file(path: Path, kind: str, named: str) -> Edges:
@@ -105,15 +116,12 @@ def edges_of_graph_file(path: Path, kind: str, named: str) -> Edges:
     nodes = [dict(attributes) for _, attributes in graph.nodes(data=True)]
     ids = _names(path, [*graph.nodes], nodes)
     given = [attributes for *_, attributes in graph.edges(data=True)]
-    other = sorted({name for attributes in given for name in attributes} - {named, "id", "key"})
+    unused = {name for attributes in given for name in attributes} - {named, "id", "key"}
     weights = [attributes.get(named, 1.0 if kind == "gexf" else None) for attributes in given]
     has_weight = any(named in attributes for attributes in given)
     if named != "weight" and not has_weight:
-        has = ", ".join(other) or "none"
+        has = ", ".join(sorted(unused)) or "none"
         raise DataError.at(path, f"no edge has the attribute {named!r}; they have {has}: give one of these to --weight")
-    if other and not has_weight:
-        fix = "weights are read from one called weight, or chosen by --weight NAME (dataset.weight)"
-        log.warning("%s: edge attributes %s are not used; %s", path, other, fix)
     numbers = edge_numbers(weights, f"the {kind.upper()}", named)
     weight = None if numbers is None else numbers.numpy()
     check_weights(weight, f"the edge attribute {named!r}")
@@ -122,7 +130,7 @@ def edges_of_graph_file(path: Path, kind: str, named: str) -> Edges:
     return Edges(
         path, source, target, None if weight is None else narrow_weights(weight), len(ids), ids[order],
         repr(named) if has_weight else None, None if graph.is_directed() else False,
-        ignored=[f"edge attribute {name!r} of {path.name}" for name in other],
+        ignored=_unused(path, unused, weight, "weights are read from 'weight', or chosen by --weight (dataset.weight)"),
         nodes=[nodes[number] for number in order],
     )  # fmt: skip
 

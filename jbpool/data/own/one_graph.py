@@ -82,19 +82,28 @@ def load_node_files(
         listed = edges_of_bin(path)
     else:
         listed = read_edges(path, separator, header, None if weight is None else str(weight))
-    feat = _features(listed, features, missing)
-    feat = feat if scale in (None, "none") or feat is None else standardised(feat, str(scale))
+    feat = _features(listed, features, missing, scale)
     return _labelled(_together(path.name.split(".")[0], listed, feat, missing), listed, labels)
 
 
-def _features(edges: Edges, given: Any, missing: str | None) -> Features | None:
+def _features(edges: Edges, given: Any, missing: str | None, scale: str | None = None) -> Features | None:
     """Return the features that are given, in any form, as names of node attributes, or those that the graph has."""
+    if missing not in (None, "mean"):
+        raise DataError(f"missing={missing!r}: the only choice is mean.")
+    if scale not in (None, "none", "standard"):
+        raise DataError(f"scale={scale!r}: choose standard or none.")
+    if given is None and edges.feat is None:
+        if missing is not None or scale == "standard":
+            raise DataError.at(edges.origin, "has no features, which missing and scale are for: give features, too")
+        return None
     table = edges.attributes("features", given) if isinstance(given, (str, Path)) else None
     if table is not None:
-        return features_of_table(table, 0, [*range(1, table.columns)], missing)
-    if given is None and edges.feat is not None:
-        return read_features(edges.feat, missing, edges.origin)
-    return None if given is None else read_features(given, missing)
+        feat = features_of_table(table, 0, [*range(1, table.columns)], missing)
+    elif given is None:
+        feat = read_features(edges.feat, missing, edges.origin)
+    else:
+        feat = read_features(given, missing)
+    return standardised(feat) if scale == "standard" else feat
 
 
 def _labelled(data: NodeData, edges: Edges, labels: str | Path | None) -> NodeData:
@@ -141,7 +150,7 @@ def read_edges(
 ) -> Edges:
     """Return the edges of a file, or of any other form; separator and header of text are detected unless given."""
     if isinstance(given, (str, Path)):
-        with reported_as(given):
+        with reported_as(Path(given)):
             return _edges_of_file(Path(given), separator, header, weight)
     if isinstance(given, Graph) or is_dgl(given) or is_pyg(given):
         return edges_of_library(given)
@@ -162,15 +171,19 @@ def _edges_of_file(path: Path, separator: str | None, header: bool | None, weigh
     kind = kind_of(path)
     if kind != "text" and (separator or header is not None):
         raise DataError("dataset.separator and dataset.header are for text files: leave them out")
+    if kind in ("gml", "graphml", "gexf"):
+        return edges_of_graph_file(path, kind, weight or "weight")
+    is_matrix = kind == "array" and path.suffix.lower() == ".npz" and "format" in array_names(path)
+    if weight is not None and (is_matrix or kind in ("cells", "dgl")):
+        raise DataError(f"dataset.weight={weight} names a column or an edge attribute: leave it out for such a file")
     if kind == "cells":
         return edges_of_cells(read_cells(path))
     if kind == "dgl":
         return edges_of_bin(path)
-    if kind in ("gml", "graphml", "gexf"):
-        return edges_of_graph_file(path, kind, weight or "weight")
+    if is_matrix:                                           # of scipy.sparse.save_npz
+        return edges_of_matrix(read_array(path, "adjacency"))
     if kind == "array":
-        is_matrix = path.suffix.lower() == ".npz" and "format" in array_names(path)         # of scipy.sparse.save_npz
-        return edges_of_matrix(read_array(path, "adjacency")) if is_matrix else list_of_arrays(path, weight)
+        return list_of_arrays(path, weight)
     separator = one_character(separator) if separator else None
     return list_of_table(read_table(path, separator=separator, header=header, attributes=True), header, weight)
 

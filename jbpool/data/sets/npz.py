@@ -73,7 +73,9 @@ def read_npz(path: Path) -> Arrays:
     if not {"adj_indptr", "adj_indices", "adj_shape"} <= set(names):
         raise DataError.at(path, f"has no adj_indptr, adj_indices and adj_shape, but {', '.join(names[:12])}")
     stored = read_arrays(path, [name for name in names if name in READ])
-    adjacency = _csr(path, stored, "adj").tocoo()
+    matrix = _csr(path, stored, "adj")
+    matrix.sum_duplicates()                             # repeated entries add up, as in every matrix
+    adjacency = matrix.tocoo()
     num_nodes, width = adjacency.shape
     if width != num_nodes:
         raise DataError.at(path, f"adj_shape is {adjacency.shape}: the adjacency matrix must be square")

@@ -1,5 +1,7 @@
 """Lists of edges: ids, columns, weights; the same in text, arrays, Parquet and DataFrames."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -248,8 +250,11 @@ def test_what_is_not_read_says_what_to_do(tmp_path, name, words):
         path.touch()
     for option in ({"edges": path}, {"edges": tmp_path / "plain.csv", "features": path}):
         (tmp_path / "plain.csv").write_text("0,1\n")
-        with pytest.raises(DataError, match=words):
+        with pytest.raises(DataError, match=words) as error:
             load_nodes("file", **option)
+        assert str(error.value).count(str(Path(path))) == 1
+    with pytest.raises(DataError, match=words):
+        as_node_data(str(path))
 
 
 def test_ids_of_lists_in_memory():

@@ -89,6 +89,7 @@ def test_nodes_without_a_row(tmp_path, kind):
         ([[1, 2], [3]], "different lengths"),
         (np.full((3, 2), np.nan), f"NaN or infinity: .*{IMPUTER}"),
         (scipy.sparse.csr_matrix([[np.inf]]), "NaN or infinity: leave"),
+        (scipy.sparse.csr_matrix([[np.nan]]), "NaN or infinity: leave"),
     ],
 )
 def test_what_are_no_features_is_refused(tmp_path, table, words):
@@ -107,7 +108,7 @@ def test_columns_that_hold_nothing_or_too_much(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="'title' has 4 different words: leave it out"):
         read_features(pd.DataFrame({"title": list("wxyz")}))
     with pytest.raises(DataError, match="only choice is mean"):
-        read_features(np.ones((2, 2)), "median")
+        as_node_data(SQUARE, missing="median")
     (tmp_path / "g.gml").touch()
     with pytest.raises(DataError, match="a table is expected"):
         read_features(tmp_path / "g.gml")
@@ -181,8 +182,12 @@ def test_standardised_columns(tmp_path):
     np.save(tmp_path / "x.npy", np.array([[1, 5000, 7], [2, 6000, 7], [3, 7000, 7]]))
     data = load_nodes("file", edges=tmp_path / "e.csv", features=tmp_path / "x.npy", scale="standard")
     np.testing.assert_allclose(data.feat, np.array([[-1, -1, 0], [0, 0, 0], [1, 1, 0]]) * 1.5**0.5, atol=1e-6)
-    with pytest.raises(DataError, match="standard or none"):
-        load_nodes("file", edges=tmp_path / "e.csv", features=tmp_path / "x.npy", scale="robust")
+    for options, words in (
+        ({"scale": "robust", "features": tmp_path / "x.npy"}, "standard or none"), ({"scale": "robust"}, "standard or"),
+        ({"scale": "standard"}, "no features"), ({"missing": "mean"}, "no features"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=words):
+            load_nodes("file", edges=tmp_path / "e.csv", **options)
 
 
 def test_words_of_training():

@@ -5,6 +5,7 @@ import gzip
 import networkx
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from forms import both, edges_of, installed
 
@@ -133,6 +134,33 @@ def test_published_files(shared):
 def test_nodes_of_networkx_keep_their_order():
     assert list(as_node_data(networkx.Graph([("b", "a"), ("a", ("x", 1))])).ids) == ["b", "a", ("x", 1)]
     assert as_node_data(networkx.grid_2d_graph(2, 3)).ids.tolist() == [*networkx.grid_2d_graph(2, 3).nodes]
+
+
+@pytest.mark.parametrize("kind", ["networkx", "igraph", "DGL", "PyG", "gml"])
+def test_attributes_of_edges_that_are_no_weights_are_mentioned(tmp_path, kind, caplog):
+    graph = networkx.Graph([(0, 1, {"count": 3.0})])
+    form, name = graph, "count"
+    if kind == "gml":
+        form = tmp_path / "g.gml"
+        networkx.write_gml(graph, form)
+    elif kind == "igraph":
+        form = pytest.importorskip("igraph").Graph(2, [(0, 1)])
+        form.es["count"] = [3.0]
+    elif kind == "DGL":
+        form = pytest.importorskip("dgl").graph(([0, 1], [1, 0]))
+        form.edata["count"] = torch.ones(2)
+    elif kind == "PyG":
+        form = pytest.importorskip("torch_geometric").data.Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+        form.edge_attr, name = torch.ones(2), "edge_attr"
+    data = as_node_data(form)
+    assert f"edge attributes ['{name}'] are not used; weights are read from" in caplog.text
+    assert f"ignored: edge attribute '{name}' of" in data.summary
+
+
+def test_weights_are_named_where_they_can_be(tmp_path):
+    scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.csr_matrix([[0, 1.0], [1.0, 0]]))
+    with pytest.raises(DataError, match=r"m\.npz: dataset\.weight=count names a column .*leave it out for"):
+        load_nodes("file", edges=tmp_path / "m.npz", weight="count")
 
 
 def test_nodes_of_igraph():

@@ -40,6 +40,12 @@ def test_a_file_of_your_own(tmp_path, triangle):
     assert torch.equal(raw, torch.tensor([[1.0, 3], [0, 2], [0, 0], [5, 5]]))
 
 
+def test_repeated_entries_add_up(tmp_path):
+    parts = {"indices": [1, 1, 0, 0], "indptr": [0, 2, 4], "shape": [2, 2], "data": np.ones(4)}
+    np.savez(tmp_path / "g.npz", **{f"adj_{part}": np.array(values) for part, values in parts.items()})
+    assert load_nodes("npz", path=tmp_path / "g.npz").edge_weight.tolist() == [2, 2]
+
+
 def test_nodes_without_a_label(tmp_path, triangle):
     data = load_nodes("npz", path=str(write(tmp_path / "g.npz", triangle, labels=np.array([-1, 5, 0, -1]))))
     assert (data.label.tolist(), data.num_classes) == ([-1, 1, 0, -1], 2)
