@@ -20,10 +20,9 @@ from jbpool.classification.model import Inputs, make_model, numbers_of_clusters
 from jbpool.classification.network import Ensemble
 from jbpool.classification.report import Results, choose_pictured, page, target_names
 from jbpool.classification.search import budget, settings_to_try
-from jbpool.console import Bar
 from jbpool.data import GraphData, Split, load_graphs
 from jbpool.data.datasets import UNLABELLED
-from jbpool.engine.fit import Log, Problem, Progress, fit, open_log, weights_diagnosis
+from jbpool.engine.fit import Log, Problem, fit_unit, open_log, weights_diagnosis
 from jbpool.engine.run_folder import RunFolder
 from jbpool.errors import ConfigError
 from jbpool.files import atomic_file, save_state
@@ -185,7 +184,7 @@ class ClassifyProblem(Problem):
 class Job:
     """Runs the folds of all methods and seeds in sequence."""
 
-    def __init__(self, config: ClassifyConfig, data: GraphData, out: RunFolder, device: torch.device, log: Log):
+    def __init__(self, config: ClassifyConfig, data: GraphData, out: RunFolder, device: torch.device, log: Log | None):
         self.config, self.data, self.out, self.device, self.log = config, data, out, device, log
         self.methods = list(dict.fromkeys([config.model.pool, *config.model.compare]))
         self.trials = {method: settings_to_try(config, method) for method in self.methods}
@@ -233,23 +232,12 @@ class Job:
         """Train with one of the settings to try, and keep the result if it is the best of the fold so far."""
         train, settings = problem.config.train, self.trials[where["method"]][number].values
         here = {**where, "trial": number}
-        resume = self.out.continued(**here).get("training")
         name = self.name(where) + (f" trial {number}" if self.config.search.grid else "")
-
-        with Bar(total=train.epochs, desc=name, leave=False, mininterval=0.5, disable=rank() > 0) as bar:
-
-            def report(progress: Progress, row: dict[str, Any]) -> None:
-                self.out.curve = [{**where, **row} for row in progress.history]
-                shown = {key: f"{row[key]:.4g}" for key in ("loss", "pool_loss", "valid")}
-                bar.set_postfix(**shown, s_per_step=f"{progress.seconds_per_step:.4f}", refresh=False)
-                self.log(name, row)
-
-            progress = fit(
-                problem, train, weight_decay=train.weight_decay, schedule=train.schedule,
-                each_epoch=lambda progress: bar.update(progress.epoch - bar.n), report=report, resume=resume,
-                resume_path=self.out.path / "checkpoint.pt",
-                checkpoint=(lambda state: self.out.checkpoint(**here, training=state)) if rank() == 0 else None,
-            )  # fmt: skip
+        progress = fit_unit(
+            problem, train, self.out, where, name=name, shown=("loss", "pool_loss", "valid"), log=self.log,
+            kept={"trial": number}, resume=self.out.continued(**here).get("training"),
+            weight_decay=train.weight_decay, schedule=train.schedule,
+        )  # fmt: skip
         self.out.curve = []
         best = problem.best
         if not self.own["leader"] or best["key"] > self.own["leader"]["key"]:
@@ -387,7 +375,7 @@ def run(
         raise ConfigError(f"--folds {min(unknown)}: train.folds={config.train.folds}, and folds are numbered from 0.")
     data.split(folds[0], config.train.folds)                # an error before anything is written
     out = RunFolder(folder, config.task, data.name, config.model.pool, as_dict(config), data.fingerprint)
-    job = Job(config, data, out, device, open_log(log, folder))
+    job = Job(config, data, out, device, open_log(log, folder) if log else None)
     out.begin(resume)
     if rank() == 0:
         processes = f", {world_size()} processes" if world_size() > 1 else ""

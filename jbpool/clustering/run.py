@@ -34,7 +34,7 @@ from jbpool.clustering.scores import (
 from jbpool.console import Bar, plural, watched
 from jbpool.data import NodeData, load_nodes
 from jbpool.data.own.cells import write_copy
-from jbpool.engine.fit import Log, Progress, fit, open_log
+from jbpool.engine.fit import Log, fit_unit, open_log
 from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.errors import ConfigError, reported_as
 from jbpool.files import save_state, write_text
@@ -60,10 +60,7 @@ CANDIDATES = 2**20      # rows that prototypes are chosen from, at most
 
 
 class Job:
-    """The seeds of a run, one after another.
-
-    ``log`` is called with the name of a training run and a row of its history.
-    """
+    """The seeds of a run, one after another."""
 
     def __init__(
         self,
@@ -72,7 +69,7 @@ class Job:
         choice: Choice,
         out: RunFolder,
         device: torch.device,
-        log: Log,
+        log: Log | None,
     ):
         self.config, self.choice, self.out, self.device, self.log = config, choice, out, device, log
         self.num_clusters = choice.num_clusters
@@ -246,7 +243,7 @@ def train(job: Job, seed: int) -> SeedResult:
     starts, first = job.config.train.restarts or 1, 0
     stopped = job.out.continued(seed=seed)
     if stopped:
-        first, best = stopped["start"], stopped["best"]
+        first, best = stopped["restart"], stopped["best"]
     for start in range(first, starts):
         found = _train_start(job, seed, start, best, stopped.get("training") if start == first else None)
         if best is not None:
@@ -284,23 +281,11 @@ def _train_start(
 
     starts = config.train.restarts or 1
     name = f"seed {seed}" + (f" start {start + 1} of {starts}" if starts > 1 else "")
-    problem = ClusterProblem(net, graph, rows, weight, job.scores)
-    with Bar(total=config.train.epochs, desc=name, leave=False, mininterval=0.5, unit=" epochs") as bar:
-
-        def curve(progress: Progress) -> list[dict[str, Any]]:
-            return [{"seed": seed, "epoch": row["epoch"], "restart": start, **row} for row in progress.history]
-
-        def report(progress: Progress, row: dict[str, Any]) -> None:
-            job.out.curve = curve(progress)
-            shown = {key: f"{row[key]:.3f}" for key in ("loss", "nmi", "modularity") if key in row}
-            bar.set_postfix(**shown, clusters=row["used_clusters"], refresh=False)
-            job.log(name, row)
-
-        progress = fit(
-            problem, config.train, each_epoch=lambda progress: bar.update(progress.epoch - bar.n), report=report,
-            resume=resume, resume_path=job.out.path / "checkpoint.pt",
-            checkpoint=lambda training: job.out.checkpoint(seed=seed, start=start, best=best, training=training),
-        )  # fmt: skip
+    problem, unit = ClusterProblem(net, graph, rows, weight, job.scores), {"seed": seed, "restart": start}
+    progress = fit_unit(
+        problem, config.train, job.out, unit, name=name, shown=("loss", "nmi", "modularity", "used_clusters"),
+        log=job.log, kept={"best": best}, resume=resume,
+    )  # fmt: skip
     loss, cluster, confidence = problem.finish()
     return {
         "cluster": cluster.cpu(),
@@ -310,7 +295,7 @@ def _train_start(
         "restart": start,
         "seconds": progress.seconds,
         "seconds_per_step": progress.seconds_per_step,
-        "history": curve(progress),
+        "history": [{**unit, **row} for row in progress.history],
         "state": {key: value.cpu() for key, value in net.state_dict().items()},
     }
 
@@ -412,7 +397,7 @@ def run(
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
     out.details["data"] = data.read.counts
     choice = _choose(low, high, data, config.train.seeds[0], out, device) if auto else Choice(low)
-    job = Job(config, data, choice, out, device, open_log(log, folder))
+    job = Job(config, data, choice, out, device, open_log(log, folder) if log else None)
     out.begin(resume)
     if rank() == 0:
         _announce(config, data, out, job)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from jbpool.console import Bar
 from jbpool.errors import ConfigError, InputError, TrainingError
 from jbpool.files import reporting_damage
 from jbpool.processes import mean_gradients, rank
 from jbpool.schema import TrainConfig
+
+if TYPE_CHECKING:
+    from jbpool.engine.run_folder import RunFolder
 
 CHECKPOINT_SECONDS = 0.5        # minimum time between two checkpoints
 
@@ -31,10 +35,10 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 Log = Callable[[str, dict[str, Any]], None]         # the name of a training run, and a row of its history
 
 
-def open_log(kind: str | None, folder: Path) -> Log:
-    """Return what passes every evaluation on to TensorBoard (event files in the run folder) or MLflow, if asked to."""
-    if kind is None or rank() > 0:
-        return lambda name, row: None
+def open_log(kind: str, folder: Path) -> Log | None:
+    """Return what passes every evaluation on to TensorBoard (event files in the run folder) or MLflow."""
+    if rank() > 0:
+        return None
     try:
         if kind == "tensorboard":
             from torch.utils.tensorboard import SummaryWriter
@@ -155,6 +159,42 @@ def fit(
                 checkpoint(_state(problem, optimiser, progress))
                 kept_at = time.monotonic()
     return progress
+
+
+def fit_unit(
+    problem: Problem,
+    config: TrainConfig,
+    out: RunFolder,
+    unit: dict[str, Any],
+    *,
+    name: str,
+    shown: Sequence[str],
+    log: Log | None = None,
+    kept: dict[str, Any] | None = None,
+    resume: dict[str, Any] | None = None,
+    **options: Any,
+) -> Progress:
+    """Train a problem as a unit of a run, with a bar, a log, and its history and checkpoints in the run folder.
+
+    ``shown``: values of the history beside the bar. Checkpoints have the keys of ``unit`` and ``kept``; ``resume`` is
+    the state of one. Further ``options`` are those of ``fit``.
+    """
+    with Bar(total=config.epochs, desc=name, unit=" epochs") as bar:
+
+        def report(progress: Progress, row: dict[str, Any]) -> None:
+            out.curve = [{**unit, **row} for row in progress.history]
+            bar.set_postfix({key: f"{row[key]:.4g}" for key in shown if key in row}, refresh=False)
+            if log is not None:
+                log(name, row)
+
+        def checkpoint(state: dict[str, Any]) -> None:
+            out.checkpoint(**unit, **(kept or {}), training=state)
+
+        return fit(
+            problem, config, each_epoch=lambda progress: bar.update(progress.epoch - bar.n), report=report,
+            resume=resume, resume_path=out.path / "checkpoint.pt", checkpoint=checkpoint if rank() == 0 else None,
+            **options,
+        )  # fmt: skip
 
 
 @contextmanager

@@ -356,13 +356,13 @@ def test_the_learning_rate_over_the_epochs(schedule, factors, monkeypatch):
 )
 def test_a_setting_reaches_the_optimiser(change, key, value, tmp_path, monkeypatch):
     seen = []
-    original = job.fit
+    original = job.fit_unit
 
     def seeing(*args, **options):
         seen.append(options[key])
         return original(*args, **options)
 
-    monkeypatch.setattr(job, "fit", seeing)
+    monkeypatch.setattr(job, "fit_unit", seeing)
     changes = settings(change, "train.epochs=1", "train.folds=2", "model.compare=[]", "model.hidden=4")[1::2]
     config = load_config(GRAPH_CLASSIFY, None, changes)
     run(config, tmp_path / "r", load_graphs("motifs", num_graphs=30), folds=[0])

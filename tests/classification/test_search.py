@@ -94,8 +94,8 @@ def test_a_search_continues_after_the_last_finished_trial(searched, tmp_path, mo
             raise KeyboardInterrupt
         return fit(problem, *args, **kwargs)
 
-    fit = jobs.fit
-    monkeypatch.setattr(jobs, "fit", fit_and_stop)
+    fit = jobs.fit_unit
+    monkeypatch.setattr(jobs, "fit_unit", fit_and_stop)
     with pytest.raises(KeyboardInterrupt):
         run(load(*GRID), tmp_path / "r")
     assert len(result_of(tmp_path / "r")["search"]) == 3
@@ -111,7 +111,7 @@ def test_a_search_continues_after_the_last_finished_trial(searched, tmp_path, mo
 
 def test_trials_that_are_repeated_are_listed_once(tmp_path, monkeypatch):
     """Another fold is begun before the interrupted one is continued."""
-    fit, fits = jobs.fit, []
+    fit, fits = jobs.fit_unit, []
 
     def fit_and_stop(problem, *args, **kwargs):
         fits.append(problem)
@@ -119,7 +119,7 @@ def test_trials_that_are_repeated_are_listed_once(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return fit(problem, *args, **kwargs)
 
-    monkeypatch.setattr(jobs, "fit", fit_and_stop)
+    monkeypatch.setattr(jobs, "fit_unit", fit_and_stop)
     config = load(*GRID, "model.compare=[]", "train.epochs=1")
     with pytest.raises(KeyboardInterrupt):
         run(config, tmp_path / "r", folds=[0])
