@@ -11,6 +11,7 @@ from jbpool.classification.class_scores import LOWER_IS_BETTER
 from jbpool.classification.config import ClassifyConfig, fixed_clusters
 from jbpool.classification.network import (
     CategoryEncoder,
+    EdgeInputs,
     Ensemble,
     FeatureEncoder,
     GraphClassifier,
@@ -116,9 +117,8 @@ def build_model(
         return GraphClassifier(
             encoder(), [pool(num_clusters) for num_clusters in clusters], inputs.num_classes,
             backbone=model.backbone, layers=model.layers, hidden=model.hidden, delta=model.delta,
-            edge_feats=inputs.edge_feats, edge_scaling=edge_scaling, edge_messages=edge_messages,
-            readout=model.readout.split("+"),
-            read_all=model.readout_of == "all", mean_size=mean_size, norm=model.norm, dropout=model.dropout,
+            edges=EdgeInputs(inputs.edge_feats, edge_messages, edge_scaling), readout=model.readout.split("+"),
+            mean_size=mean_size if model.readout_of == "all" else None, norm=model.norm, dropout=model.dropout,
         )  # fmt: skip
 
     return Ensemble([network() for _ in range(model.members)], target_scaling)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -193,19 +193,23 @@ def log_size(graph: Graph, mean_size: Tensor) -> Tensor:
 # ---------------------------------------------------------------- the network
 
 
+class EdgeInputs(NamedTuple):
+    """What a network must know of the edge features that its layers before the first pool take."""
+
+    width: int                                      # of what it is called with
+    messages: bool                                  # a row per edge, part of the messages; else their sum per node
+    scaling: tuple[Tensor, Tensor] | None = None    # mean and factor of every column, (width,) each
+
+
 class GraphClassifier(nn.Module):
     """encoder -> [layers -> pool] x levels -> layers -> readout -> head.
 
     ``encoder``: node features to ``(N, hidden)``. ``pools``: one per level; ``None`` leaves the graph unchanged, so
     that a flat network has the same layers. ``layers``: before each pool and after the last.
 
-    ``edge_feats``: width of ``edge_feat``, for the layers before the first pool; ``edge_scaling``: mean and factor of
-    its columns, which standardise it. With ``edge_messages`` it has a row per edge and is part of the messages;
-    otherwise its sums per node are added.
-
-    ``read_all``: use the readouts of the encoder and before every pool, and the number of nodes relative to
-    ``mean_size``, that of the training graphs, not only the last readout. ``norm`` and ``dropout`` are applied after
-    every layer, dropout in the head, too.
+    ``mean_size``: of the training graphs; the head reads the encoder and every level, and how many nodes a graph has
+    relative to it. Without it, the head reads the last level alone. ``norm`` and ``dropout`` are applied after every
+    layer, dropout in the head, too.
     """
 
     mean_size: Tensor
@@ -222,32 +226,32 @@ class GraphClassifier(nn.Module):
         layers: int = 2,
         hidden: int = 64,
         delta: float = 0.85,
-        edge_feats: int = 0,
-        edge_scaling: tuple[Tensor, Tensor] | None = None,
-        edge_messages: bool = False,
+        edges: EdgeInputs | None = None,
         readout: Sequence[str] = ("mean", "max"),
-        read_all: bool = True,
-        mean_size: float = 1.0,
+        mean_size: float | None = None,
         norm: str = "batch",
         dropout: float = 0.0,
     ):
         super().__init__()
         make_conv = lookup(BACKBONES, backbone, "model.backbone")
-        self.encoder, self.readout, self.read_all, self.edge_messages = encoder, readout, read_all, edge_messages
+        self.encoder, self.readout, self.read_all = encoder, readout, mean_size is not None
+        edges = edges or EdgeInputs(0, messages=False)
+        self.edge_messages = edges.messages
         self.pools = nn.ModuleList(pool if pool is not None else nn.Identity() for pool in pools)
         self.blocks = nn.ModuleList()
         pooled = False
         for pool in [None, *pools]:
             pooled = pooled or pool is not None
-            width = 0 if pooled else edge_feats
+            width = 0 if pooled else edges.width
             # Batch normalisation cancels the bias of units that are active everywhere: its gradient is rounding error.
-            make = gine if edge_messages and width else make_conv
+            make = gine if edges.messages and width else make_conv
             convs = [make(hidden, hidden, delta, bias=norm != "batch") for _ in range(layers)]
             self.blocks.append(nn.ModuleList(_Layer(conv, hidden, width, norm, dropout) for conv in convs))
-        self.register_buffer("edge_centre", None if edge_scaling is None else edge_scaling[0])
-        self.register_buffer("edge_scale", None if edge_scaling is None else edge_scaling[1])
-        self.register_buffer("mean_size", torch.tensor(float(mean_size)))
-        read = hidden * len(readout) * (1 + len(self.blocks)) + 1 if read_all else hidden * len(readout)
+        centre, scale = edges.scaling or (None, None)
+        self.register_buffer("edge_centre", centre)
+        self.register_buffer("edge_scale", scale)
+        self.register_buffer("mean_size", torch.tensor(1.0 if mean_size is None else mean_size))
+        read = hidden * len(readout) * (1 + len(self.blocks)) + 1 if self.read_all else hidden * len(readout)
         self.head = nn.Sequential(
             nn.Linear(read, hidden), nn.ReLU(), Dropout(dropout), nn.Linear(hidden, out_feats)
         )
@@ -257,8 +261,8 @@ class GraphClassifier(nn.Module):
     ) -> tuple[Tensor, list[Pooled]]:
         """Return scores ``(B, out_feats)`` of a batch of graphs, and the output of each pool.
 
-        ``edge_feat``: the sum of the edge features of each node ``(N, edge_feats)``; with ``edge_messages`` those of
-        each edge, ``(E, edge_feats)``.
+        ``edge_feat``: the sum of the edge features of each node ``(N, width)``, or those of each edge, ``(E, width)``;
+        see ``EdgeInputs``.
         """
         graph, feat = as_graph(graph), self.encoder(feat)
         if edge_feat is not None and self.edge_centre is not None and self.edge_scale is not None:
