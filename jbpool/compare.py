@@ -9,7 +9,10 @@ are read, not the data.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,8 +24,8 @@ from jbpool.clustering.matching import Matching, kept_numbers, match
 from jbpool.clustering.report import score_name
 from jbpool.clustering.scores import best_run, normalized_mutual_information
 from jbpool.data.arrays import read_arrays
-from jbpool.engine.run_folder import flat_settings, read_result, reporting_mismatch
-from jbpool.errors import RunFolderError
+from jbpool.engine.run_folder import flat_settings
+from jbpool.errors import JBPoolError, RunFolderError, one_line
 from jbpool.files import load_state, write_text
 from jbpool.ops.segment import contingency
 from jbpool.report.charts import heat_map, value_map
@@ -31,6 +34,8 @@ from jbpool.report.page import class_names, number, render_page, score, section,
 SHOWN = 200             # nodes or graphs in a table
 MOST = 4096             # clusters, unless there are more nodes: tables have a row and a column for each
 COUNTS = ("epochs", "best_epoch", "trial")
+REWRITE = "--resume rewrites them."
+RESULT = {"task", "dataset", "method", "runs", "mean", "std", "compared", "notes", "config"}        # in result.json
 
 
 class Run(NamedTuple):
@@ -52,6 +57,30 @@ class Run(NamedTuple):
 # ---------------------------------------------------------------- reading
 
 
+def read_result(folder: Path) -> dict[str, Any]:
+    """Return ``result.json`` of a run folder."""
+    path = folder / "result.json"
+    try:
+        result = json.loads(path.read_text())
+        if not isinstance(result, dict) or not result.keys() >= RESULT:
+            raise ValueError(f"it should have {', '.join(sorted(RESULT))}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunFolderError(f"{path} cannot be read ({one_line(str(error))[:200]}): {REWRITE}") from None
+    return result
+
+
+@contextmanager
+def reporting_mismatch(folder: Path) -> Iterator[None]:
+    """Turn errors caused by the content of the readable files of a run folder into one that names the folder."""
+    try:
+        yield
+    except RunFolderError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = one_line(str(error) if isinstance(error, JBPoolError) else f"{type(error).__name__}: {error}")[:400]
+        raise RunFolderError(f"the files of {folder} are damaged or of different runs ({reason}): {REWRITE}") from error
+
+
 def read_run(folder: Path, name: str) -> Run:
     """Return what is compared of a run folder."""
     if not (folder / "result.json").is_file():
@@ -68,20 +97,17 @@ def _clusters(folder: Path, name: str, result: dict[str, Any]) -> Run:
     stored = read_arrays(folder / "assign.npz")
     place = stored["seeds"].tolist().index(best_run(result["runs"])["seed"])
     cluster = stored["cluster"][place]
-    if cluster.dtype.kind not in "iu":
-        raise ValueError(f"clusters of type {cluster.dtype}")
+    ids, confidence = stored["ids"].astype(str), stored["confidence"][place]
+    if cluster.dtype.kind not in "iu" or not ids.shape == cluster.shape == confidence.shape:
+        raise ValueError(f"{len(ids)} ids, {len(confidence)} confidences, clusters {cluster.dtype} {cluster.shape}")
     if cluster.size and not -1 <= cluster.min() <= cluster.max() < max(MOST, cluster.size):
         raise ValueError(f"clusters {cluster.min()} to {cluster.max()}")
-    names = [str(number) for number in range(int(cluster.max(initial=-1)) + 1)]
-    ids, confidence, known = stored["ids"].astype(str), stored["confidence"][place], cluster >= 0
-    if not ids.shape == cluster.shape == confidence.shape:
-        raise ValueError(f"{len(ids)} ids, but {cluster.shape} clusters and {confidence.shape} confidences")
+    names, known = [str(number) for number in range(int(cluster.max(initial=-1)) + 1)], cluster >= 0
     return Run(name, result, ids[known], cluster[known], confidence[known], names)
 
 
 def _predictions(folder: Path, name: str, result: dict[str, Any]) -> Run:
     stored = read_arrays(folder / "predictions.npz")
-    stored.setdefault("id", stored["graph"])                                # earlier versions wrote no ids
     ids = np.array([
         f"{graph} (seed {seed}, fold {fold})"
         for graph, seed, fold in zip(stored["id"], stored["seed"], stored["fold"], strict=True)

@@ -11,7 +11,8 @@ import torch
 from commands import CLASSIFY, CLUSTER, run_task
 
 from jbpool import cli
-from jbpool.compare import names_of
+from jbpool.compare import names_of, read_result
+from jbpool.errors import RunFolderError
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def predictions(folder, scores, metric="acc", names=None, ids=None):
     """Replace the predictions of a run, its metric, the names of its classes and the ids of its graphs."""
     graphs = np.arange(len(scores))
     zeros = np.zeros(len(scores), dtype=np.int64)
-    own = {} if ids is None else {"id": np.array(ids)}
+    own = {"id": graphs if ids is None else np.array(ids)}
     np.savez(folder / "predictions.npz", graph=graphs, label=zeros, scores=scores, seed=zeros, fold=zeros, **own)
     result = json.loads((folder / "result.json").read_text())
     for run in result["runs"]:
@@ -272,3 +273,10 @@ def test_nodes_without_a_cluster_are_left_out(pair, tmp_path, capsys):
 
 def test_one_run_is_not_enough(runs, capsys):
     assert "at least two" in refusal(capsys, runs / "a")
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"runs": 3}'])
+def test_a_damaged_result_names_the_file(tmp_path, content):
+    (tmp_path / "result.json").write_bytes(content)
+    with pytest.raises(RunFolderError, match=r"result\.json cannot be read"):
+        read_result(tmp_path)

@@ -30,7 +30,7 @@ import yaml
 from torch import Tensor
 
 from jbpool.console import progress_bar
-from jbpool.errors import JBPoolError, RunFolderError, one_line
+from jbpool.errors import JBPoolError, RunFolderError
 from jbpool.files import atomic_file, load_state, reporting_damage, save_state, write_text
 from jbpool.processes import barrier, gather, rank
 
@@ -98,9 +98,6 @@ def _resumed_folder(task: str, cfg: str | None, out: str | None) -> Path:
 
 CSV_LINES = 1 << 18         # lines of assign.csv written at a time
 PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
-
-REWRITE = "--resume rewrites them."
-RESULT = {"task", "dataset", "method", "runs", "mean", "std", "compared", "notes", "config"}        # in result.json
 
 
 @cache                      # reading the metadata of a package takes about 10 ms
@@ -338,30 +335,6 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-@contextmanager
-def reporting_mismatch(folder: Path) -> Iterator[None]:
-    """Turn errors caused by the content of the readable files of a run folder into one that names the folder."""
-    try:
-        yield
-    except RunFolderError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        reason = one_line(str(error) if isinstance(error, JBPoolError) else f"{type(error).__name__}: {error}")[:400]
-        raise RunFolderError(f"the files of {folder} are damaged or of different runs ({reason}): {REWRITE}") from error
-
-
 def by_method(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return method -> its ``runs``, ``mean`` and ``std``, first that of the run, then those compared with it."""
     return {result["method"]: result, **result["compared"]}
-
-
-def read_result(folder: Path) -> dict[str, Any]:
-    """Return ``result.json`` of a run folder."""
-    path = folder / "result.json"
-    try:
-        result = json.loads(path.read_text())
-        if not isinstance(result, dict) or not result.keys() >= RESULT:
-            raise ValueError(f"it should have {', '.join(sorted(RESULT))}")
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path} cannot be read ({one_line(str(error))[:200]}): {REWRITE}") from None
-    return result

@@ -35,7 +35,7 @@ RECORDED = ("seed", "fold", "acc", "nmi", "loss", "test")           # of every r
 
 def load_results(folder: Path) -> list[dict]:
     """Return every ``result.json`` of finished runs below a folder, with the name of its run folder."""
-    from jbpool.engine.run_folder import read_result
+    from jbpool.compare import read_result
 
     paths = sorted(path.parent for path in folder.glob("*/result.json"))
     results = [{**read_result(path), "folder": path.name} for path in paths]
