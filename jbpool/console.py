@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,6 +34,25 @@ def exit_on_broken_pipe(main: Callable[[], int]) -> int:
             return 128 + signal.SIGPIPE
         print(f"the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
+
+
+@contextmanager
+def quitting_on_interrupt() -> Iterator[None]:
+    """End the process at once on Ctrl-C inside the block: an exception inside an import may be lost or disguised."""
+
+    def stop(*_: Any) -> None:
+        os.write(2, b"\ninterrupted.\n")
+        os._exit(130)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield                                                               # ignored, or handled by someone else
+        return
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Bar(tqdm):
@@ -93,3 +113,23 @@ def progress_bar(what: str, total: int | None, unit: str) -> Bar:
 def plural(number: int, noun: str) -> str:
     """Return ``"1 seed"``, ``"3 seeds"``."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+# Scores whose names do not say it
+MEANING = {
+    "score": "bits per node that the clusters save in describing edges and features",
+    "moved": "nodes that changed their cluster after the training, for one that explains them better",
+}
+
+
+def print_scores(method: str, scores: dict[str, Any], paper: tuple[float | None, ...] | None) -> None:
+    """Print the mean scores; beside them the paper's ``(ACC, its deviation, NMI, its deviation)``, if it has any."""
+    print(method)
+    published = {} if paper is None else {"acc": paper[0], "nmi": paper[2]}
+    for key, value in scores["mean"].items():
+        whole = all(isinstance(run.get(key), int) for run in scores["runs"]) and scores["std"][key] == 0
+        line = f"{key:>18} {value:8.{0 if whole else 3}f}"
+        line += f" +- {scores['std'][key]:.3f}" if len(scores["runs"]) > 1 and not whole else ""
+        notes = [f"the paper's {method}: {published[key]:.3f}"] if key in published else []
+        notes += [MEANING[key]] if key in MEANING else []
+        print(line + (f"   ({'; '.join(notes)})" if notes else ""))

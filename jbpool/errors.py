@@ -22,6 +22,12 @@ def one_line(message: str) -> str:
     return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} ... {line[-MAX_LINE // 2 :]}"
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out: numpy raises MemoryError, torch its own on a GPU, an untyped one on the CPU."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or "DefaultCPUAllocator" in str(error)
+
+
 class JBPoolError(ValueError):
     """Base class: an argument, setting or file that cannot be used."""
 

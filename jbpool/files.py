@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from jbpool.errors import JBPoolError, RunFolderError, WriteError, one_line
+from jbpool.errors import JBPoolError, RunFolderError, WriteError, is_out_of_memory, one_line
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -65,7 +65,7 @@ def load_state(path: Path) -> dict[str, Any]:
         return torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:              # a damaged file can fail in any way
         unreadable = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL, errno.EISDIR)
-        if unreadable or isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+        if unreadable or is_out_of_memory(error):
             raise                           # the file may be good
         raise _damaged(path, error) from None
 

@@ -6,6 +6,8 @@ With one process nothing is sent. Rows are contiguous, in the order of the ranks
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -43,14 +45,26 @@ def choose_device(name: str) -> torch.device:
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
     """Join the other processes: gloo on the CPU, NCCL on GPUs."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if "WORLD_SIZE" not in os.environ:                      # set by torchrun
         yield
         return
+    signal.signal(signal.SIGTERM, stop_with_the_others)
     distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield
     finally:
+        for number in (signal.SIGTERM, signal.SIGALRM):     # this process ends by itself, with its own message
+            signal.signal(number, signal.SIG_IGN)
         distributed.destroy_process_group()
+
+
+def stop_with_the_others(*_: Any) -> None:
+    """Stop: torchrun sends SIGTERM when another process has died."""
+    # Python drops an exception raised in a destructor or a callback of a weak reference: then it is raised again.
+    sys.unraisablehook = lambda _: None
+    signal.signal(signal.SIGALRM, stop_with_the_others)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    sys.exit("another process of this run has died, so this one stops; --resume continues from the checkpoint.")
 
 
 def world_size() -> int:

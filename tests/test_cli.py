@@ -223,11 +223,3 @@ def test_ctrl_c_while_modules_are_imported(command, tmp_path):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (130, "\ninterrupted.\n")
-
-
-def test_whole_numbers_are_printed_as_such(capsys):
-    runs = [{"nmi": 0.5, "used_clusters": 4, "epochs": 3}, {"nmi": 0.75, "used_clusters": 4, "epochs": 5}]
-    mean, std = {"nmi": 0.625, "used_clusters": 4.0, "epochs": 4.0}, {"nmi": 0.125, "used_clusters": 0.0, "epochs": 1.4}
-    cli._print_scores("jb", {"runs": runs, "mean": mean, "std": std}, None)
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
-    assert lines == [["nmi", "0.625", "+-", "0.125"], ["used_clusters", "4"], ["epochs", "4.000", "+-", "1.400"]]

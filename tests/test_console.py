@@ -9,7 +9,7 @@ import pytest
 from tqdm import tqdm
 
 import jbpool
-from jbpool.console import Bar, exit_on_broken_pipe, plural, progress_bar, watched
+from jbpool.console import Bar, exit_on_broken_pipe, plural, print_scores, progress_bar, watched
 
 ROOT = Path(jbpool.__file__).parent.parent
 
@@ -77,3 +77,11 @@ def test_progress_in_a_terminal_is_one_line_that_is_redrawn(monkeypatch, capsys)
 
 def test_plural():
     assert [plural(number, "seed") for number in (0, 1, 2)] == ["0 seeds", "1 seed", "2 seeds"]
+
+
+def test_whole_numbers_are_printed_as_such(capsys):
+    runs = [{"nmi": 0.5, "used_clusters": 4, "epochs": 3}, {"nmi": 0.75, "used_clusters": 4, "epochs": 5}]
+    mean, std = {"nmi": 0.625, "used_clusters": 4.0, "epochs": 4.0}, {"nmi": 0.125, "used_clusters": 0.0, "epochs": 1.4}
+    print_scores("jb", {"runs": runs, "mean": mean, "std": std}, None)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert lines == [["nmi", "0.625", "+-", "0.125"], ["used_clusters", "4"], ["epochs", "4.000", "+-", "1.400"]]

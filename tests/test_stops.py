@@ -97,7 +97,7 @@ def test_stopped_at_any_file_a_run_can_be_continued(command, stop, unbroken, tmp
 
 
 @both
-@pytest.mark.parametrize("phase", ["data.load_set", "engine.fit.mean_gradients", "cli._print_scores"])
+@pytest.mark.parametrize("phase", ["data.load_set", "engine.fit.mean_gradients", "cli.print_scores"])
 def test_ctrl_c_in_every_phase(command, phase, tmp_path, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt

@@ -11,6 +11,7 @@ from jbpool.names import BACKBONES, POOLS, SELECTIONS, PoolOptions, unknown_choi
 from jbpool.schema import MAX_EPOCHS, MAX_SEED, MAX_WIDTH, DatasetConfig, TrainConfig, number
 
 METHODS = (*POOLS, *SELECTIONS, "none")
+LISTED = {"model.pool": METHODS, "model.backbone": BACKBONES, "dataset.name": catalogue.GRAPH_SETS}      # for --list
 MOST_LEVELS = 8         # with the default numbers of clusters: the first level has 4**8, as many as a layer may be wide
 
 

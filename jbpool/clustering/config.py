@@ -16,6 +16,7 @@ from jbpool.schema import MAX_WIDTH, DatasetConfig, TrainConfig, changed, number
 FIXED = ("sgc", "whitened")                  # backbones of fixed features: no layers to train
 NETWORKS = (*BACKBONES, *FIXED)
 METHODS = ("auto", *POOLS, *EMBEDDINGS)      # auto: everything chosen without labels
+LISTED = {"method.name": METHODS, "model.backbone": NETWORKS, "dataset.name": catalogue.NODE_SETS}       # for --list
 
 
 @dataclass

@@ -130,12 +130,13 @@ def called_with(
 DESCRIBING = {f"dataset.{option}" for option in ("root", "separator", "header", "missing", "weight", "scale")}
 
 
-def config_for(task: Task, run_dir: Path, changes: Sequence[Change]) -> Any:
-    """Return the configuration of a run with the dataset of ``changes``, without the files of the training set.
+def config_for(task: Task, run_dir: Path, arguments: Sequence[str | Change]) -> Any:
+    """Return the configuration of a run with the dataset of ``arguments``, without the files of the training set.
 
     After training on a published dataset, an option such as ``dataset.folder`` means the user's own files.
     """
     check_has_model(run_dir)
+    changes = [parse_change(change) if isinstance(change, str) else change for change in arguments]
     for change in changes:
         if not change.key.startswith("dataset."):
             raise ConfigError(f"{change.argument}: the model of {run_dir} is fixed; only dataset... can be set.")

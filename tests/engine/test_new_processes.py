@@ -107,11 +107,11 @@ def test_a_stop_that_python_drops_is_repeated(tmp_path):
     script = tmp_path / "stopped.py"
     script.write_text("""
 import time
-from jbpool import cli
+from jbpool import processes
 
 class Destroyed:
     def __del__(self):
-        cli._stop_with_the_others()
+        processes.stop_with_the_others()
 
 Destroyed()
 print("dropped", flush=True)
