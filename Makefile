@@ -5,6 +5,7 @@
 # make fuzz   1,000 damaged inputs of every kind: each is read, or refused by name (docs/development/reliability.md)
 # make matrix the oldest and the newest versions, and fresh Debians, each made from nothing (gigabytes)
 # make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
+# make release  build the wheel and the source archive, check both, and say how to upload them
 # make docs   set up, then build the documentation as a site: open site/index.html
 # make lint   set up, then ruff and mypy
 # make env    set up only: .venv with the versions of requirements.lock
@@ -25,7 +26,7 @@ export JBPOOL_DATA ?= $(abspath ../shared/data)
 endif
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test test-gpu test-slow fuzz matrix bench bench-env docs notebook-env lint env lock clean
+.PHONY: run test test-gpu test-slow fuzz matrix bench bench-env docs release notebook-env lint env lock clean
 .DEFAULT_GOAL := test
 
 env: $(READY)
@@ -81,6 +82,14 @@ docs: $(READY)
 	@! grep -rlE '(src|rel="stylesheet" href)="https?:' site --include='*.html'      # nothing is loaded from other hosts
 	@echo "open site/index.html, or, for the search: python -m http.server -d site, and http://localhost:8000"
 
+# From a clean checkout with the tests green: version, CHANGELOG.md and CITATION.cff name the same release (a test).
+release: $(READY)
+	$(PIP) build twine
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation >/dev/null
+	$(BIN)/python -m twine check --strict dist/*
+	@echo "to upload: $(BIN)/python -m twine upload dist/*, with a token of pypi.org; then git tag v$$($(BIN)/jbpool --version | cut -d' ' -f2) and push the tag"
+
 notebook-env: $(READY)
 	$(BIN)/python -m pip install --disable-pip-version-check nbclient ipykernel
 
@@ -96,4 +105,4 @@ lock: $(READY)
 	grep -vE '^(cuda-|nvidia-|triton==)' requirements.lock > requirements.tmp && mv requirements.tmp requirements.lock
 
 clean:
-	rm -rf .venv site .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
+	rm -rf .venv site dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

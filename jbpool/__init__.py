@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jbpool.nn import selection as select
     from jbpool.trained import load_run
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "DMoNPool", "DeltaConv", "DiffPool", "Graph", "JBClustering", "JBPool", "MinCutPool", "Pooled", "as_graph",
     "load_run", "objectives", "pool_by", "select", "value_checks",
