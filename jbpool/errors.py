@@ -73,6 +73,15 @@ def reported_as(file: str | Path, problem: str | None = None, fix: str = "") -> 
         raise DataError.at(file, f"{problem} ({reason}){fix}") from error
 
 
+@contextmanager
+def importing(package: str, what: str, fix: str) -> Iterator[None]:
+    """Say how to install a package that the block imports, and what needs it."""
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(f"{what} needs {package}, which cannot be imported ({error}): {fix}.") from None
+
+
 class TrainingError(JBPoolError):
     """Training that cannot continue, such as a loss that is not a number."""
 

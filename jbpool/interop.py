@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from jbpool.checks import may_read
-from jbpool.errors import INSTALL_DGL, InputError
+from jbpool.errors import INSTALL_DGL, InputError, importing
 
 T = TypeVar("T")
 
@@ -152,10 +152,8 @@ def to_dgl(
     edge_index: Tensor, num_nodes: int, sizes: Tensor, num_edges: Tensor, edge_weight: Tensor | None, made_from: Any
 ) -> Any:
     """Return a ``DGLGraph`` with edges in their order and both batch counts, which remembers what it was made from."""
-    try:
+    with importing("dgl", "Graph.to_dgl()", INSTALL_DGL):
         import dgl
-    except ImportError as error:
-        raise _missing("to_dgl", "dgl", INSTALL_DGL, error) from None
     made = dgl.graph(tuple(edge_index), num_nodes=num_nodes)
     made.set_batch_num_nodes(sizes.to(edge_index.dtype))                # dgl 2.1 needs counts of the type of the ids
     made.set_batch_num_edges(num_edges.to(edge_index.dtype))
@@ -232,10 +230,8 @@ def to_pyg(
 
     ``num_edges``: those of each graph, in which the batch can be taken apart by ``to_data_list``.
     """
-    try:
+    with importing("torch_geometric", "Graph.to_pyg()", "pip install 'jbpool[pyg]'"):
         from torch_geometric.data import Batch
-    except ImportError as error:
-        raise _missing("to_pyg", "torch_geometric", "pip install 'jbpool[pyg]'", error) from None
     nodes, edges = (torch.cat([sizes.new_zeros(1), counts.cumsum(0)]) for counts in (sizes, num_edges))     # (B + 1,)
     values = {"x": feat, "edge_index": edge_index, "edge_weight": edge_weight}
     values = {name: value for name, value in values.items() if value is not None}
@@ -246,10 +242,6 @@ def to_pyg(
     made._slice_dict = {name: nodes if name == "x" else edges for name in values}
     made._inc_dict = {name: nodes[:-1] if name == "edge_index" else torch.zeros_like(sizes) for name in values}
     return _hold(made, made_from)
-
-
-def _missing(method: str, package: str, fix: str, error: ImportError) -> InputError:
-    return InputError(f"Graph.{method}() needs {package}, which cannot be imported ({error}): {fix}.")
 
 
 # scipy and networkx.

@@ -12,7 +12,8 @@ import scipy.sparse.csgraph
 import torch
 from torch import Tensor
 
-from jbpool.data.datasets import GraphData, Lines, NodeData
+from jbpool.data.datasets import GraphData, NodeData
+from jbpool.data.read import Lines
 from jbpool.errors import DataError
 from jbpool.formats import CsrRows
 from jbpool.graph import Graph

@@ -11,7 +11,8 @@ from zoo import undirected
 from jbpool.clustering.embed import autoencoder, walks
 from jbpool.data import DataError
 from jbpool.data.assemble import added_up, node_data, symmetric_adjacency
-from jbpool.data.datasets import Lines, NodeData
+from jbpool.data.datasets import NodeData
+from jbpool.data.read import Lines
 from jbpool.graph import Graph
 
 

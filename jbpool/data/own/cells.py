@@ -13,7 +13,7 @@ import scipy.sparse
 from jbpool.data.own.edges import Edges, places
 from jbpool.data.own.features import Features, read_features
 from jbpool.data.own.matrices import edges_of_matrix
-from jbpool.errors import DataError, reported_as
+from jbpool.errors import DataError, importing, reported_as
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -27,11 +27,9 @@ log = logging.getLogger(__name__)
 
 def read_cells(path: Path) -> AnnData:
     """Return the content of a ``.h5ad`` file."""
-    try:
-        import anndata
-    except ImportError:
-        raise DataError.at(path, "reading .h5ad needs anndata: pip install 'jbpool[anndata]'") from None
     with reported_as(path, "not a file of AnnData, or a damaged one"):
+        with importing("anndata", "reading .h5ad", "pip install 'jbpool[anndata]'"):
+            import anndata
         return anndata.read_h5ad(path)
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from jbpool.data.arrays import array_names, narrow, open_npy, read_arrays
 from jbpool.data.assemble import narrow_weights
-from jbpool.data.own.tables import SPACES, WEIGHT_WORDS, Table, ends_named, is_unnamed
+from jbpool.data.own.headers import WEIGHT_WORDS, ends_named, is_unnamed
+from jbpool.data.own.tables import SPACES, Table
 from jbpool.errors import DataError
 
 log = logging.getLogger(__name__)

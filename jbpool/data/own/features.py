@@ -17,17 +17,9 @@ from torch import Tensor
 from jbpool.data.arrays import open_npy, read_array
 from jbpool.data.datasets import to_csr_tensor
 from jbpool.data.own.edges import places
-from jbpool.data.own.matrices import is_of, plain
-from jbpool.data.own.tables import (
-    GAPS,
-    ID_WORDS,
-    Table,
-    is_header_of_features,
-    is_number,
-    kind_of,
-    not_a_number,
-    read_table,
-)
+from jbpool.data.own.headers import GAPS, ID_WORDS, is_header_of_features, is_number
+from jbpool.data.own.matrices import as_array, is_of, plain
+from jbpool.data.own.tables import Table, kind_of, not_a_number, read_table
 from jbpool.errors import DataError
 
 NUMBERS_AT_ONCE = 1 << 22       # looked at or converted
@@ -85,12 +77,8 @@ def read_features(given: Any, missing: str | None = None, origin: Path | str = "
         return _of_frame(given, missing)
     else:
         values = plain(given)
-    if scipy.sparse.issparse(values) and values.ndim == 2:
-        values = scipy.sparse.csr_matrix(values)
-    try:
-        values = values if scipy.sparse.issparse(values) else np.asanyarray(values)
-    except ValueError:
-        raise DataError.at(origin, "rows of different lengths: give a table of numbers") from None
+    is_sparse = scipy.sparse.issparse(values) and values.ndim == 2
+    values = scipy.sparse.csr_matrix(values) if is_sparse else as_array(values, "features")
     # Without columns a file of a few bytes may have any number of rows, each of which becomes a node.
     if values.ndim != 2 or values.shape[1] < 1 or values.dtype.kind not in "biuf":
         raise DataError.at(origin, f"{values.dtype} of shape {values.shape}: give a row of numbers per node")

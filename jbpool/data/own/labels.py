@@ -18,7 +18,8 @@ from torch import Tensor
 from jbpool.data.arrays import read_array
 from jbpool.data.datasets import UNLABELLED
 from jbpool.data.own.edges import places
-from jbpool.data.own.tables import ID_WORDS, LABEL_WORDS, Table, is_header, kind_of, read_table, shown
+from jbpool.data.own.headers import ID_WORDS, LABEL_WORDS, is_header
+from jbpool.data.own.tables import Table, kind_of, read_table, shown
 from jbpool.errors import DataError
 from jbpool.names import lookup
 

@@ -26,8 +26,9 @@ import torch
 from jbpool.data.assemble import graph_data
 from jbpool.data.datasets import GraphData, Split
 from jbpool.data.own.dgl_bin import frame_of, read_bin
+from jbpool.data.own.headers import LABEL_WORDS, SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS
 from jbpool.data.own.labels import GraphLabels, graph_labels, without_gaps
-from jbpool.data.own.tables import LABEL_WORDS, SOURCE_WORDS, TARGET_WORDS, WEIGHT_WORDS, Table, read_text, shown
+from jbpool.data.own.tables import Table, read_text, shown
 from jbpool.data.sets.tu import load_tu_folder
 from jbpool.errors import DataError, reported_as
 from jbpool.names import hint

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from jbpool.data.assemble import check_weights, narrow_weights
 from jbpool.data.own.edges import Edges
-from jbpool.data.own.tables import ends_named
+from jbpool.data.own.headers import ends_named
 from jbpool.errors import DataError
 
 FORMS = (
@@ -48,10 +48,10 @@ def as_matrix(given: Any) -> tuple[Any, np.ndarray | None] | None:
         if not _is_named_matrix(given):
             return None
         given = _in_order_of_rows(given)
-        return _array(given), given.index.to_numpy()
+        return _numbers(given), given.index.to_numpy()
     if scipy.sparse.issparse(given):
         return given, None
-    array = None if _is_list_of_edges(given) else _array(given)
+    array = None if _is_list_of_edges(given) else _numbers(given)
     return None if array is None or not _is_square(array) else (array, None)
 
 
@@ -65,16 +65,22 @@ def _is_list_of_edges(edges: Any) -> bool:
     return True
 
 
-def _array(adjacency: Any) -> np.ndarray:
+def as_array(values: Any, what: str) -> np.ndarray:
+    """Return numbers in memory as an array; an array of objects that are all numbers, too."""
     try:
-        array = np.asarray(adjacency)
+        array = np.asanyarray(values)
     except ValueError:
-        raise DataError(f"adjacency has rows of different lengths: give {FORMS}.") from None
+        raise DataError(f"{what} has rows of different lengths: give a table of numbers.") from None
+    if array.dtype == object and array.ndim == 2:
+        with suppress(ValueError, TypeError):                           # text
+            array = array.astype(np.float64)                            # numbers of different types
+    return array
+
+
+def _numbers(adjacency: Any) -> np.ndarray:
+    array = as_array(adjacency, "adjacency")
     if array.dtype.kind == "c":
         raise DataError("adjacency holds complex numbers. Complex data not supported: give real ones.")
-    if array.dtype == object and array.ndim == 2 and array.shape[0] == array.shape[1]:
-        with suppress(ValueError):                                      # text
-            array = array.astype(np.float64)                            # numbers of different types
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         named = array.ndim == 2 and array.shape[1] in (2, 3) and array.dtype.kind in "OUS"
         fix = "a DataFrame or a list of tuples if nodes have names" if named else FORMS

@@ -1,14 +1,9 @@
 """A table as a data frame: text (CSV, TSV, spaces, ``.gz``), Parquet, or a DataFrame in memory.
 
 The columns of a table are numbered, and found by their names if there is a header. Lines of text end in LF, CRLF or CR;
-those that start with ``#`` or ``%`` are comments. Separator and header are detected from the first rows; callers can
-override them:
-
-- the separator is a tab if there is one, else comma or semicolon, whichever gives more fields, else white space;
-- the first row is a header if its first field is empty or a name such as ``id``, if it names a source and a target, or
-  if it is text above columns of numbers, where the first column may be text ids; in features and labels, another field
-  may be called ``id``, too. In lists of edges, it is one if its two names, and those of no other row, occur nowhere
-  else.
+those that start with ``#`` or ``%`` are comments. Separator and header (``headers``) are detected from the first rows;
+callers can override them. The separator is a tab if there is one, else comma or semicolon, whichever gives more fields,
+else white space.
 """
 
 from __future__ import annotations
@@ -26,28 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jbpool.errors import DataError, reported_as
+from jbpool.data.own.headers import column_named, is_header, is_unnamed
+from jbpool.errors import DataError, importing, reported_as
 
 if TYPE_CHECKING:
     import pandas as pd  # imported where it is used: matrices and graphs do without
 
-# What columns may be called; if several of the names occur, the first of them counts.
-SOURCE_WORDS = ("source", "src", "from", "node1", "source_id", "from_id", "id1")
-TARGET_WORDS = ("target", "dst", "to", "node2", "target_id", "to_id", "id2")
-ID_WORDS = ("id", "node", "node_id", "nodeid", "name")
-WEIGHT_WORDS = ("weight", "weights", "w")
-LABEL_WORDS = ("label", "class")
-# Names of both ends that are a header together, and only if no node is called so.
-PAIRS = (
-    ("u", "v"), ("start", "end"), ("head", "tail"), ("node_1", "node_2"), ("id_1", "id_2"), ("user1", "user2"),
-    ("user_id", "friend_id"), ("user", "friend"), ("person", "friend"), ("person1", "person2"), ("caller", "callee"),
-    ("citing", "cited"), ("citing_id", "cited_id"), ("sender", "receiver"), ("follower", "followee"),
-    ("follower_id", "followee_id"), ("parent", "child"), ("origin", "destination"), ("src_id", "dst_id"),
-)  # fmt: skip
 PLAIN = r"-?(?:0|[1-9]\d*)"             # a whole number that is written like any other program would write it
 SPACES = r"\s+"
 SAMPLE = 20                             # rows from which the format of a table is detected
-GAPS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
 KINDS = {
     ".npy": "array", ".npz": "array", ".parquet": "parquet", ".pq": "parquet", ".gml": "gml", ".graphml": "graphml",
     ".gexf": "gexf", ".bin": "dgl", ".h5ad": "cells",
@@ -77,28 +59,6 @@ def kind_of(path: Path) -> str:
     if suffix in REFUSED:
         raise DataError.at(path, REFUSED[suffix])
     return KINDS.get(suffix, "text")
-
-
-def column_named(words: Sequence[str], names: Iterable[str]) -> int | None:
-    """Return the place of the column with the first of these names that occurs."""
-    lower = [name.lower() for name in names]
-    return next((lower.index(word) for word in words if word in lower), None)
-
-
-def ends_named(names: Iterable[str]) -> tuple[int | None, int | None]:
-    """Return the places of source and target."""
-    names = list(names)
-    source, target = column_named(SOURCE_WORDS, names), column_named(TARGET_WORDS, names)
-    if source is None and target is None:
-        lower = [name.lower() for name in names]
-        pair = next((pair for pair in PAIRS if set(pair) <= set(lower)), None)
-        return (None, None) if pair is None else (lower.index(pair[0]), lower.index(pair[1]))
-    return source, target
-
-
-def is_unnamed(name: str) -> bool:
-    """Return whether a header field is empty, as pandas writes an index, or ``Unnamed: 0``, as it reads it back."""
-    return re.fullmatch(r"(unnamed: ?\d+|__index_level_\d+__)?", name.lower()) is not None
 
 
 def shown(value: object) -> str:
@@ -284,11 +244,9 @@ def read_table(given: Path | pd.DataFrame, what: str = "the table", **options: A
 
 
 def _read_parquet(path: Path) -> Table:
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise DataError.at(path, "reading Parquet needs pyarrow: pip install pyarrow") from None
     with reported_as(path, "not a Parquet file, or a damaged one"):
+        with importing("pyarrow", "reading Parquet", "pip install pyarrow"):
+            from pyarrow import parquet
         table = parquet.ParquetFile(path).read()
         frame = table.to_pandas(ignore_metadata=True)       # an index of pandas is a column
     if not len(frame):
@@ -397,42 +355,3 @@ def _ragged(source: Path | str, rows: Iterable[tuple[int, str]], separator: str,
         if count != columns:
             return DataError.at(source, f"{count} fields instead of {columns}", number)
     return None
-
-
-def is_number(text: str) -> bool:
-    """Return whether a field is a finite number."""
-    try:
-        return "_" not in text and bool(np.isfinite(float(text)))       # float() accepts 1_000, tables do not
-    except ValueError:
-        return False
-
-
-def is_header(rows: list[list[str]], keys: Sequence[Sequence[str]] = ()) -> bool:
-    """Return whether the first row is a header; ``keys``: words, one of each of which makes it one wherever it is."""
-    first, rest = [field.lower() for field in rows[0]], rows[1:]
-    ends = column_named(SOURCE_WORDS, first), column_named(TARGET_WORDS, first)
-    if first[0] in ID_WORDS or is_unnamed(first[0]) or None not in ends:
-        return True
-    others = {field.lower() for row in rest for field in row}
-    if rest and any(set(pair) <= set(first) and not set(pair) & others for pair in PAIRS):
-        return True
-    texts = [place for place, field in enumerate(first) if not is_number(field)]
-    if keys and len(texts) == len(first) and all(column_named(words, first) is not None for words in keys):
-        return True
-    above_numbers = [place for place in texts if _is_above_numbers(rows, place)]
-    is_new = not set(first[:2]) & others                # the names of no node: 1,2,friend above 3,4,5 is an edge
-    return 0 in texts and bool(above_numbers) and (texts == above_numbers or (len(first) > 2 and is_new))
-
-
-def is_header_of_features(rows: list[list[str]]) -> bool:
-    """Return the same for features: any column may have the ids, and two columns may be text above ids, numbers."""
-    texts_above_numbers = len(rows[0]) == 2 and not is_number(rows[0][0]) and _is_above_numbers(rows, 1)
-    return is_header(rows, [ID_WORDS]) or texts_above_numbers
-
-
-def _is_above_numbers(rows: list[list[str]], place: int) -> bool:
-    """Return whether a column has text, not a gap, above numbers and gaps; 1,5 is a number that is refused later."""
-    fields = [row[place].lower() for row in rows if place < len(row)]
-    numbers = [is_number(field.replace(",", ".", 1)) for field in fields]
-    readable = [number or field in GAPS for number, field in zip(numbers, fields, strict=True)]
-    return len(fields) == len(rows) and any(numbers) and all(readable[1:]) and not readable[0]

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from jbpool.checks import check_count
+from jbpool.checks import check_count, check_positive
 from jbpool.data.arrays import Arrays, checked_csr, read_members
 from jbpool.data.assemble import pack_graphs, packed_graphs, undirected
 from jbpool.data.catalogue import GCB
@@ -107,8 +107,7 @@ def gcb_sim(
     check_count(max_nodes, "max_nodes")
     if max_nodes // 2 < 6 or max_nodes // 2 - 2 <= k:
         raise DataError(f"max_nodes={max_nodes} with k={k}: give at least 12, and more than twice k + 2.")
-    if not (isinstance(spread, (int, float)) and 0 < spread < 100):
-        raise DataError(f"spread={spread!r}: give a number above 0 and below 100.")
+    check_positive(spread, "spread")
     rng = np.random.default_rng(seed)
     label = rng.permutation(np.arange(num_graphs) % CLASSES)
     graphs = []

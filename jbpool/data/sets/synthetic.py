@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from jbpool.checks import check_cluster_sizes, check_count, check_fraction
+from jbpool.checks import check_cluster_sizes, check_count, check_fraction, check_positive
 from jbpool.data.assemble import pack_graphs, packed_graphs, undirected
 from jbpool.data.catalogue import CITATION, SIMULATED
 from jbpool.data.datasets import GraphData, NodeData, row_normalized, to_csr_tensor
@@ -65,8 +65,9 @@ def sbm(
     for value, what in ((mixing, "mixing"), (feature_noise, "feature_noise")):
         if value != 1:
             check_fraction(value, what)
-    if not (isinstance(avg_degree, (int, float)) and avg_degree >= 0 and isinstance(words, (int, float)) and words > 0):
-        raise DataError(f"avg_degree={avg_degree!r} and words={words!r}: give numbers above 0.")
+    if avg_degree != 0:
+        check_positive(avg_degree, "avg_degree")
+    check_positive(words, "words")
     equal = [1 / num_clusters] * num_clusters
     share = check_cluster_sizes(equal if cluster_sizes is None else cluster_sizes, num_clusters).numpy()
     if num_nodes < num_clusters:

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from jbpool.data import DataError
-from jbpool.data.own.tables import ID_WORDS, LABEL_WORDS, PAIRS, is_header, is_header_of_features, read_table
+from jbpool.data.own.headers import ID_WORDS, LABEL_WORDS, PAIRS, is_header, is_header_of_features
+from jbpool.data.own.tables import read_table
 
 is_header_of_labels = partial(is_header, keys=[ID_WORDS, LABEL_WORDS])
 IDS = ["7", "007", "+7", "-3", "0", "12", "a#1", "b%2", "NA", "null", "zoë", "d e", "0.5", "10000000000", "1e5"]

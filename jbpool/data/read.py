@@ -1,0 +1,60 @@
+"""What was read of a graph, as numbers and as one line for users."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Lines(NamedTuple):
+    """What became of the lines that list the edges of a graph."""
+
+    repeated: int = 0                   # beyond the first of an edge: added up
+    self_loops: int = 0                 # left out
+    zeros: int = 0                      # of weight 0: left out
+    both_directions: bool = False       # whether the list holds both directions of every edge
+    header: str | None = None           # a first line that was taken for a header
+    bipartite: bool = False             # whether the names of the two columns are different ones
+
+
+NO_LINES = Lines()
+
+
+class Read(NamedTuple):
+    """What was read: the graph, and what became of the lines that list its edges. As text, one line for users."""
+
+    name: str
+    nodes: int
+    edges: int                          # each counts once
+    repeated: int
+    self_loops: int
+    zeros: int
+    both_directions: bool
+    header: str | None
+    bipartite: bool
+    weights: str | None                 # where they come from
+    isolated: int                       # nodes without edges
+    components: int
+    largest: int                        # nodes of the largest component
+
+    def __str__(self) -> str:
+        left_out = [
+            f"{self.repeated:,} repeated, added up" if self.repeated else "",
+            f"{self.self_loops:,} self loop{'s' * (self.self_loops > 1)} left out" if self.self_loops else "",
+            f"{self.zeros:,} of weight 0 left out" if self.zeros else "",
+        ]
+        what = "; ".join(part for part in left_out if part)
+        parts = [
+            f"{self.name}: {self.nodes:,} nodes, {self.edges:,} edges" + (f" ({what})" if what else "")
+            + (", listed in both directions" if self.both_directions else "")
+            + (f", weights from {self.weights}" if self.weights else ""),
+            f"the first line, {self.header}, is a header" if self.header else "",
+            "the two columns share no name: bipartite, both sides are clustered together" if self.bipartite else "",
+            f"{self.isolated:,} node{'s' * (self.isolated > 1)} without edges" if self.isolated else "",
+            f"{self.components:,} components, the largest {self.largest:,}" if self.components > 1 else "",
+        ]  # fmt: skip
+        return "; ".join(part for part in parts if part)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The numbers and notes by name, as ``result.json`` has them."""
+        return {key: value for key, value in self._asdict().items() if key != "name"}
