@@ -267,7 +267,7 @@ class JBClustering(Clusterer):
         ``size``; ``inside``, the share of the weight of its edges that stays inside; ``density``, its edges over its
         pairs of nodes; ``confidence``, the mean; ``features`` that set it apart, with ``lift`` and ``frequency`` of
         words and flags or ``difference`` of measurements; ``central``, ``typical`` and ``uncertain`` nodes; the
-        ``closest`` clusters.
+        ``closest`` clusters; ``sides``, nodes of the first and of the second column of a bipartite edge list.
         """
         return as_table(self._explain())
 

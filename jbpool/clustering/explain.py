@@ -64,6 +64,7 @@ class ClusterSummary:
     typical: tuple[Any, ...]            # nodes with the features of the cluster, else with the highest confidence
     uncertain: tuple[Any, ...]          # nodes with the lowest confidence
     closest: tuple[Neighbour, ...]      # clusters that share more edges with it than expected; at least one, if any
+    sides: tuple[int, int] | None       # nodes of the first and of the second column, of a bipartite graph
 
 
 class Merges(NamedTuple):
@@ -120,6 +121,7 @@ def explain(
     def named(nodes: Tensor) -> tuple[Any, ...]:
         return tuple(node if data.ids is None else data.ids[node] for node in nodes.tolist())
 
+    of_first = None if data.first is None else place[assigned & torch.from_numpy(data.first)].bincount(None, len(sizes))
     summaries = []
     members = place.argsort(stable=True)[int((~assigned).sum()) :].split(sizes.tolist())
     for k, (number, nodes) in enumerate(zip(numbers.tolist(), members, strict=True)):
@@ -136,6 +138,7 @@ def explain(
                 typical=named(_typical(nodes, trust, fit, inside)),
                 uncertain=() if trust is None else named(_first(nodes, -trust)),
                 closest=() if between is None else _closest(between, k, numbers),
+                sides=None if of_first is None else (int(of_first[k]), size - int(of_first[k])),
             )
         )
     merges = None
@@ -151,13 +154,15 @@ def as_table(explained: Explained) -> pd.DataFrame:
 
     table = pd.DataFrame([vars(summary) for summary in explained.clusters]).set_index("cluster")
     traits = table.pop("features")
-    table.insert(4, "features", [tuple(trait.feature for trait in some) for some in traits])
-    for place, kind in enumerate(("lift", "frequency", "difference"), 5):
+    parts = {"features": [tuple(trait.feature for trait in some) for some in traits]}
+    for kind in ("lift", "frequency", "difference"):
         values = [tuple(getattr(trait, kind) for trait in some) for some in traits]
         if any(value is not None for some in values for value in some):
-            table.insert(min(place, 6), kind, values)
+            parts[kind] = values
+    for place, (kind, values) in enumerate(parts.items(), 4):
+        table.insert(place, kind, values)
     table["closest"] = [tuple(neighbour.cluster for neighbour in some) for some in table["closest"]]
-    return table
+    return table.drop(columns="sides") if table["sides"].isna().all() else table
 
 
 def as_json(explained: Explained) -> dict[str, Any]:

@@ -121,4 +121,4 @@ def subgraph(data: NodeData, nodes: np.ndarray) -> NodeData:
     kept = (ends >= 0).all(0)
     weight = None if data.edge_weight is None else data.edge_weight[kept]
     graph, feat = Graph(ends[:, kept], len(nodes)), feature_rows(data.feat, nodes)
-    return replace(data, graph=graph, feat=feat, edge_weight=weight, label=None, ids=None)
+    return replace(data, graph=graph, feat=feat, edge_weight=weight, label=None, ids=None, first=None)

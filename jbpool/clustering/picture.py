@@ -160,7 +160,8 @@ def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray) -> NodeData:
     """Return the graph of some nodes and these edges among them, unweighted, with their features."""
     source, target = (torch.from_numpy(end) for end in undirected(edges[:, 0], edges[:, 1], len(nodes)))
     graph = Graph(torch.stack([source, target]), len(nodes))
-    return replace(data, graph=graph, feat=feature_rows(data.feat, nodes), label=None, edge_weight=None, ids=None)
+    feat = feature_rows(data.feat, nodes)
+    return replace(data, graph=graph, feat=feat, label=None, edge_weight=None, ids=None, first=None)
 
 
 def feature_rows(feat: Tensor | None, nodes: np.ndarray) -> Tensor | None:

@@ -266,7 +266,8 @@ def cluster_table(explained: Explained) -> tuple[str, str]:
     head += ["central nodes", "typical nodes", "least certain nodes", "closest clusters", "edges inside", "confidence"]
     rows = []
     for one in clusters:
-        row = [str(one.cluster), f"{one.size:,}"]
+        sides = f" ({one.sides[0]:,} + {one.sides[1]:,})" if one.sides else ""
+        row = [str(one.cluster), f"{one.size:,}{sides}"]
         row += ["\n".join(map(_trait, one.features[:LISTED_FEATURES]))] if with_features else []
         kinds = (one.central, one.typical, one.uncertain)
         row += ["\n".join(shortened(str(node)) for node in kind[:LISTED]) for kind in kinds]

@@ -46,6 +46,7 @@ class NodeData:
     weight_name: str | None = None          # origin of the edge weights, for the summary
     lines: Lines = NO_LINES                 # what became of the lines of the user's edges
     ignored: Sequence[str] = ()             # unused parts of the user's files, for the summary
+    first: np.ndarray | None = None         # (N,) of a bipartite graph: whether a node is one of the first column
 
     def __repr__(self) -> str:
         size = f"{self.graph.num_nodes} nodes, {self.graph.num_edges} edges"
@@ -76,10 +77,11 @@ class NodeData:
         matrix = scipy.sparse.csr_matrix((np.ones(len(columns), dtype=np.int8), columns, pointers), shape)
         component = connected_components(matrix, directed=False)[1]
         sizes = np.bincount(component)
+        sides = None if self.first is None else (int(self.first.sum()), int((~self.first).sum()))
         return Read(
             name=self.name, nodes=shape[0], edges=self.graph.num_edges // 2, **self.lines._asdict(),
-            weights=self.weight_name, isolated=int((np.diff(pointers) == 0).sum()), components=len(sizes),
-            largest=int(sizes.max(initial=0)),
+            bipartite=sides, weights=self.weight_name, isolated=int((np.diff(pointers) == 0).sum()),
+            components=len(sizes), largest=int(sizes.max(initial=0)),
         )  # fmt: skip
 
     @property

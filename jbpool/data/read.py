@@ -13,7 +13,6 @@ class Lines(NamedTuple):
     zeros: int = 0                      # of weight 0: left out
     both_directions: bool = False       # whether the list holds both directions of every edge
     header: str | None = None           # a first line that was taken for a header
-    bipartite: bool = False             # whether the names of the two columns are different ones
 
 
 NO_LINES = Lines()
@@ -30,7 +29,7 @@ class Read(NamedTuple):
     zeros: int
     both_directions: bool
     header: str | None
-    bipartite: bool
+    bipartite: tuple[int, int] | None   # nodes of the first and of the second column, if these share no name
     weights: str | None                 # where they come from
     isolated: int                       # nodes without edges
     components: int
@@ -48,7 +47,8 @@ class Read(NamedTuple):
             + (", listed in both directions" if self.both_directions else "")
             + (f", weights from {self.weights}" if self.weights else ""),
             f"the first line, {self.header}, is a header" if self.header else "",
-            "the two columns share no name: bipartite, both sides are clustered together" if self.bipartite else "",
+            "the two columns share no name: bipartite, {:,} and {:,} nodes, clustered together".format(*self.bipartite)
+            if self.bipartite else "",
             f"{self.isolated:,} node{'s' * (self.isolated > 1)} without edges" if self.isolated else "",
             f"{self.components:,} components, the largest {self.largest:,}" if self.components > 1 else "",
         ]  # fmt: skip

@@ -12,7 +12,7 @@ import torch
 
 from jbpool.clustering import explain as module
 from jbpool.clustering.auto.merging import saved_nats
-from jbpool.clustering.explain import FEATURES, NODES, as_json, explain
+from jbpool.clustering.explain import FEATURES, NODES, as_json, as_table, explain
 from jbpool.data import load_nodes
 from jbpool.data.own.one_graph import as_node_data
 
@@ -219,6 +219,22 @@ def test_many_clusters_have_no_tree(monkeypatch):
     found = explain(data, data.label)
     assert found.merges is None
     assert as_json(found)["merges"] is None
+
+
+def test_both_sides_of_a_bipartite_graph_are_counted():
+    rng = np.random.default_rng(0)
+    pairs = [(f"person {i}", f"event {j}") for i in range(20) for j in range(9) if rng.random() < 0.4]
+    data = as_node_data(pairs)
+    cluster = torch.arange(len(data.ids)) % 4 - 1                           # -1: in none
+    found = explain(data, cluster)
+    for one in found.clusters:
+        names = [name for name, k in zip(data.ids, cluster.tolist(), strict=True) if k == one.cluster]
+        people = sum(name.startswith("person") for name in names)
+        assert one.sides == (people, len(names) - people)
+    assert as_table(found)["sides"].tolist() == [one.sides for one in found.clusters]
+    plain = as_table(explain(as_node_data(np.ones((4, 4)) - np.eye(4), np.eye(4)), torch.tensor([0, 0, 1, 1])))
+    assert list(plain)[3:6] == ["confidence", "features", "lift"]           # what sets a cluster apart is together
+    assert "sides" not in plain
 
 
 def test_planted_words_are_found():

@@ -197,24 +197,24 @@ def _together(name: str, edges: Edges, feat: Features | None, missing: str | Non
         edges = edges if ids is None else edges.onto(ids)
     with reported_as(edges.origin) if isinstance(edges.origin, Path) else nullcontext():  # a weight beyond float32
         adjacency, lines = added_up(edges.source, edges.target, edges.weight, [edges.num_nodes], edges.both)
-    is_list, bipartite = edges.both is None, edges.both is None and not edges.nodes and _is_bipartite(edges)
-    both_directions = lines.both_directions and is_list
-    lines = lines._replace(both_directions=both_directions, header=edges.header, bipartite=bipartite)
+    is_list = edges.both is None
+    lines = lines._replace(both_directions=lines.both_directions and is_list, header=edges.header)
     _mention_similar_names(edges)
     return node_data(
         name, adjacency, weight_name=edges.weight_name, lines=lines,
         feat=None if feat is None else feat.rows_of(edges.ids), feat_names=None if feat is None else feat.names,
         ids=edges.ids, ignored=[*edges.ignored, *(feat.ignored if feat else ())],
+        first=_first_column(edges) if is_list and not edges.nodes else None,
     )  # fmt: skip
 
 
-def _is_bipartite(edges: Edges) -> bool:
-    """Return whether no name occurs as source and as target, such as people and events."""
+def _first_column(edges: Edges) -> np.ndarray | None:
+    """Return which nodes are sources, if no name occurs as source and as target, such as people and events."""
     if edges.ids is None or edges.ids.dtype != object or not len(edges.source):
-        return False
+        return None
     is_source = np.zeros(edges.num_nodes, dtype=bool)
     is_source[edges.source] = True
-    return not is_source[edges.target].any()
+    return None if is_source[edges.target].any() else is_source
 
 
 def _mention_similar_names(edges: Edges) -> None:

@@ -226,8 +226,8 @@ def test_the_line_that_says_what_was_read(tmp_path):
 
 def test_columns_that_share_no_name_are_said_to_be_bipartite(tmp_path):
     data = read(tmp_path, "woman,event\nEvelyn,E1\nLaura,E1\nEvelyn,E2\n")
-    assert data.read.bipartite
-    assert "bipartite" in data.summary
+    assert data.read.bipartite == (2, 2)
+    assert "bipartite, 2 and 2 nodes" in data.summary
     assert not read(tmp_path, "ann,bob\nbob,eve\n").read.bipartite
     assert not read(tmp_path, "0,1\n0,2\n").read.bipartite                  # numbers say nothing
 
