@@ -1,4 +1,4 @@
-"""Test jbpool in every environment that it supports, each made from nothing, and print the table of docs/install.md.
+"""Test jbpool in every environment that it supports, each made from nothing, and print a table (docs/development).
 
     python scripts/qa/matrix.py                    # all: about an hour, and up to 10 GB of disk at a time
     python scripts/qa/matrix.py oldest trixie      # some of them
