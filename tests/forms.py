@@ -35,7 +35,10 @@ def drawn(pairs, kind=networkx.Graph):
 
 
 def forms(pairs, folder, num_nodes):
-    """Yield name and form of a graph of weighted edges, each once, among the nodes 0 .. N-1, all of which occur."""
+    """Yield name and form of a graph of weighted edges among the nodes 0 .. N-1, all of which occur.
+
+    Edges may be repeated, always in the same direction, and be loops; a matrix has their sums.
+    """
     source, target, weight = (np.array(column) for column in zip(*pairs, strict=True))
     frame = pd.DataFrame({"source": source, "target": target, "weight": weight})
     frame.to_csv(folder / "e.csv", index=False)
@@ -51,7 +54,7 @@ def forms(pairs, folder, num_nodes):
     yield "tuples", pairs
     if len(pairs) > 3:                                                  # an array of shape (3, 3) is a matrix
         yield "array", frame.to_numpy()
-    graph = drawn(pairs)
+    graph = drawn(pairs, networkx.MultiGraph)
     yield "networkx", graph
     for end, write in ("gml", networkx.write_gml), ("graphml", networkx.write_graphml), ("gexf", networkx.write_gexf):
         write(graph, folder / f"e.{end}")
@@ -73,8 +76,9 @@ def forms(pairs, folder, num_nodes):
     yield "scipy .npz", folder / "m.npz"
     if num_nodes > 3:
         yield "DataFrame matrix", pd.DataFrame(matrix)
-    ends = torch.from_numpy(np.concatenate([[source, target], [target, source]], axis=1))
-    twice = torch.from_numpy(np.concatenate([weight, weight])).float()
+    joins = source != target
+    ends = torch.from_numpy(np.concatenate([[source, target], [target[joins], source[joins]]], axis=1))
+    twice = torch.from_numpy(np.concatenate([weight, weight[joins]])).float()
     for package, kind in ("dgl", "DGL"), ("torch_geometric", "PyG"):
         if installed(package):
             made = Graph(ends, num_nodes)
@@ -84,3 +88,9 @@ def forms(pairs, folder, num_nodes):
             else:
                 made.edge_weight = twice
             yield kind, made
+            if kind == "DGL":
+                import dgl
+
+                dgl.save_graphs(str(folder / "e.bin"), [made])
+                yield ".bin", folder / "e.bin"
+    yield "Graph", Graph(ends, num_nodes, edge_weight=twice)

@@ -59,6 +59,3 @@ def test_bad_folds(fold, folds):
 def test_classes_too_small_to_fold():
     with pytest.raises(DataError, match="use fewer folds"):
         small(12).split(0, 10)
-
-
-# ---------------------------------------------------------------- OGB

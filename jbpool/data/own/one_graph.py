@@ -11,7 +11,7 @@ import warnings
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from jbpool.data.own.tables import kind_of, read_table, shown
 from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 from jbpool.interop import is_dgl, is_pyg
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +77,8 @@ def load_node_files(
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
     path = Path(graph if edges is None else edges)          # type: ignore[arg-type]
     if is_cells:
-        named = None if features is None or Path(features).is_file() else str(features)
         with reported_as(path):
-            listed = edges_of_cells(read_cells(path), None if graph is None else str(graph), named)
-        features = features if named is None else None
+            listed, features = _cells(read_cells(path), features, None if graph is None else str(graph))
     elif edges is None:
         listed = edges_of_bin(path)
     else:
@@ -137,12 +138,19 @@ def as_node_data(adjacency: Any, features: Any = None, missing: str | None = Non
     the index of a DataFrame holds them; else row i is node i, unless the index is a permutation of 0 .. N-1, which is
     followed with a warning. The ``ids`` of the result are in the order of the rows, ``None`` for matrices.
     """
+    if isinstance(adjacency, (str, Path)) and Path(adjacency).suffix.lower() == ".h5ad":
+        adjacency = read_cells(Path(adjacency))
     if is_of(adjacency, "anndata", "AnnData"):
-        listed = edges_of_cells(adjacency, features=features if isinstance(features, str) else None)
-        features = None if isinstance(features, str) else features
+        listed, features = _cells(adjacency, features)
     else:
         listed = read_edges(adjacency)
     return _together("graph", listed, _features(listed, features, missing), missing)
+
+
+def _cells(adata: AnnData, features: Any, graph: str | None = None) -> tuple[Edges, Any]:
+    """Return the graph of cells, and the features, unless they name a part of the cells, which the graph then holds."""
+    is_key = isinstance(features, (str, Path)) and not Path(features).is_file()
+    return edges_of_cells(adata, graph, str(features) if is_key else None), None if is_key else features
 
 
 def read_edges(
@@ -174,10 +182,8 @@ def _edges_of_file(path: Path, separator: str | None, header: bool | None, weigh
     if kind in ("gml", "graphml", "gexf"):
         return edges_of_graph_file(path, kind, weight or "weight")
     is_matrix = kind == "array" and path.suffix.lower() == ".npz" and "format" in array_names(path)
-    if weight is not None and (is_matrix or kind in ("cells", "dgl")):
+    if weight is not None and (is_matrix or kind == "dgl"):
         raise DataError(f"dataset.weight={weight} names a column or an edge attribute: leave it out for such a file")
-    if kind == "cells":
-        return edges_of_cells(read_cells(path))
     if kind == "dgl":
         return edges_of_bin(path)
     if is_matrix:                                           # of scipy.sparse.save_npz

@@ -43,6 +43,7 @@ def test_graph_names_and_features(cells, tmp_path, caplog):
     cells.write_h5ad(tmp_path / "c.h5ad")
     data = load_nodes("file", edges=tmp_path / "c.h5ad", graph="connectivities", features="X", labels="group")
     assert data.graph.num_edges == 2 * 91
+    assert as_node_data(tmp_path / "c.h5ad", "X").fingerprint == as_node_data(cells, "X").fingerprint
     assert data.feat.shape == (20, 6)
     assert (list(data.class_names), data.label.tolist()) == (["a", "b"], [0] * 10 + [1] * 10)
     assert not caplog.text

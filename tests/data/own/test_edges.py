@@ -113,16 +113,6 @@ def test_what_is_no_list_of_edges_is_refused(tmp_path, edges, words):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("kept", [-8, 100, 3, 0])
-def test_truncated_arrays(tmp_path, kept):
-    np.save(tmp_path / "e.npy", PAIRS)
-    np.savez(tmp_path / "e.npz", source=PAIRS[:, 0], target=PAIRS[:, 1])
-    for name in ("e.npy", "e.npz"):
-        (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:kept])
-        with pytest.raises(DataError, match=name):
-            load_nodes("file", edges=tmp_path / name)
-
-
 def test_separators_and_headers_that_are_given(tmp_path):
     assert edges_of(read(tmp_path, "a b|c\n", separator="|")) == both(("a b", "c"))
     for separator in ("\t", "\\t", "tab"):

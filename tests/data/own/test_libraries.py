@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from forms import both, edges_of, installed
+from forms import both, edges_of
 
 from jbpool import JBPool
 from jbpool.data import DataError, load_nodes
@@ -67,14 +67,6 @@ def test_nodes_are_called_by_their_labels_if_these_differ(tmp_path):
     graph = "graph [ node [ id 7 label \"zoë\" ] node [ id 3 label \"{}\" ] edge [ source 7 target 3 ] ]"
     assert load_nodes("file", edges=gml(tmp_path, graph.format("ann"))).ids.tolist() == ["ann", "zoë"]
     assert load_nodes("file", edges=gml(tmp_path, graph.format("zoë"))).ids.tolist() == [3, 7]
-
-
-def test_one_direction_and_other_attributes_of_edges(tmp_path, caplog):
-    text = "graph [ directed 1 node [ id 0 ] node [ id 1 ] edge [ source 1 target 0 value 3 ] ]"
-    data = load_nodes("file", edges=gml(tmp_path, text))
-    assert edges_of(data) == both((0, 1))
-    assert data.summary.endswith("ignored: edge attribute 'value' of g.gml")
-    assert "edge attributes ['value'] are not used" in caplog.text
 
 
 def test_weights_that_only_some_edges_have(tmp_path):
@@ -171,23 +163,6 @@ def test_nodes_of_igraph():
     assert as_node_data(igraph.Graph(4, [(0, 1), (1, 2)])).ids is None
     with pytest.raises(DataError, match=r"directed: the edge 0 -> 1.*graph.as_undirected\(\)"):
         as_node_data(igraph.Graph(2, [(0, 1)], directed=True))
-
-
-def test_repeated_edges_add_up_in_every_multigraph(tmp_path):
-    pairs, expected = [(0, 1), (0, 1), (1, 2)], both((0, 1), weight=2) | both((1, 2))
-    graph = networkx.MultiGraph(pairs)
-    for kind, write in WRITE.items():
-        write(graph, tmp_path / f"g.{kind}")
-        assert edges_of(as_node_data(tmp_path / f"g.{kind}")) == expected, kind
-    assert edges_of(as_node_data(graph)) == expected
-    assert edges_of(as_node_data(pairs)) == expected
-    ends = torch.tensor(pairs + [pair[::-1] for pair in pairs]).T
-    made = Graph(ends)
-    for module, convert in ("dgl", made.to_dgl), ("torch_geometric", made.to_pyg):
-        if installed(module):
-            data = as_node_data(convert())
-            assert edges_of(data) == expected
-            assert data.read.repeated == 1
 
 
 POLBLOGS = """Creator "Lada Adamic on Tue Aug 15 2006"
