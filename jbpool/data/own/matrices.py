@@ -72,7 +72,7 @@ def as_array(values: Any, what: str) -> np.ndarray:
     except ValueError:
         raise DataError(f"{what} has rows of different lengths: give a table of numbers.") from None
     if array.dtype == object and array.ndim == 2:
-        with suppress(ValueError, TypeError):                           # text
+        with suppress(ValueError):                                      # text; a TypeError names any other object
             array = array.astype(np.float64)                            # numbers of different types
     return array
 
