@@ -2,7 +2,7 @@
 
     python scripts/reproduce/forest.py                        the datasets of docs/development/pools.md
     python scripts/reproduce/forest.py --sets mutag proteins --folds 0,1,2
-    python scripts/reproduce/forest.py --csv                  every seed and fold, as in docs/measured.csv
+    python scripts/reproduce/forest.py --csv                  every seed and fold, as in docs/development/measured.csv
 
 Test scores on the same folds (molhiv: the official split, five seeds) as the networks: mean, standard deviation and
 number. The statistics are the number of nodes and edges, the mean and deviation of degrees, of features and of the

@@ -2,7 +2,7 @@
 
     python scripts/reproduce/table.py runs/reproduce          the paper's Table 2, and clusters without labels
     python scripts/reproduce/table.py runs/reproduce_graphs   graph classification
-    python scripts/reproduce/table.py runs/reproduce --csv    all seeds and folds, as in docs/measured.csv
+    python scripts/reproduce/table.py runs/reproduce --csv    all seeds and folds, as in docs/development/measured.csv
     python scripts/reproduce/table.py --times                 Table 3: seconds per training step
     python scripts/reproduce/table.py --times --datasets cora dblp
 """
@@ -30,7 +30,7 @@ SECONDS_PER_STEP = {
     "mincut": dict(zip(DATASETS, (0.006, 0.029, 0.030, 0.061), strict=True)),
     "jb": dict(zip(DATASETS, (0.003, 0.021, 0.017, 0.048), strict=True)),
 }
-RECORDED = ("seed", "fold", "acc", "nmi", "loss", "test")           # of every run, in docs/measured.csv
+RECORDED = ("seed", "fold", "acc", "nmi", "loss", "test")           # of every run, in docs/development/measured.csv
 
 
 def load_results(folder: Path) -> list[dict]:
