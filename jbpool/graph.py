@@ -17,6 +17,7 @@ from jbpool.errors import InputError
 from jbpool.formats import Blocks, CsrRows, by_rows, row_of_entries
 from jbpool.interop import GraphTensors, sizes_of_batch, version
 from jbpool.kept import kept
+from jbpool.processes import Halo, RowShares
 
 T = TypeVar("T")
 
@@ -123,6 +124,20 @@ class Graph:
         sizes = torch.full((1,), num_nodes, device=columns.device) if sizes is None else sizes
         return cls.__new__(cls)._start(sizes, num_nodes, len(columns), columns.dtype, **known)
 
+    @classmethod
+    def of_rows(
+        cls, shares: RowShares, pointers: Tensor, columns: Tensor, edge_weight: Tensor | None = None
+    ) -> Graph:
+        """Return the n rows of this process of a symmetric adjacency matrix; all processes call this together.
+
+        ``pointers``: ``(n + 1,)``. ``columns``: ``(E,)`` numbers of nodes, ascending in every row; they are replaced by
+        places in the extended rows of ``halo``, in the same order. ``edge_weight``: ``(E,)``.
+        """
+        halo = Halo.around(shares, columns)
+        graph = cls.from_rows(CsrRows(pointers, columns, None), symmetric=True)
+        graph._kept["halo"] = halo
+        return graph.weighted(edge_weight)
+
     @staticmethod
     def complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:
         """Return a batch of complete graphs with self loops, edges in row-major order.
@@ -185,7 +200,7 @@ class Graph:
         device = torch.device(device)
         if device == self.device or (device.type == self.device.type and device.index is None):
             return self
-        names = ("edge_index", "by_target", "by_source")                # whatever is there need not be computed again
+        names = ("edge_index", "by_target", "by_source", "halo")        # whatever is there need not be computed again
         known: dict[str, Any] = {name: self._kept[name].to(device) for name in names if name in self._kept}
         known |= {"symmetric": True} if self.known_symmetric else {}
         weight = None if self.edge_weight is None else self.edge_weight.to(device)
@@ -216,6 +231,24 @@ class Graph:
     def by_source(self) -> CsrRows:
         """The edges by source, for products with the transpose."""
         return self.once("by_source", lambda: by_rows(self.edge_index[0], self.edge_index[1], self.num_nodes))
+
+    @property
+    def halo(self) -> Halo:
+        """Nodes of other processes that edges lead to; none, unless the graph was made by ``of_rows``."""
+        return self.once("halo", lambda: Halo(RowShares.alone(self.num_nodes), self.sizes[:0]))
+
+    @property
+    def shares(self) -> RowShares:
+        """Which process has which nodes; ``num_nodes`` counts those of this one."""
+        return self.halo.shares
+
+    def part(self, shares: RowShares) -> Graph:
+        """Return the rows of this process of a graph that every process has."""
+        pointers, columns, _ = rows = self.by_target
+        first, last = pointers[shares.start], pointers[shares.stop]
+        own = pointers[shares.start : shares.stop + 1] - first
+        weight = None if self.edge_weight is None else rows.of_edges(self.edge_weight)[first:last].clone()
+        return Graph.of_rows(shares, own, columns[first:last].clone(), weight)
 
     @property
     def known_symmetric(self) -> bool:

@@ -1,6 +1,6 @@
-"""The processes of a run: their group, what they exchange, and which of them has which rows of a matrix.
+"""The processes of a run: their group, what they exchange, and which of them has which rows of the graph.
 
-With one process nothing is sent. Rows are contiguous, in the order of the ranks.
+With one process nothing is sent. Rows are consecutive, in the order of the ranks.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -122,34 +124,38 @@ def gather(value: Any) -> list[Any]:
     return values
 
 
-class RowShares:
-    """Which process has which rows, ``counts`` of each, and what they exchange. With one process nothing is sent."""
+ROWS = 1024             # of a block: shares begin at multiples of it, so that blocks do not depend on how many share
+PER_ROW = 8             # entries of the adjacency matrix that take as long as what is done once per row
 
-    def __init__(self, counts: Sequence[int], place: int = 0):
-        self.counts, self.place = list(counts), place
-        self.num_rows = sum(counts)
-        self.start = sum(self.counts[:place])
-        self.stop = self.start + self.counts[place]
+
+class RowShares:
+    """Which process has which rows of the matrices with a row per node, and what they exchange.
+
+    Process p has the rows ``bounds[p]`` to ``bounds[p + 1]``, which may be none. With one process nothing is sent, and
+    every method returns its argument.
+    """
+
+    def __init__(self, bounds: Sequence[int], place: int = 0):
+        self.bounds, self.place = list(bounds), place
+        self.num_rows, self.processes = self.bounds[-1], len(self.bounds) - 1
+        self.start, self.stop = self.bounds[place], self.bounds[place + 1]
 
     @classmethod
-    def of_this_run(cls, num_rows: int, multiple: int = 1) -> RowShares:
-        """Return equal shares for all processes of the run.
+    def of_this_run(cls, num_rows: int, entries: Tensor | None = None) -> RowShares:
+        """Return shares of about equal work for the processes of this run.
 
-        Shares begin at multiples of ``multiple``, so that blocks of as many rows are the same for any number of
-        processes.
+        ``entries``: of the adjacency matrix in each block of ``ROWS`` rows, ``(blocks,)``; by default as many in all.
         """
-        blocks = -(-num_rows // multiple)
-        ends = [min(num_rows, multiple * (blocks * (i + 1) // world_size())) for i in range(world_size())]
-        return cls([end - start for start, end in zip([0, *ends], ends, strict=False)], rank())
+        blocks, processes = -(-num_rows // ROWS), world_size()
+        work = torch.full((blocks,), PER_ROW * ROWS) + (0 if entries is None else entries.cpu())
+        middle = work.cumsum(0) - work // 2
+        cuts = [int((middle * processes < int(work.sum()) * place).sum()) for place in range(1, processes)]
+        return cls([min(ROWS * block, num_rows) for block in (0, *cuts, blocks)], rank())
 
     @classmethod
     def alone(cls, num_rows: int) -> RowShares:
         """Return all rows in this process."""
-        return cls([num_rows])
-
-    @property
-    def processes(self) -> int:
-        return len(self.counts)
+        return cls([0, num_rows])
 
     def add_up(self, value: Tensor) -> Tensor:
         """Return the sum over the processes, the same in each."""
@@ -163,13 +169,9 @@ class RowShares:
                 distributed.broadcast(value, 0)
         return value
 
-    def whole(self, mine: Tensor) -> Tensor:
-        """Return all rows from the rows of each process, ``(n, ...)`` to ``(N, ...)``, in every process."""
-        if self.processes == 1:
-            return mine
-        everything = mine.new_zeros(self.num_rows, *mine.shape[1:])
-        everything[self.start : self.stop] = mine
-        return self.add_up(everything)
+    def stacked(self, value: Tensor) -> Tensor:
+        """Return the values of all processes, of equal shape: ``(...)`` to ``(W, ...)``."""
+        return self.in_turn(value[None], self.processes)
 
     def in_turn(self, mine: Tensor, count: int) -> Tensor:
         """Return all ``count`` entries, of which the processes have every W-th; the same in each."""
@@ -177,6 +179,37 @@ class RowShares:
             return mine
         everything = mine.new_zeros(count, *mine.shape[1:])
         everything[self.place :: self.processes] = mine
+        return self.add_up(everything)
+
+    def chosen(self, rows: Tensor, numbers: Tensor) -> Tensor:
+        """Return the rows with these numbers, which ascend, in every process: ``(n, ...)`` to ``(m, ...)``."""
+        first, last = torch.searchsorted(numbers, numbers.new_tensor([self.start, self.stop])).tolist()
+        mine = rows[numbers[first:last] - self.start]
+        if self.processes == 1:
+            return mine
+        everything = mine.new_zeros(len(numbers), *mine.shape[1:])
+        everything[first:last] = mine
+        return self.add_up(everything)
+
+    def swap(self, rows: Tensor, give: Sequence[int], take: Sequence[int], out: Tensor | None = None) -> Tensor:
+        """Send the first ``give[0]`` rows to the first process and so on; return ``take[p]`` rows of each, in order."""
+        if self.processes == 1:
+            return rows
+        out = rows.new_empty(sum(take), *rows.shape[1:]) if out is None else out
+        with collective():
+            distributed.all_to_all_single(out, rows.contiguous(), list(take), list(give))
+        return out
+
+    def owners(self, numbers: Tensor) -> list[int]:
+        """Return how many of these rows, whose numbers ascend, each process has."""
+        return torch.searchsorted(numbers, numbers.new_tensor(self.bounds)).diff().tolist()
+
+    def whole(self, mine: Tensor) -> Tensor:
+        """Return all rows from the rows of each process, ``(n, ...)`` to ``(N, ...)``, in every process."""
+        if self.processes == 1:
+            return mine
+        everything = mine.new_zeros(self.num_rows, *mine.shape[1:])
+        everything[self.start : self.stop] = mine
         return self.add_up(everything)
 
     def exchange(self, columns: Tensor, widths: Sequence[int]) -> list[Tensor]:
@@ -188,12 +221,85 @@ class RowShares:
         if self.processes == 1:
             return [columns]
         widths = [*widths, *[0] * (self.processes - len(widths))]
-        mine = self.counts[self.place]
+        counts = [stop - start for start, stop in pairwise(self.bounds)]
+        mine = counts[self.place]
         received = columns.new_empty(mine * sum(widths))
         with collective():
             distributed.all_to_all_single(
                 received, columns.flatten(),
-                [mine * width for width in widths], [count * columns.shape[1] for count in self.counts],
+                [mine * width for width in widths], [count * columns.shape[1] for count in counts],
             )  # fmt: skip
         parts = received.split([mine * width for width in widths])
         return [part.view(mine, width) for part, width in zip(parts, widths, strict=True) if width]
+
+
+class Halo:
+    """The rows of other processes that the edges of this one lead to, and their exchange.
+
+    *Extended* rows are those of this process, then those of its halo; with one process, the halo is empty.
+    ``wanted``: ``(h,)`` numbers of the rows in the halo, ascending.
+    """
+
+    def __init__(self, shares: RowShares, wanted: Tensor):
+        self.shares, self.wanted, self.take = shares, wanted, shares.owners(wanted)
+        ones = [1] * shares.processes
+        self.give: list[int] = shares.swap(wanted.new_tensor(self.take), ones, ones).tolist()
+        self.given = shares.swap(wanted, self.take, self.give) - shares.start           # rows that others want
+
+    @classmethod
+    def around(cls, shares: RowShares, columns: Tensor) -> Halo:
+        """Return the halo of rows whose entries have these columns, ``(E,)`` numbers of nodes.
+
+        They are replaced by their places in the extended rows.
+        """
+        own, wanted = shares.stop - shares.start, [columns[:0]]
+        for peer, (low, high) in enumerate(pairwise(shares.bounds if shares.processes > 1 else [])):
+            blocks = [(block, (block >= low) & (block < high)) for block in columns.split(AT_ONCE)]
+            place = torch.arange(high - low, dtype=columns.dtype, device=columns.device)
+            if peer != shares.place:
+                present = torch.zeros(high - low, dtype=torch.bool, device=columns.device)
+                for block, here in blocks:
+                    present[block[here] - low] = True
+                place = present.cumsum(0, dtype=columns.dtype).add_(own + sum(map(len, wanted)) - 1)
+                wanted.append(present.nonzero().squeeze(1).to(columns.dtype).add_(low))
+            for block, here in blocks:
+                block[here] = ~place[block[here] - low]             # below 0: no number of a node
+        if shares.processes > 1:
+            columns.bitwise_not_()
+        return cls(shares, torch.cat(wanted))
+
+    @property
+    def numbers(self) -> Tensor:
+        """Numbers of the extended rows, ``(n + h,)``."""
+        own = torch.arange(self.shares.start, self.shares.stop, device=self.wanted.device)
+        return torch.cat([own, self.wanted])
+
+    def empty(self, *width: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return extended rows to be filled, ``(n + h, *width)``."""
+        num_rows = self.shares.stop - self.shares.start + len(self.wanted)
+        return torch.empty(num_rows, *width, dtype=dtype, device=self.wanted.device)
+
+    def fill(self, extended: Tensor) -> Tensor:
+        """Copy the rows of the halo from their processes into extended rows ``(n + h, ...)``, and return these."""
+        if self.shares.processes > 1:
+            halo = extended[self.shares.stop - self.shares.start :]
+            self.shares.swap(extended.index_select(0, self.given), self.give, self.take, out=halo)
+        return extended
+
+    def extended(self, mine: Tensor) -> Tensor:
+        """Return the rows of this process and those of its halo: ``(n, ...)`` to ``(n + h, ...)``."""
+        if self.shares.processes == 1:
+            return mine
+        extended = self.empty(*mine.shape[1:], dtype=mine.dtype)
+        extended[: len(mine)] = mine
+        return self.fill(extended)
+
+    def to(self, device: torch.device) -> Halo:
+        """Return the same on a device."""
+        moved = copy(self)
+        moved.wanted, moved.given = self.wanted.to(device), self.given.to(device)
+        return moved
+
+
+AT_ONCE = 1 << 22       # columns looked at together
+

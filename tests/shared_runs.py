@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 
-from jbpool.clustering import run as seeds_run
 from jbpool.clustering.auto import views
 from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.engine.config import load_config
@@ -20,7 +19,7 @@ RUNS = {
 
 def run(name: str, folder: Path) -> None:
     """With blocks that are small enough for every process to have some rows; what is finished is not repeated."""
-    views.ROWS = seeds_run.ROWS = 512
+    views.ROWS = 512
     config = load_config(NODE_CLUSTER, "auto", [*RUNS[name], "train.restarts=4"])
     data, resume = NODE_CLUSTER.load_data(config), (folder / "finished.pt").exists()
     NODE_CLUSTER.run(config, data, folder, torch.device("cpu"), resume=resume)

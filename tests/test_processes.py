@@ -11,6 +11,8 @@ from torch import nn
 from jbpool import processes as shares_module
 from jbpool.errors import ConfigError
 from jbpool.processes import (
+    ROWS,
+    Halo,
     RowShares,
     choose_device,
     gather,
@@ -96,35 +98,44 @@ def test_every_process_of_a_machine_has_its_own_gpu(monkeypatch):
 # ---------------------------------------------------------------- rows shared between processes
 
 
-SCRIPT = Path(__file__).with_name("three_processes.py")
+SCRIPT = Path(__file__).with_name("several_processes.py")
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 7])
-@pytest.mark.parametrize(("rows", "multiple"), [(10, 1), (1000, 64), (5, 64), (0, 4)])
-def test_shares_are_contiguous_and_begin_at_multiples(processes, rows, multiple, monkeypatch):
+@pytest.mark.parametrize("rows", [0, 5, 3000, 100_000])
+def test_shares_are_consecutive_and_begin_at_blocks(processes, rows, monkeypatch):
     monkeypatch.setattr(shares_module, "world_size", lambda: processes)
     found = []
     for place in range(processes):
         monkeypatch.setattr(shares_module, "rank", lambda place=place: place)
-        found.append(RowShares.of_this_run(rows, multiple))
+        found.append(RowShares.of_this_run(rows))
     assert [share.start for share in found] == [0, *(share.stop for share in found[:-1])]
     assert found[-1].stop == rows == found[0].num_rows
-    assert all(share.start % multiple == 0 or share.start == rows for share in found)
-    blocks = [-(-(share.stop - share.start) // multiple) for share in found]
+    assert all(share.start % ROWS == 0 or share.start == rows for share in found)
+    blocks = [-(-(share.stop - share.start) // ROWS) for share in found]
     assert max(blocks) - min(blocks) <= 1
+
+
+def test_shares_balance_entries(monkeypatch):
+    monkeypatch.setattr(shares_module, "world_size", lambda: 2)
+    entries = torch.tensor([10**6, 0, 0, 0, 0])
+    assert RowShares.of_this_run(5000, entries).bounds == [0, ROWS, 5000]
 
 
 def test_alone_nothing_is_sent():
     alone, value = RowShares.alone(3), torch.arange(6.0).view(3, 2)
+    halo = Halo(alone, torch.zeros(0, dtype=torch.long))
     assert alone.add_up(value) is value
     assert alone.from_first(value) is value
-    assert alone.whole(value) is value
-    assert alone.exchange(value, [2])[0] is value
+    assert alone.swap(value, [3], [3]) is value
+    assert halo.extended(value) is value
+    assert halo.fill(value) is value
 
 
-def test_three_processes_exchange_rows(tmp_path):
-    run_ranks(SCRIPT, tmp_path, cwd=tmp_path, processes=3)
-    for place in range(3):
+@pytest.mark.parametrize("processes", [1, 2, 3, 4])
+def test_processes_exchange_rows(tmp_path, processes):
+    run_ranks(SCRIPT, tmp_path, cwd=tmp_path, processes=processes)
+    for place in range(processes):
         seen = json.loads((tmp_path / f"{place}.json").read_text())
         assert seen == dict.fromkeys(seen, True)
-        assert len(seen) == 5
+        assert len(seen) == 13

@@ -16,7 +16,7 @@ from torch import Tensor
 from jbpool.clustering.auto.anchors import NOTHING, Anchors, clusters_of
 from jbpool.clustering.auto.number import Choice, ranked
 from jbpool.clustering.auto.recipe import STARTS, choose, default_range, find_clusters, remarks
-from jbpool.clustering.auto.views import ROWS, FixedFeatures, with_features
+from jbpool.clustering.auto.views import FixedFeatures, with_features
 from jbpool.clustering.baselines import clusters_by_others, k_means
 from jbpool.clustering.config import ClusterConfig, cluster_range, has_balance
 from jbpool.clustering.embed import EMBEDDINGS, embedding
@@ -223,7 +223,7 @@ def search(job: Job, seed: int) -> SeedResult:
 
 def _shares(data: NodeData) -> RowShares:
     """Return the rows of each process in whole blocks, so that sums are the same for any number of processes."""
-    return RowShares.of_this_run(data.graph.num_nodes, ROWS)
+    return RowShares.of_this_run(data.graph.num_nodes)
 
 
 def embed(job: Job, seed: int) -> SeedResult:

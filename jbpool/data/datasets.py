@@ -22,7 +22,8 @@ from jbpool.errors import DataError
 from jbpool.formats import CsrRows
 from jbpool.graph import Graph
 from jbpool.inputs import is_symmetric
-from jbpool.ops.sparse import csr, is_sparse
+from jbpool.ops.sparse import csr, is_sparse, rows_between
+from jbpool.processes import RowShares
 
 UNLABELLED = -1
 
@@ -57,10 +58,21 @@ class NodeData:
         feat = None if self.feat is None else self.feat.to(device)
         return self.graph.to(device), feat, None if self.edge_weight is None else self.edge_weight.to(device)
 
+    def part(self, shares: RowShares) -> NodeData:
+        """Return the rows of this process of data that every process has."""
+        graph, rows = self.graph.weighted(self.edge_weight).part(shares), slice(shares.start, shares.stop)
+        return replace(
+            self, graph=graph, edge_weight=graph.edge_weight,
+            feat=None if self.feat is None else rows_between(self.feat, shares.start, shares.stop),
+            label=None if self.label is None else self.label[rows],
+            ids=None if self.ids is None else self.ids[rows],
+            first=None if self.first is None else self.first[rows],
+        )  # fmt: skip
+
     @property
     def own_ids(self) -> np.ndarray:
-        """The user's node ids, else 0 .. N-1."""
-        return np.arange(self.graph.num_nodes) if self.ids is None else self.ids
+        """The user's node ids, else 0 .. N-1; of the nodes of this process."""
+        return np.arange(self.graph.shares.start, self.graph.shares.stop) if self.ids is None else self.ids
 
     @property
     def _features(self) -> str:

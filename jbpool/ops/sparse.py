@@ -158,6 +158,16 @@ def is_sparse(feat: Tensor) -> bool:
     return feat.layout == torch.sparse_csr
 
 
+def rows_between(feat: Tensor, start: int, stop: int) -> Tensor:
+    """Return consecutive rows, dense or CSR: ``(N, D)`` to ``(stop - start, D)``."""
+    if not is_sparse(feat):
+        return feat[start:stop]
+    pointers = feat.crow_indices()[start : stop + 1]
+    first, last = (int(end) for end in pointers[[0, -1]])
+    entries = feat.col_indices()[first:last], feat.values()[first:last]
+    return csr(pointers - first, *entries, (stop - start, feat.shape[1]))
+
+
 def stored_values(feat: Tensor) -> Tensor:
     """Return all values of dense features, the stored ones of CSR features."""
     return feat.values() if is_sparse(feat) else feat

@@ -25,7 +25,7 @@ def _restore_blocks():
     """``run`` makes them smaller."""
     before = views.ROWS
     yield
-    views.ROWS = seeds_run.ROWS = before
+    views.ROWS = before
 
 
 @pytest.fixture(scope="module")
