@@ -42,6 +42,8 @@ def test_damaged_inputs_are_read_or_refused_by_name(name, tmp_path, monkeypatch)
 def test_damaged_models_are_read_or_refused_by_name(tmp_path):
     call(CLUSTER.command, *CLUSTER.arguments("train.epochs=1"), "--out", "run", cwd=tmp_path)
     files = {name: (tmp_path / "run" / name).read_bytes() for name in ("model.pt", "config.yaml")}
+    wrong = {**files, "config.yaml": files["config.yaml"].replace(b"sqrt: matrix", b"sqrt: latrix")}
+    assert "'latrix' is unknown" in outcome(jbpool.load_run, wrong, tmp_path / "wrong")
     check(files, jbpool.load_run, tmp_path / "mutants")
 
 

@@ -13,6 +13,7 @@ class Lines(NamedTuple):
     zeros: int = 0                      # of weight 0: left out
     both_directions: bool = False       # whether the list holds both directions of every edge
     header: str | None = None           # a first line that was taken for a header
+    columns: str | None = None          # where the nodes come from, if the names of the columns do not say so
 
 
 NO_LINES = Lines()
@@ -29,6 +30,7 @@ class Read(NamedTuple):
     zeros: int
     both_directions: bool
     header: str | None
+    columns: str | None
     bipartite: tuple[int, int] | None   # nodes of the first and of the second column, if these share no name
     weights: str | None                 # where they come from
     isolated: int                       # nodes without edges
@@ -47,6 +49,7 @@ class Read(NamedTuple):
             + (", listed in both directions" if self.both_directions else "")
             + (f", weights from {self.weights}" if self.weights else ""),
             f"the first line, {self.header}, is a header" if self.header else "",
+            f"nodes from {self.columns}" if self.columns else "",
             "the two columns share no name: bipartite, {:,} and {:,} nodes, clustered together".format(*self.bipartite)
             if self.bipartite else "",
             f"{self.isolated:,} node{'s' * (self.isolated > 1)} without edges" if self.isolated else "",

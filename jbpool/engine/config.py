@@ -192,7 +192,7 @@ def _load(
         problem = f"{where('task')}: task is {values['task']!r}, but this is the task {task.name!r}"
         raise ConfigError(one_line(problem))
     config = build(task.schema, values, "", where, problems)
-    wrong = [*out_of_range(config), *_general_problems(config), *task.problems(config)]
+    wrong = [*out_of_range(config), *general_problems(config), *task.problems(config)]
     problems += [f"{where(key)}: {problem}" for key, problem in wrong]
     if problems:
         raise ConfigError("\n".join(map(one_line, problems)))
@@ -234,7 +234,7 @@ def _apply(change: Change, values: dict[str, Any], task: Task, given: dict[str, 
         inner.pop(rival.rpartition(".")[2], None)
 
 
-def _general_problems(config: Any) -> Iterator[tuple[str, str]]:
+def general_problems(config: Any) -> Iterator[tuple[str, str]]:
     """Yield key and problem of settings that both tasks have."""
     from jbpool.nn.pools import option_problems
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from jbpool.checks import check_edge_weight
-from jbpool.engine.config import Change, load_config, parse_change
+from jbpool.engine.config import Change, general_problems, load_config, parse_change
 from jbpool.engine.task import Task
 from jbpool.errors import ConfigError, DataError
 from jbpool.files import load_state
@@ -41,6 +41,7 @@ def config_of_run(schema: type, values: dict[str, Any], path: Path) -> Any:
     """Return the configuration of a trained model from the values that ``path`` has."""
     problems: list[str] = []
     config = build(schema, values, "", lambda key: str(path), problems)
+    problems = problems or [f"{path}: {problem}" for _, problem in general_problems(config)]
     if problems:
         raise ConfigError("\n".join(problems))
     return config

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from jbpool.data.own.edges import Edges, places
+from jbpool.data.own.edges import Edges
 from jbpool.data.own.features import Features, read_features
 from jbpool.data.own.matrices import edges_of_matrix
+from jbpool.data.own.tables import places
 from jbpool.errors import DataError, importing, reported_as
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy as np
 from jbpool.data.arrays import array_names, narrow, open_npy, read_arrays
 from jbpool.data.assemble import narrow_weights
 from jbpool.data.own.headers import WEIGHT_WORDS, ends_named, is_unnamed
-from jbpool.data.own.tables import SPACES, Table
+from jbpool.data.own.tables import SPACES, Table, of_one_kind, places
 from jbpool.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -36,11 +36,17 @@ class Edges:
     weight_name: str | None = None          # where the weights come from, for messages
     both: bool | None = None                # whether both directions of every edge are there; None: to be seen
     header: str | None = None               # a first line that was taken for a header
+    columns: str | None = None              # which columns of a table name the nodes, if their names do not say so
     in_order: bool = False                  # whether row i of an array belongs to node i, whatever its id
     ignored: Sequence[str] = ()             # what is not used, for messages
     nodes: Sequence[dict[str, Any]] = ()    # attributes of the nodes of a graph in a file
     feat: Any = None                        # features that the graph holds
     label: np.ndarray | None = None         # (N,) classes that the graph holds
+
+    @property
+    def own_ids(self) -> np.ndarray:
+        """The ids of the nodes, else 0 .. N-1."""
+        return np.arange(self.num_nodes) if self.ids is None else self.ids
 
     def onto(self, ids: np.ndarray) -> Edges:
         """Return the same edges between these nodes, which hold all nodes that have edges."""
@@ -69,15 +75,6 @@ class Edges:
         return Table(self.origin, pd.DataFrame(columns), ["id", *names])
 
 
-def places(ids: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """Return the row of every node in a table of these ids, -1: none. 7 and "7" are one node if either side is text."""
-    import pandas as pd
-
-    if {pd.api.types.infer_dtype(side) for side in (ids, nodes)} == {"integer", "string"}:
-        ids, nodes = (np.array([*map(str, side)], dtype=object) for side in (ids, nodes))
-    return pd.Index(ids, tupleize_cols=False).get_indexer(pd.Index(nodes, tupleize_cols=False))
-
-
 def list_of_table(
     table: Table, header: bool | None = None, weight: str | None = None, from_zero: bool = False
 ) -> Edges:
@@ -96,15 +93,15 @@ def list_of_table(
     for end in ends if from_zero else ():
         table.refuse(end < 0, "a node id is negative: arrays number nodes from 0")
     if place is not None:
-        values = table.numbers(place, f": weights are numbers; {_naming(table.source)}")
+        is_header = "; dataset.header=true says that line 1 is a header" if table.text and not table.header else ""
+        values = table.numbers(place, f": weights are numbers; {_naming(table.source)}{is_header}")
         table.refuse(values < 0, lambda row: f"weight {values[row]:g} is negative: drop or clip these edges")
         listed = narrow_weights(values)
         weight_name = repr(table.header[place]) if table.header else f"column {place + 1}"
     unused = [name for place, name in enumerate(table.header or ()) if place not in columns and not is_unnamed(name)]
     if listed is None and unused:
         log.warning("%s: columns %s are not used; %s", table.source, unused, _naming(table.source))
-    if isinstance(table.source, Path) and {end.dtype.kind for end in ends} == {"i", "O"}:
-        ends = [end.astype(str).astype(object) for end in ends]
+    ends = [*of_one_kind(*ends)]
     ids, (one, other) = _numbered(*ends)
     first = None
     if table.text is not None and header is None:
@@ -114,8 +111,18 @@ def list_of_table(
         elif table.header is not None and None in ends_named(table.header):
             first = ",".join(table.header)
     return Edges(
-        table.source, one, other, listed, len(ids), ids, weight_name, header=first, ignored=table.ignored(columns)
+        table.source, one, other, listed, len(ids), ids, weight_name, header=first,
+        columns=_named_columns(table, (source, target), one, other), ignored=table.ignored(columns),
     )  # fmt: skip
+
+
+def _named_columns(table: Table, chosen: tuple[int, int], one: np.ndarray, other: np.ndarray) -> str | None:
+    """Return which columns were taken for the ends of the edges, if they are not called so, and what they share."""
+    if table.header is None or None not in ends_named(table.header):
+        return None
+    shared = len(np.intersect1d(one, other))
+    names = " and ".join(repr(table.header[place]) for place in chosen)
+    return f"{names}, {shared:,} of them in both" if shared else names
 
 
 def _naming(origin: Path | str) -> str:
@@ -141,7 +148,8 @@ def _columns(table: Table, named: str | None) -> tuple[int, int, int | None]:
     guessed = table.header is None and named is None
     if (guessed and table.columns > 3) or len(free) < (source is None) + (target is None):
         expected = "source, target and optionally weight (more columns need a header line that names them)"
-        raise table.error(f"{table.columns} columns: expected {expected}", 0)
+        fix = "; dataset.separator names what separates them" if table.columns == 1 and table.text is not None else ""
+        raise table.error(f"{table.columns} columns: expected {expected}{fix}", 0)
     source = free.pop(0) if source is None else source
     target = free.pop(0) if target is None else target
     return source, target, weight

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from jbpool.data.arrays import open_npy, read_array
 from jbpool.data.datasets import to_csr_tensor
-from jbpool.data.own.edges import places
 from jbpool.data.own.headers import GAPS, ID_WORDS, is_header_of_features, is_number
 from jbpool.data.own.matrices import as_array, is_of, plain
-from jbpool.data.own.tables import Table, kind_of, not_a_number, read_table
+from jbpool.data.own.tables import Table, kind_of, not_a_number, places, read_table
 from jbpool.errors import DataError
 
 NUMBERS_AT_ONCE = 1 << 22       # looked at or converted
@@ -55,11 +54,14 @@ def fill(origin: Path | str) -> str:
     return f"fill the gaps, e.g. with sklearn.impute.SimpleImputer, or {option}"
 
 
-def read_features(given: Any, missing: str | None = None, origin: Path | str = "features") -> Features:
+def read_features(
+    given: Any, missing: str | None = None, origin: Path | str = "features", nodes: np.ndarray | None = None
+) -> Features:
     """Return features from a table, a ``.npy`` or ``.npz`` array, a sparse scipy ``.npz``, or the same in memory.
 
-    A float32 array in C order, a memory map of a ``.npy`` too, is not copied. Others are converted block by block.
-    ``missing="mean"`` fills gaps by the mean of their column.
+    A first row of words is a header if it alone is for none of these ``nodes``. A float32 array in C order, a memory
+    map of a ``.npy`` too, is not copied. Others are converted block by block. ``missing="mean"`` fills gaps by the mean
+    of their column.
     """
     if isinstance(given, Features):
         return given
@@ -68,6 +70,7 @@ def read_features(given: Any, missing: str | None = None, origin: Path | str = "
         if kind_of(path) != "array":
             table = read_table(path, find_header=is_header_of_features)
             key = _id_column(table)
+            table = table if nodes is None else table.with_header_beside(key, nodes)
             chosen = [place for place in range(int(key > 0 and table.unnamed), table.columns) if place != key]
             if not chosen:
                 raise table.error("one column: expected a node id and its features", 0)
@@ -104,10 +107,15 @@ def words_as_trained(feat: Tensor, names: Sequence[str], trained: Sequence[str])
 
 
 def _of_frame(frame: Any, missing: str | None) -> Features:
-    """Return the features in a DataFrame, whose index has the node ids."""
+    """Return the features in a DataFrame, whose index, or else a column called so, has the node ids."""
+    import pandas as pd
+
     table = read_table(frame, "features")
     if not len(frame) or not table.columns:
         raise DataError(f"features have shape {frame.shape}: give a row of numbers per node.")
+    named = table.column(ID_WORDS)
+    if named is not None and table.columns > 1 and frame.index.equals(pd.RangeIndex(len(frame))):
+        return features_of_table(table, named, [place for place in range(table.columns) if place != named], missing)
     is_number = frame.index.dtype.kind in "iuf"
     ids = frame.index.to_numpy() if is_number else np.fromiter(frame.index, dtype=object, count=len(frame))
     values, names = _columns(table, list(range(table.columns)), missing)

@@ -26,7 +26,8 @@ PAIRS = (
     ("citing", "cited"), ("citing_id", "cited_id"), ("sender", "receiver"), ("follower", "followee"),
     ("follower_id", "followee_id"), ("parent", "child"), ("origin", "destination"), ("src_id", "dst_id"),
 )  # fmt: skip
-GAPS = {"", "na", "n/a", "nan", "null", "none", "inf", "-inf", "?", "-", "."}
+NO_NAMES = {"na", "n/a", "nan", "null", "none"}
+GAPS = {"", *NO_NAMES, "inf", "-inf", "?", "-", "."}
 
 
 def column_named(words: Sequence[str], names: Iterable[str]) -> int | None:

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from jbpool.data.arrays import read_array
 from jbpool.data.datasets import UNLABELLED
-from jbpool.data.own.edges import places
 from jbpool.data.own.headers import ID_WORDS, LABEL_WORDS, is_header
-from jbpool.data.own.tables import Table, kind_of, read_table, shown
+from jbpool.data.own.tables import Table, kind_of, places, read_table, shown
 from jbpool.errors import DataError
 from jbpool.names import lookup
 
@@ -50,7 +49,7 @@ def read_labels(path: Path, nodes: np.ndarray) -> Labels:
         key, value = first, first + 1
         if table.column(ID_WORDS, key) == value:                    # the header says so
             key, value = value, key
-        return table_labels(table, key, value, nodes)
+        return table_labels(table.with_header_beside(key, nodes), key, value, nodes)
     return labels_by_row(path, read_array(path, "label"), nodes)
 
 

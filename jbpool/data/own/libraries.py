@@ -117,7 +117,8 @@ def edges_of_graph_file(path: Path, kind: str, named: str) -> Edges:
     ids = _names(path, [*graph.nodes], nodes)
     given = [attributes for *_, attributes in graph.edges(data=True)]
     unused = {name for attributes in given for name in attributes} - {named, "id", "key"}
-    weights = [attributes.get(named, 1.0 if kind == "gexf" else None) for attributes in given]
+    default = graph.graph.get("edge_default", {}).get(named, 1.0 if kind == "gexf" else None)
+    weights = [attributes.get(named, default) for attributes in given]
     has_weight = any(named in attributes for attributes in given)
     if named != "weight" and not has_weight:
         has = ", ".join(sorted(unused)) or "none"

@@ -112,8 +112,11 @@ def _is_square(array: np.ndarray) -> bool:
 
 def _is_named_matrix(table: Any) -> bool:
     """Return whether a DataFrame is a matrix of nodes, and not an edge list."""
-    is_edge_list = None not in ends_named(map(str, table.columns)) and set(table.index) != set(table.columns)
-    return 3 < len(table) == table.shape[1] and not is_edge_list
+    if len(table) != table.shape[1]:
+        return False
+    if set(table.index) == set(table.columns):
+        return len(table) > 3 or table.columns.inferred_type != "integer"
+    return len(table) > 3 and None in ends_named(map(str, table.columns))
 
 
 def _in_order_of_rows(adjacency: Any) -> Any:

@@ -7,6 +7,7 @@ its reverse with the same total weight holds both directions; in others every li
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,11 +21,18 @@ from jbpool.data.assemble import added_up, node_data
 from jbpool.data.datasets import NodeData
 from jbpool.data.own.cells import edges_of_cells, read_cells
 from jbpool.data.own.dgl_bin import edges_of_bin
-from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_character, places
+from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_character
 from jbpool.data.own.features import Features, features_of_table, fill, read_features, standardised
-from jbpool.data.own.libraries import edges_of_graph_file, edges_of_igraph, edges_of_library, edges_of_networkx
+from jbpool.data.own.headers import NO_NAMES
+from jbpool.data.own.libraries import (
+    NODE_NAMES,
+    edges_of_graph_file,
+    edges_of_igraph,
+    edges_of_library,
+    edges_of_networkx,
+)
 from jbpool.data.own.matrices import as_matrix, edges_of_matrix, is_of, plain
-from jbpool.data.own.tables import kind_of, read_table, shown
+from jbpool.data.own.tables import PLAIN, kind_of, of_one_kind, places, read_table, shown
 from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 from jbpool.interop import is_dgl, is_pyg
@@ -84,7 +92,10 @@ def load_node_files(
     else:
         listed = read_edges(path, separator, header, None if weight is None else str(weight))
     feat = _features(listed, features, missing, scale)
-    return _labelled(_together(path.name.split(".")[0], listed, feat, missing), listed, labels)
+    data = _labelled(_together(path.name.split(".")[0], listed, feat, missing), listed, labels)
+    named = {*NODE_NAMES, str(labels), *(name.strip() for name in str(features).split(","))}
+    unused = sorted({name for node in listed.nodes for name in node} - named) if not is_cells else []
+    return replace(data, ignored=[*data.ignored, *(f"node attribute {name!r} of {path.name}" for name in unused)])
 
 
 def _features(edges: Edges, given: Any, missing: str | None, scale: str | None = None) -> Features | None:
@@ -103,7 +114,7 @@ def _features(edges: Edges, given: Any, missing: str | None, scale: str | None =
     elif given is None:
         feat = read_features(edges.feat, missing, edges.origin)
     else:
-        feat = read_features(given, missing)
+        feat = read_features(given, missing, nodes=edges.own_ids)
     return standardised(feat) if scale == "standard" else feat
 
 
@@ -204,8 +215,9 @@ def _together(name: str, edges: Edges, feat: Features | None, missing: str | Non
     with reported_as(edges.origin) if isinstance(edges.origin, Path) else nullcontext():  # a weight beyond float32
         adjacency, lines = added_up(edges.source, edges.target, edges.weight, [edges.num_nodes], edges.both)
     is_list = edges.both is None
-    lines = lines._replace(both_directions=lines.both_directions and is_list, header=edges.header)
-    _mention_similar_names(edges)
+    lines = lines._replace(both_directions=lines.both_directions and is_list, header=edges.header,
+                           columns=edges.columns)  # fmt: skip
+    _mention_odd_names(edges)
     return node_data(
         name, adjacency, weight_name=edges.weight_name, lines=lines,
         feat=None if feat is None else feat.rows_of(edges.ids), feat_names=None if feat is None else feat.names,
@@ -223,21 +235,26 @@ def _first_column(edges: Edges) -> np.ndarray | None:
     return None if is_source[edges.target].any() else is_source
 
 
-def _mention_similar_names(edges: Edges) -> None:
-    """Mention names of different nodes that differ in spaces or case only."""
+def _mention_odd_names(edges: Edges) -> None:
+    """Mention names that differ in spaces, case or type only, words among numbers, and names that mean a gap."""
     if edges.ids is None or edges.ids.dtype != object:
         return
-    first: dict[str, str] = {}
+    first: dict[str, object] = {}
+    names = [str(name) for name in edges.ids]
     similar = [
-        (first[plain_name], name)
-        for name in edges.ids
-        if isinstance(name, str) and first.setdefault(plain_name := " ".join(name.split()).casefold(), name) != name
-    ]
-    if similar:
-        one, other = similar[0]
-        more = f" and {len(similar) - 1} more" if len(similar) > 1 else ""
-        log.warning("%s: %r and %r%s differ in spaces or case only: they are different nodes", edges.origin, one, other,
-                    more)  # fmt: skip
+        f"{shown(first[key])} and {shown(name)}" for name, text in zip(edges.ids, names, strict=True)
+        if first.setdefault(key := " ".join(text.split()).casefold(), name) is not name
+    ]  # fmt: skip
+    words = [shown(name) for name, text in zip(edges.ids, names, strict=True) if not re.fullmatch(PLAIN, text)]
+    gaps = [shown(name) for name, text in zip(edges.ids, names, strict=True) if text.lower() in NO_NAMES]
+    for problem, odd in (
+        ("different nodes whose names differ in spaces, case or type only", similar),
+        ("nodes whose names are no numbers, unlike most", words if 2 * len(words) < len(names) else []),
+        ("nodes whose names may mean that they are missing", gaps),
+    ):
+        if odd:
+            more = f", and {len(odd) - 1:,} more" if len(odd) > 1 else ""
+            log.warning("%s: %s: %s%s", edges.origin, problem, odd[0], more)
 
 
 def _matched(edges: Edges, feat: Features, missing: str | None) -> tuple[Features, np.ndarray | None]:
@@ -256,7 +273,7 @@ def _matched(edges: Edges, feat: Features, missing: str | None) -> tuple[Feature
         return feat, edges.ids
     import pandas as pd
 
-    nodes = np.arange(edges.num_nodes) if edges.ids is None else edges.ids
+    nodes = edges.own_ids
     graph = edges.origin.name if isinstance(edges.origin, Path) else edges.origin
     if feat.ids is None:
         wrong = nodes if nodes.dtype == object else nodes[(nodes < 0) | (nodes >= rows)]
@@ -274,15 +291,14 @@ def _matched(edges: Edges, feat: Features, missing: str | None) -> tuple[Feature
         what = f"has no row for node {shown(lacking[0])}{others} of {graph}"
         raise DataError.at(feat.origin, f"{what}: add rows, or {fix}")
     if edges.in_order:
-        return feat, nodes
+        unknown = f"{rows - len(nodes) + len(lacking):,} rows of {feat.origin} for ids that are not in the graph"
+        return (replace(feat, ignored=(*feat.ignored, unknown)) if rows > len(nodes) - len(lacking) else feat), nodes
     if in_memory:
         return feat, np.concatenate([feat.ids, lacking])
     extra = feat.ids[places(nodes, feat.ids) < 0]
     if not len(extra):
         return feat, nodes
-    if nodes.dtype != extra.dtype:                                      # numbers and text: all of them are text
-        nodes, extra = (np.array([*map(str, ids)], dtype=object) for ids in (nodes, extra))
-    return feat, np.sort(np.concatenate([nodes, extra]))
+    return feat, np.sort(np.concatenate(of_one_kind(nodes, extra)))
 
 
 def _by_position(feat: Features) -> Features:

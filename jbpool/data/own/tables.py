@@ -14,7 +14,7 @@ import io
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,11 +35,24 @@ KINDS = {
     ".gexf": "gexf", ".bin": "dgl", ".h5ad": "cells",
 }  # fmt: skip
 SPREADSHEET = "is a spreadsheet or an archive, not text: save the table as CSV UTF-8"
+JSON = (
+    "is JSON, which has no one layout for graphs: load it in Python and save the edges as a table, "
+    "pandas.DataFrame(edges, columns=['source', 'target']).to_csv('edges.csv', index=False)"
+)
 REFUSED = dict.fromkeys((".xlsx", ".xls", ".ods"), SPREADSHEET) | {
-    ".json": "is JSON, which has no one layout for graphs: load it in Python and save the edges as a table, "
-    "pandas.DataFrame(edges, columns=['source', 'target']).to_csv('edges.csv', index=False)",
+    ".json": JSON, ".jsonl": JSON, ".ndjson": JSON,
     ".mat": "is a file of MATLAB: scipy.sparse.save_npz('edges.npz', scipy.io.loadmat(FILE)[NAME]) saves its matrix",
 }
+FOREIGN = {                             # how files that are no tables begin
+    rb"\xff\xfe|\xfe\xff": "is UTF-16 text: save it as UTF-8, e.g. iconv -f UTF-16 -t UTF-8 old.csv > new.csv",
+    rb"PK\x03\x04|\xd0\xcf\x11\xe0": SPREADSHEET,                            # .xlsx, .ods and .zip; .xls
+    rb"\s*(\{\s*\"|\[\s*[\[{])": JSON,
+    rb"(?i)\s*<(!|\?|html|graphml|gexf)": "is a web page or XML, not a table: download the file itself, or name it "
+    ".graphml or .gexf if it is that",
+    rb"%%MatrixMarket": "is of Matrix Market: scipy.sparse.save_npz('edges.npz', scipy.io.mmread(FILE)) saves it",
+    rb"(?i)\s*\*(vertices|network)": "is of Pajek: networkx.write_gexf(networkx.read_pajek(FILE), 'edges.gexf') "
+    "saves it",
+}  # fmt: skip
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +79,23 @@ def shown(value: object) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 
+def of_one_kind(*sides: np.ndarray) -> Sequence[np.ndarray]:
+    """Return ids of two columns or tables as text if one side is numbers and the other text: 7 and "7" are one node."""
+    import pandas as pd
+
+    if {pd.api.types.infer_dtype(side) for side in sides} == {"integer", "string"}:
+        return [np.array([*map(str, side)], dtype=object) for side in sides]
+    return sides
+
+
+def places(ids: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Return the row of every node in a table of these ids, -1: none."""
+    import pandas as pd
+
+    ids, nodes = of_one_kind(ids, nodes)
+    return pd.Index(ids, tupleize_cols=False).get_indexer(pd.Index(nodes, tupleize_cols=False))
+
+
 @dataclass(frozen=True)
 class Text:
     """What a table was read from, if it is text."""
@@ -78,6 +108,10 @@ class Text:
         """Yield line number (from 1) and text of every line that is not blank."""
         return ((number, line.decode("utf-8").rstrip("\n"))
                 for number, line in enumerate(io.BytesIO(self.content), start=1) if line.strip())  # fmt: skip
+
+    def without_first_row(self) -> Text:
+        """Return the text below a header; the numbers of the lines stay."""
+        return replace(self, content=re.sub(rb"[^\n]*\S[^\n]*", b"", self.content, count=1))
 
     def parsed(self, **more: Any) -> pd.DataFrame:
         """Return the columns, of numbers or of text as pandas infers them from all rows."""
@@ -138,6 +172,16 @@ class Table:
         """Return the column with the first of these names that occurs, or the default."""
         place = column_named(words, self.header or ())
         return default if place is None else place
+
+    def with_header_beside(self, key: int, nodes: np.ndarray) -> Table:
+        """Return the table with its first row as header, if this row alone has no id of a node in the column."""
+        if self.text is None or self.header is not None or len(self.frame) < 2:
+            return self
+        known = places(nodes, self.ids(key)) >= 0
+        if known[0] or not known[1:].all():
+            return self
+        text, header = self.text.without_first_row(), [self.words(place)[0] for place in range(self.columns)]
+        return Table(self.source, text.parsed(), header, text)
 
     def names(self, places: Sequence[int]) -> list[str]:
         """Return the names of columns, which must differ."""
@@ -275,11 +319,10 @@ def read_text(
     has_header = (find_header or is_header)(rows) if header is None else header
     if has_header and len(rows) == 1:
         raise DataError.at(path, "there are no rows below the header")
-    if has_header:
-        content = re.sub(rb"[^\n]*\S[^\n]*", b"", content, count=1)         # keeps the numbers of the lines
-    kind = {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
-    log.info("%s: separated by %s, %s header line, %d columns", path, kind, "a" if has_header else "no", len(rows[0]))
     text, problem = Text(content, separator, comments), "rows of different lengths"
+    text = text.without_first_row() if has_header else text
+    kind, header_line = _called(separator), "a" if has_header else "no"
+    log.info("%s: separated by %s, %s header line, %d columns", path, kind, header_line, len(rows[0]))
     try:
         frame = text.parsed()
     except (ValueError, OverflowError) as error:
@@ -298,11 +341,9 @@ def unpacked(path: Path) -> bytes:
 
 def _cleaned(path: Path, content: bytes) -> tuple[bytes, int]:
     """Return UTF-8 with LF, comments blanked out, and how many there were."""
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError.at(path, "is UTF-16 text: save it as UTF-8, e.g. iconv -f UTF-16 -t UTF-8 old.csv > new.csv")
-    if content.startswith((b"PK\3\4", b"\xd0\xcf\x11\xe0")):                # .xlsx, .ods and .zip; .xls
-        raise DataError.at(path, SPREADSHEET)
     content = content.removeprefix(b"\xef\xbb\xbf")
+    if foreign := next((fix for start, fix in FOREIGN.items() if re.match(start, content)), None):
+        raise DataError.at(path, foreign)
     if b"\r" in content:
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     place, problem = content.find(b"\0"), "contains a zero byte: not text, or not in UTF-8; save it as UTF-8"
@@ -353,5 +394,11 @@ def _ragged(source: Path | str, rows: Iterable[tuple[int, str]], separator: str,
     for number, line in rows:
         count = len(_fields(source, number, line, separator))
         if count != columns:
-            return DataError.at(source, f"{count} fields instead of {columns}", number)
+            fix = f"separated by {_called(separator)}; dataset.separator names another one"
+            return DataError.at(source, f"{count} fields instead of {columns}, {fix}", number)
     return None
+
+
+def _called(separator: str) -> str:
+    """Return a separator, for messages."""
+    return {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pandas as pd
 import pytest
-from forms import both, edges_of
+from forms import both, edges_of, installed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -222,17 +223,62 @@ def test_columns_that_share_no_name_are_said_to_be_bipartite(tmp_path):
     assert not read(tmp_path, "0,1\n0,2\n").read.bipartite                  # numbers say nothing
 
 
-def test_names_that_differ_in_spaces_or_case_are_mentioned(tmp_path, caplog):
-    read(tmp_path, "Ann,bob\nann,Bob\nbob,eve\n")
-    assert "'Ann' and 'ann' and 1 more differ in spaces or case only" in caplog.text
-    caplog.clear()
-    read(tmp_path, "Ann,bob\nbob,eve\n")
-    assert not caplog.text
+LISTS = ["e.csv", "e.tsv", "e.csv.gz", "DataFrame", *(["e.parquet"] if installed("pyarrow") else [])]
+
+
+def listed(frame, form, folder):
+    """A table in a file of this name, or as it is."""
+    if form == "DataFrame":
+        return frame
+    if form == "e.parquet":
+        frame.to_parquet(folder / form)
+    else:
+        frame.to_csv(folder / form, index=False, sep="\t" if form == "e.tsv" else ",")
+    return folder / form
+
+
+@pytest.mark.parametrize("form", LISTS)
+def test_columns_that_are_not_named_as_ends_are_said(tmp_path, form):
+    for frame, words in (
+        (pd.DataFrame({"date": ["d1", "d2"], "user": ["a", "b"], "item": [1, 2]}), "nodes from 'date' and 'user';"),
+        (pd.DataFrame({"user": [1, 2], "item": [2, 9], "stars": [1, 2]}), "'user' and 'item', 1 of them in both"),
+    ):
+        data = as_node_data(listed(frame, form, tmp_path))
+        assert words in data.summary
+        assert data.read.columns in str(data.read)
+    assert as_node_data(listed(pd.DataFrame({"to": ["a"], "from": ["b"]}), form, tmp_path)).read.columns is None
+
+
+@pytest.mark.parametrize("form", [*LISTS, "networkx", "GML", "tuples"])
+def test_odd_names_are_mentioned(tmp_path, form, caplog):
+    def read_list(*pairs):
+        caplog.clear()
+        graph = networkx.Graph(pairs)
+        networkx.write_gml(graph, tmp_path / "e.gml")
+        others = {"networkx": graph, "GML": tmp_path / "e.gml", "tuples": [*pairs]}
+        frame = pd.DataFrame(pairs, columns=["source", "target"])
+        as_node_data(others[form] if form in others else listed(frame, form, tmp_path))
+        return caplog.text
+
+    names = read_list(("Ann", "x"), ("ann", "y y"), ("y  y", "x"))
+    assert "in spaces, case or type only: 'Ann' and 'ann', and 1 more" in names
+    assert "unlike most: 'total'" in read_list(("1", "2"), ("2", "3"), ("3", "total"))
+    assert "missing: 'NA'" in read_list(("a", "NA"), ("b", "a"))
+    assert not read_list(("Ann", "bob"), ("bob", "eve"), ("eve", "7"))
+
+
+def test_numbers_of_one_column_and_texts_of_the_other_are_one_node(tmp_path):
+    frame = pd.DataFrame({"source": [7, 8], "target": ["8", "x"]})
+    for form in LISTS:
+        assert edges_of(as_node_data(listed(frame, form, tmp_path))) == both(("7", "8"), ("8", "x"))
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("e.xlsx", "save the table as CSV"), ("e.json", "to_csv"), ("https://a.b/e.csv", "download"), ("", "folder")],
+    [
+        ("e.xlsx", "save the table as CSV"), ("e.json", "to_csv"), ("e.jsonl", "to_csv"), ("e.mat", "loadmat"),
+        ("https://a.b/e.csv", "download"), ("", "folder"),
+    ],
 )
 def test_what_is_not_read_says_what_to_do(tmp_path, name, words):
     path = name if "://" in name else tmp_path / name

@@ -43,6 +43,9 @@ def test_a_file_with_attributes(tmp_path, kind, end):
     assert data.feat_names == ["age", "kind=blue", "kind=green", "kind=red"]
     assert data.feat.tolist() == [[0.5, 0, 0, 1], [10.5, 1, 0, 0], [20.5, 0, 0, 1], [30.5, 0, 1, 0]]
     assert data.label.tolist() == [0, 1, 1, 0]
+    assert "ignored" not in data.summary
+    unused = load_nodes("file", edges=tmp_path / f"g.{kind}{end}", features="age")
+    assert f"ignored: node attribute 'group' of g.{kind}{end}, node attribute 'kind' of g" in unused.summary
     assert data.class_names == ["a", "b"]
 
 
@@ -80,6 +83,15 @@ def test_weights_that_only_some_edges_have(tmp_path):
             read(graph)
     with pytest.raises(DataError, match=r"g\.gml: 1 edges of the GML have no 'weight'"):
         as_node_data(tmp_path / "g.gml")
+
+
+def test_default_weights_of_graphml(tmp_path):
+    key = '<key id="d" for="edge" attr.name="weight" attr.type="double"><default>1.5</default></key>'
+    edges = '<edge source="a" target="b"><data key="d">3</data></edge><edge source="b" target="c"/>'
+    text = f'{key}<graph edgedefault="undirected"><node id="a"/><node id="b"/><node id="c"/>{edges}</graph>'
+    (tmp_path / "g.graphml").write_text(f'<graphml xmlns="http://graphml.graphdrawing.org/xmlns">{text}</graphml>')
+    expected = both(("a", "b"), weight=3) | both(("b", "c"), weight=1.5)
+    assert edges_of(as_node_data(tmp_path / "g.graphml")) == expected
 
 
 LAUGHS = """<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "ha">]>

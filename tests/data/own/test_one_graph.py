@@ -124,6 +124,37 @@ def test_features_and_labels_of_files(tmp_path):
         load_nodes("file", edges=tmp_path / "e.csv", features=tmp_path / "x.npy")
 
 
+def test_a_first_row_that_is_for_no_node_is_a_header(tmp_path):
+    """Also where all columns are words; a row that is for no node may be one among others."""
+    (tmp_path / "e.csv").write_text("a,b\nb,c\n")
+    for rows, size in (("a,Rome\nb,Pisa\nc,Rome\n", 3), ("a,Rome\nb,Pisa\nc,Rome\nd,Pisa\n", 5)):
+        (tmp_path / "x.csv").write_text(f"person,city\n{rows}")
+        data = load_nodes("file", edges=tmp_path / "e.csv", features=tmp_path / "x.csv", labels=tmp_path / "x.csv")
+        assert data.graph.num_nodes == size
+        if size == 3:
+            assert data.feat_names == ["city=Pisa", "city=Rome"]
+            assert data.class_names == ["Pisa", "Rome"]
+            assert "ignored" not in data.summary
+
+
+@pytest.mark.parametrize("kind", ["networkx", "tuples"])
+def test_tables_in_memory_have_ids_where_tables_in_files_have_them(tmp_path, kind):
+    pairs = [(0, 1), (1, 2)]
+    table = pd.DataFrame({"age": [5.0, 6, 7], "id": [2, 0, 1]})
+    table.to_csv(tmp_path / "x.csv", index=False)
+    for features in (table, tmp_path / "x.csv"):
+        data = as_node_data(networkx.Graph(pairs) if kind == "networkx" else pairs, features)
+        assert dict(zip(data.ids, data.feat.flatten().tolist(), strict=True)) == {0: 6, 1: 7, 2: 5}
+        assert data.feat_names == ["age"]
+
+
+def test_rows_for_other_nodes_are_counted():
+    wide = pd.DataFrame({"x": [1.0, 2, 3, 4]}, index=["c", "b", "a", "alone"])
+    data = as_node_data(networkx.Graph([("b", "a"), ("a", "c")]), wide)
+    assert "ignored: 1 rows of features for ids that are not in the graph" in data.summary
+    assert as_node_data([("b", "a"), ("a", "c")], wide).read.isolated == 1
+
+
 def test_a_fingerprint_tells_whether_the_data_have_changed(tmp_path):
     bare, own = as_node_data([(0, 1), (1, 2)]), as_node_data([(0, 1), (1, 2)], np.eye(3))
     assert as_node_data([(0, 1), (1, 2)]).fingerprint == bare.fingerprint

@@ -130,6 +130,11 @@ def test_errors_name_the_line(tmp_path, row, words, end):
         (bytes.fromhex("d0cf11e0a1b11ae1"), "spreadsheet"),
         (b"PK\3\4", "save the table as CSV"),
         (gzip.compress(b"0,1\n" * 50, mtime=0)[:-9], "cannot be read"),
+        ('{"source": 1, "target": 2}\n', "JSON"),
+        ('[["a", "b"], ["b", "c"]]', "JSON"),
+        ("<!DOCTYPE html>\n<html><body>no such</body></html>\n", "web page"),
+        ("%%MatrixMarket matrix coordinate real symmetric\n3 3 1\n2 1 5\n", "mmread"),
+        ('*Vertices 2\n1 "a"\n2 "b"\n*Edges\n1 2\n', "read_pajek"),
         ("0 1 {'color': 'red'}\n", "write_weighted_edgelist"),
     ],
 )
