@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,17 +23,15 @@ from jbpool.clustering.report import score_name
 from jbpool.clustering.scores import best_run, normalized_mutual_information
 from jbpool.data.arrays import read_arrays
 from jbpool.engine.run_folder import flat_settings
-from jbpool.errors import JBPoolError, RunFolderError, one_line
-from jbpool.files import load_state, write_text
+from jbpool.errors import RunFolderError
+from jbpool.files import load_state, reporting_damage, write_text
 from jbpool.ops.segment import contingency
 from jbpool.report.charts import heat_map, value_map
 from jbpool.report.page import class_names, number, render_page, score, section, table
 
 SHOWN = 200             # nodes or graphs in a table
-MOST = 4096             # clusters, unless there are more nodes: tables have a row and a column for each
 COUNTS = ("epochs", "best_epoch", "trial")
-REWRITE = "--resume rewrites them."
-RESULT = {"task", "dataset", "method", "runs", "mean", "std", "compared", "notes", "config"}        # in result.json
+REWRITE = "--resume writes its files again"
 
 
 class Run(NamedTuple):
@@ -44,52 +40,41 @@ class Run(NamedTuple):
     name: str
     result: dict[str, Any]                  # result.json
     ids: np.ndarray                         # (N,) of nodes, as text; of classification: graph, seed and fold
-    found: np.ndarray                       # (N,) clusters of the best seed, or predicted classes
+    group: np.ndarray                       # (N,) clusters of the best seed, or predicted classes
     certainty: np.ndarray                   # (N,) confidence, or margin of the prediction
     names: list[str]                        # of clusters (their numbers) or classes; empty: predictions are no classes
 
     @property
     def named(self) -> np.ndarray:
         """The names of the predicted classes, (N,): two files may list the classes in another order."""
-        return np.array(self.names)[self.found]
+        return np.array(self.names)[self.group]
+
+    def at(self, places: np.ndarray) -> Run:
+        """Return the run on some of the nodes or graphs."""
+        return self._replace(ids=self.ids[places], group=self.group[places], certainty=self.certainty[places])
 
 
 # ---------------------------------------------------------------- reading
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """Return ``result.json`` of a run folder."""
+    """Return ``result.json`` of a run folder with a finished run."""
     path = folder / "result.json"
-    try:
+    if not path.is_file():
+        what = "no such run folder" if not folder.is_dir() else "no run folder: it has no result.json"
+        raise RunFolderError(f"{folder}: {what}; a run folder is what --out of jbpool cluster or classify names.")
+    with reporting_damage(path, REWRITE):
         result = json.loads(path.read_text())
-        if not isinstance(result, dict) or not result.keys() >= RESULT:
-            raise ValueError(f"it should have {', '.join(sorted(RESULT))}")
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path} cannot be read ({one_line(str(error))[:200]}): {REWRITE}") from None
+        finished = len(result["runs"])
+    if not finished:
+        raise RunFolderError(f"{folder} has no finished run yet: wait, or continue it with --resume.")
     return result
-
-
-@contextmanager
-def reporting_mismatch(folder: Path) -> Iterator[None]:
-    """Turn errors caused by the content of the readable files of a run folder into one that names the folder."""
-    try:
-        yield
-    except RunFolderError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        reason = one_line(str(error) if isinstance(error, JBPoolError) else f"{type(error).__name__}: {error}")[:400]
-        raise RunFolderError(f"the files of {folder} are damaged or of different runs ({reason}): {REWRITE}") from error
 
 
 def read_run(folder: Path, name: str) -> Run:
     """Return what is compared of a run folder."""
-    if not (folder / "result.json").is_file():
-        what = "no such run folder" if not folder.is_dir() else "no run folder: it has no result.json"
-        raise RunFolderError(f"{folder}: {what}; a run folder is what --out of jbpool cluster or classify names.")
     result = read_result(folder)
-    if not result["runs"]:
-        raise RunFolderError(f"{folder} has no finished run yet: wait, or continue it with --resume.")
-    with reporting_mismatch(folder):
+    with reporting_damage(folder, REWRITE):
         return (_clusters if result["task"] == "node_cluster" else _predictions)(folder, name, result)
 
 
@@ -97,13 +82,14 @@ def _clusters(folder: Path, name: str, result: dict[str, Any]) -> Run:
     stored = read_arrays(folder / "assign.npz")
     place = stored["seeds"].tolist().index(best_run(result["runs"])["seed"])
     cluster = stored["cluster"][place]
-    ids, confidence = stored["ids"].astype(str), stored["confidence"][place]
-    if cluster.dtype.kind not in "iu" or not ids.shape == cluster.shape == confidence.shape:
-        raise ValueError(f"{len(ids)} ids, {len(confidence)} confidences, clusters {cluster.dtype} {cluster.shape}")
-    if cluster.size and not -1 <= cluster.min() <= cluster.max() < max(MOST, cluster.size):
-        raise ValueError(f"clusters {cluster.min()} to {cluster.max()}")
-    names, known = [str(number) for number in range(int(cluster.max(initial=-1)) + 1)], cluster >= 0
-    return Run(name, result, ids[known], cluster[known], confidence[known], names)
+    inside = cluster >= 0
+    ids, confidence = stored["ids"].astype(str)[inside], stored["confidence"][place][inside]
+    return Run(name, result, ids, cluster[inside], confidence, _numbers(cluster))
+
+
+def _numbers(cluster: np.ndarray) -> list[str]:
+    """Return the names of numbered clusters, 0 up to the largest."""
+    return [str(number) for number in range(int(cluster.max(initial=-1)) + 1)]
 
 
 def _predictions(folder: Path, name: str, result: dict[str, Any]) -> Run:
@@ -124,13 +110,8 @@ def _class_names(folder: Path, metric: str, columns: int) -> list[str]:
     """Return the names of the predicted classes; none of several tasks and of regression."""
     if metric != "acc":
         return ["negative", "positive"] if metric in ("rocauc", "ap") and columns == 1 else []
-    known = None
-    if (folder / "model.pt").is_file():
-        known = load_state(folder / "model.pt")["inputs"]["class_names"]
-    names = class_names(known, columns)
-    if len(names) != columns:
-        raise ValueError(f"{columns} columns of scores, but {len(names)} class names")
-    return names
+    stored = load_state(folder / "model.pt") if (folder / "model.pt").is_file() else {"inputs": {"class_names": None}}
+    return class_names(stored["inputs"]["class_names"], columns)
 
 
 def names_of(folders: list[Path]) -> list[str]:
@@ -143,11 +124,11 @@ def names_of(folders: list[Path]) -> list[str]:
     return [f"{name} ({i})" for i, name in enumerate(names, start=1)]       # the same folder twice
 
 
-def common(one: Run, other: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the nodes or graphs that both runs have."""
-    _, here, there = np.intersect1d(one.ids, other.ids, return_indices=True)
+def on_common(first: Run, second: Run) -> tuple[Run, Run]:
+    """Return two runs on the nodes or graphs that both have, in the order of the first."""
+    _, here, there = np.intersect1d(first.ids, second.ids, return_indices=True)
     order = np.argsort(here)
-    return here[order], there[order]
+    return first.at(here[order]), second.at(there[order])
 
 
 # ---------------------------------------------------------------- comparing
@@ -163,23 +144,19 @@ def different_settings(runs: list[Run]) -> list[list[str]]:
 
 def with_numbers_of(first: Run, run: Run) -> Run:
     """Return a clustering whose clusters have the numbers of those of the first run that they are matched with."""
-    here, there = common(first, run)
-    numbers = kept_numbers(
-        torch.from_numpy(run.found[there]), torch.from_numpy(first.found[here]), int(run.found.max(initial=-1)) + 1
-    ).numpy()
-    names = [str(number) for number in range(int(numbers.max(initial=-1)) + 1)]
-    return run._replace(found=numbers[run.found], names=names)
+    before, after = (torch.from_numpy(common.group) for common in on_common(first, run))
+    numbers = kept_numbers(after, before, len(run.names)).numpy()
+    return run._replace(group=numbers[run.group], names=_numbers(numbers))
 
 
-def agreement(one: Run, other: Run) -> float:
+def agreement(first: Run, second: Run) -> float:
     """Return the NMI of two clusterings, or the share of equal predictions, on what both have, else NaN."""
-    here, there = common(one, other)
-    if len(here) == 0:
+    first, second = on_common(first, second)
+    if len(first.ids) == 0:
         return float("nan")
-    if one.result["task"] == "graph_classify":
-        return float((one.named[here] == other.named[there]).mean())
-    a, b = (torch.from_numpy(found).long() for found in (one.found[here], other.found[there]))
-    return normalized_mutual_information(contingency(a, b))
+    if first.result["task"] == "graph_classify":
+        return float((first.named == second.named).mean())
+    return normalized_mutual_information(contingency(*(torch.from_numpy(run.group).long() for run in (first, second))))
 
 
 # ---------------------------------------------------------------- the page
@@ -212,58 +189,58 @@ def agreement_section(runs: list[Run]) -> str:
     return section("Agreement", drawing, note)
 
 
-def moved_sections(first: Run, other: Run) -> list[str]:
+def moved_sections(first: Run, second: Run) -> list[str]:
     """Return what differs between two runs, node by node or graph by graph."""
-    here, there = common(first, other)
-    title = f"{first.name} and {other.name}"
-    if len(here) == 0:
+    title, total = f"{first.name} and {second.name}", len(first.ids) + len(second.ids)
+    first, second = on_common(first, second)
+    if len(first.ids) == 0:
         return [section(title, "<p>They have no node or graph in common.</p>", wide=True)]
-    before, after = first.found[here], other.found[there]
-    found = match(torch.from_numpy(before), torch.from_numpy(after))
+    matching = match(torch.from_numpy(first.group), torch.from_numpy(second.group))
+    counts = matching.counts
     clusters = first.result["task"] == "node_cluster"
     kind, what = ("nodes", "Clusters") if clusters else ("test graphs", "Predictions")
-    rows_used, columns_used = np.flatnonzero(found.counts.sum(1)), np.flatnonzero(found.counts.sum(0))
-    order = columns_used[np.argsort(found.counts[:, columns_used].argmax(0), kind="stable")]
+    rows, columns = np.flatnonzero(counts.sum(1)), np.flatnonzero(counts.sum(0))
+    columns = columns[np.argsort(counts[:, columns].argmax(0), kind="stable")]
     drawing = heat_map(
-        found.counts[np.ix_(rows_used, order)], [first.names[i] for i in rows_used], [other.names[j] for j in order],
+        counts[np.ix_(rows, columns)], [first.names[i] for i in rows], [second.names[j] for j in columns],
         f"{title}: {kind}",
     )  # fmt: skip
-    sections = [section(f"{what} of {first.name} (rows) and {other.name} (columns)", drawing)]
-    if clusters and found.whole.any():
-        sections.append(_merged_section(first, other, found))
-    moved = found.moved[before, after] if clusters else first.named[here] != other.named[there]
-    return [*sections, _moved_section(first, other, here, there, np.flatnonzero(moved))]
+    sections = [section(f"{what} of {first.name} (rows) and {second.name} (columns)", drawing)]
+    if clusters and matching.whole.any():
+        sections.append(_merged_section(first, second, matching))
+    moved = matching.moved[first.group, second.group] if clusters else first.named != second.named
+    return [*sections, _moved_section(first, second, np.flatnonzero(moved), total - 2 * len(first.ids))]
 
 
-def _merged_section(first: Run, other: Run, found: Matching) -> str:
+def _merged_section(first: Run, second: Run, matching: Matching) -> str:
     """Return one line for every cluster that merged with another, or was split off."""
-    counts, rows, sizes = found.counts, [], (found.counts.sum(1), found.counts.sum(0))
-    for i, j in np.argwhere(found.whole):
-        share = [f"{100 * counts[i, j] / size:.0f} %" for size in (sizes[0][i], sizes[1][j])]
-        rows.append([first.names[i], other.names[j], f"{counts[i, j]:,}", *share])
-    head = (first.name, other.name, "nodes in both", f"share of that of {first.name}", f"share of that of {other.name}")
+    counts, rows = matching.counts, []
+    for i, j in np.argwhere(matching.whole):
+        share = [f"{100 * counts[i, j] / size:.0f} %" for size in (counts[i].sum(), counts[:, j].sum())]
+        rows.append([first.names[i], second.names[j], f"{counts[i, j]:,}", *share])
+    names = first.name, second.name
+    head = (*names, "nodes in both", *(f"share of that of {name}" for name in names))
     note = "Most nodes of one are inside the other, which is matched with a third: its nodes do not count as moved."
-    return section(f"Clusters that merged or were split: {first.name} and {other.name}", table(head, rows), note)
+    return section(f"Clusters that merged or were split: {names[0]} and {names[1]}", table(head, rows), note)
 
 
-def _moved_section(first: Run, other: Run, here: np.ndarray, there: np.ndarray, moved: np.ndarray) -> str:
-    """Return the nodes or graphs that differ, those on which both runs are surest first."""
+def _moved_section(first: Run, second: Run, moved: np.ndarray, apart: int) -> str:
+    """Return the nodes or graphs that differ, those on which both runs are surest first; ``apart`` are in one run."""
     clusters = first.result["task"] == "node_cluster"
-    certain = np.minimum(first.certainty[here], other.certainty[there])
+    surest = moved[np.argsort(-np.minimum(first.certainty, second.certainty)[moved], kind="stable")]
     rows = [
-        [first.ids[here[i]], first.names[first.found[here[i]]], other.names[other.found[there[i]]],
-         number(float(first.certainty[here[i]])), number(float(other.certainty[there[i]]))]
-        for i in moved[np.argsort(-certain[moved], kind="stable")][:SHOWN]
+        [first.ids[i], *(run.names[run.group[i]] for run in (first, second)),
+         *(number(float(run.certainty[i])) for run in (first, second))]
+        for i in surest[:SHOWN]
     ]  # fmt: skip
-    kind, sure = ("nodes", "confidence") if clusters else ("test graphs", "margin")
+    count, (kind, sure) = len(first.ids), ("nodes", "confidence") if clusters else ("test graphs", "margin")
     verb = "moved, after matching the clusters one to one" if clusters else "differ"
-    note = f"{len(moved):,} of {len(here):,} {kind} ({100 * len(moved) / len(here):.1f} %) {verb}. "
+    note = f"{len(moved):,} of {count:,} {kind} ({100 * len(moved) / count:.1f} %) {verb}. "
     note += f"The {len(rows)} on which both runs are surest are shown." if len(rows) < len(moved) else ""
-    apart = len(first.ids) + len(other.ids) - 2 * len(here)
     note += f" {apart:,} {kind} are only in one of the runs." if apart else ""
-    body = table(["id", first.name, other.name, sure, f"{sure} there"], rows) if rows else ""
+    body = table(["id", first.name, second.name, sure, f"{sure} there"], rows) if rows else ""
     what = "Nodes that moved" if clusters else "Test graphs with another prediction"
-    return section(f"{what}: {first.name} and {other.name}", f'<div class="values">{body}</div>', note)
+    return section(f"{what}: {first.name} and {second.name}", f'<div class="values">{body}</div>', note)
 
 
 def page(runs: list[Run]) -> str:
@@ -271,8 +248,8 @@ def page(runs: list[Run]) -> str:
     sections, notes = [scores_section(runs), settings_section(runs)], []
     if all(run.names for run in runs):
         sections.append(agreement_section(runs))
-        for other in runs[1:]:
-            sections += moved_sections(runs[0], other)
+        for run in runs[1:]:
+            sections += moved_sections(runs[0], run)
     else:
         notes.append("Predictions of several tasks and of numbers are not compared graph by graph.")
     datasets = list(dict.fromkeys(run.result["dataset"] for run in runs))

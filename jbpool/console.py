@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 _WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}         # why a stream cannot be written
 LINE_SECONDS = 10       # between lines of progress
-LINE = "{desc}: {percentage:3.0f}%| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+LINE = "{l_bar} {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 
 
 def exit_on_broken_pipe(main: Callable[[], int]) -> int:
@@ -55,37 +55,28 @@ def quitting_on_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+class _Lines:
+    """Standard error where every state of a bar is a line of its own, as in a log."""
+
+    def write(self, text: str) -> None:
+        if state := text.replace("\x1b[A", "").strip():                       # tqdm goes up a line, and blanks it
+            sys.stderr.write(f"{state}\n")
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
 class Bar(tqdm):
-    """A bar of tqdm in the first process, or lines of progress where standard error is no terminal, as in a log."""
+    """A bar of tqdm in the first process, or lines of progress where standard error is no terminal."""
 
     def __init__(self, *args: Any, **options: Any):
-        self.in_lines, self.message = not sys.stderr.isatty(), False
         first = int(os.environ.get("RANK", "0")) == 0                           # set by torchrun
         options = {"leave": False, "mininterval": 0.5, "disable": not first, **options}
-        if self.in_lines:
+        if not sys.stderr.isatty():
             # miniters: the time is looked at in every update; without it tqdm's second thread adds lines.
-            options |= {"delay": LINE_SECONDS, "mininterval": LINE_SECONDS, "miniters": 1}
+            options |= {"file": _Lines(), "bar_format": LINE, "delay": LINE_SECONDS, "miniters": 1}
+            options["mininterval"] = LINE_SECONDS
         super().__init__(*args, **options)
-
-    def display(self, msg: str | None = None, pos: int | None = None) -> bool | None:
-        if not self.in_lines:
-            return super().display(msg, pos)
-        self.bar_format = LINE if self.total else None
-        if not self.message:
-            self.fp.write(f"{self}\n")
-        self.message = False
-        return True
-
-    def clear(self, *args: Any, **options: Any) -> None:
-        """Make way for a message, after which the bar is displayed again."""
-        self.message = self.in_lines
-        if not self.in_lines:
-            super().clear(*args, **options)
-
-    def close(self) -> None:
-        if self.in_lines:
-            self.delay = float("inf")                       # as if nothing had been displayed: nothing is to be cleared
-        super().close()
 
 
 @contextmanager

@@ -61,32 +61,23 @@ def load_state(path: Path) -> dict[str, Any]:
     """Load what ``save_state`` wrote."""
     import torch
 
-    try:
+    with reporting_damage(path):
         return torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:              # a damaged file can fail in any way
-        unreadable = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL, errno.EISDIR)
-        if unreadable or is_out_of_memory(error):
-            raise                           # the file may be good
-        raise _damaged(path, error) from None
 
 
 @contextmanager
-def reporting_damage(path: Path) -> Iterator[None]:
-    """Turn errors caused by the content of a state file into one that names the file."""
+def reporting_damage(path: Path, fix: str = "run again with another --out") -> Iterator[None]:
+    """Turn errors caused by the content of a file into one that names it; a damaged file can fail in any way."""
     try:
         yield
-    except JBPoolError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> RunFolderError:
-    reason = one_line(" ".join(str(error).split()))[:200] or type(error).__name__
-    fix = "run again with another --out"
-    if path.name == "checkpoint.pt":
-        fix = "delete it; --resume then repeats only the training that was interrupted"
-    return RunFolderError(f"{path} is damaged or of another version ({reason}): {fix}.")
+    except Exception as error:
+        unreadable = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL, errno.EISDIR)
+        if isinstance(error, JBPoolError) or unreadable or is_out_of_memory(error):
+            raise                           # the file may be good
+        reason = one_line(" ".join(str(error).split()))[:200] or type(error).__name__
+        if path.name == "checkpoint.pt":
+            fix = "delete it; --resume then repeats only the training that was interrupted"
+        raise RunFolderError(f"{path} is damaged or of another version ({reason}): {fix}.") from error
 
 
 @contextmanager
