@@ -156,7 +156,8 @@ def agreement(first: Run, second: Run) -> float:
         return float("nan")
     if first.result["task"] == "graph_classify":
         return float((first.named == second.named).mean())
-    return normalized_mutual_information(contingency(*(torch.from_numpy(run.group).long() for run in (first, second))))
+    rows, columns = torch.from_numpy(first.group).long(), torch.from_numpy(second.group).long()
+    return normalized_mutual_information(contingency(rows, columns))
 
 
 # ---------------------------------------------------------------- the page

@@ -143,7 +143,7 @@ def seconds_of_bars() -> dict[str, float]:
             spent[bar.desc] += time.time() - bar.start_t
         close(bar)
 
-    Bar.close = closing                                     # type: ignore[assignment, method-assign]
+    Bar.close = closing
     return spent
 
 
