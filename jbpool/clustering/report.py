@@ -91,12 +91,12 @@ def number_section(choice: Choice | None) -> str:
     levels = [str(row.n_clusters) for row in choice.levels if row.level]
     note = ""
     if choice.reproducibility is not None:
-        note = f"Halves of your data agree by {choice.reproducibility:.2f} (0: chance, 1: the same)."
+        note = f"Agreement of two random halves of your data: {choice.reproducibility:.2f} (0: chance, 1: identical)."
     if not choice.levels:
         return section("Number of clusters", f"<p>{choice.num_clusters}, as given. {note}</p>")
     note += f" Levels: {', '.join(levels)}." if levels else ""
     if choice.by == "reproducibility":
-        note += " Chosen is the smallest number with as much agreement as the best one, within its error."
+        note += " The smallest number is chosen whose agreement is the highest, within its standard error."
     elif choice.num_clusters == 1:
         note += " No number of clusters describes the edges more briefly than one: the graph may have no clusters."
     else:

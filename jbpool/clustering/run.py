@@ -449,14 +449,15 @@ def _choose(low: int, high: int, data: NodeData, seed: int, out: RunFolder, devi
         "chosen": choice.num_clusters, "by": choice.by, "levels": levels, "reproducibility": agreement,
         "savings": choice.savings or {},
     }  # fmt: skip
-    said = [] if choice.by == "given" else [f"{choice.num_clusters} by {choice.by}"]
+    said = [] if choice.by == "given" else [f"{choice.num_clusters}, chosen by {choice.by}"]
     if levels and choice.by == "reproducibility":
-        said.append(f"levels {', '.join(map(str, levels))}")
+        said.append(f"levels: {', '.join(map(str, levels))}")
     elif choice.savings:
         others = [str(number) for number in ranked(choice.savings) if number != choice.num_clusters]
-        said.append(f"then {', '.join(others[:3]) or 'none'}")
+        said.append(f"next best: {', '.join(others[:3]) or 'none'}")
     if choice.reproducibility is not None:
-        said.append(f"halves of the data agree by {choice.reproducibility:.2f} (0: chance, 1: the same)")
+        score = f"{choice.reproducibility:.2f} (0: chance, 1: identical)"
+        said.append(f"agreement of two random halves of the data: {score}")
     if said:
         print(f"number of clusters: {'; '.join(said)}")
     for note in choice.notes:

@@ -61,7 +61,7 @@ def test_it_clusters_as_the_task_does(data, fitted):
     assert model.node_ids_.tolist() == list(range(300))
 
 
-@pytest.mark.filterwarnings("ignore:halves of the data agree")
+@pytest.mark.filterwarnings("ignore:the agreement of two random halves")
 def test_it_behaves_as_an_estimator(matrices):
     model = JBClustering(4, n_init=2, random_state=1)
     assert clone(model).get_params() == model.get_params()
@@ -168,7 +168,7 @@ def test_nothing_is_known_before_fit(ask, tmp_path):
             call()
 
 
-@pytest.mark.filterwarnings("ignore:halves of the data agree")
+@pytest.mark.filterwarnings("ignore:the agreement of two random halves")
 def test_another_fit_forgets_the_first(matrices):
     model = JBClustering(2, random_state=0, n_init=1).fit(matrices[0])
     assert len(model.summary_) == 2
@@ -178,7 +178,7 @@ def test_another_fit_forgets_the_first(matrices):
 # ---------------------------------------------------------------- scikit-learn
 
 
-@pytest.mark.filterwarnings("ignore:halves of the data agree")
+@pytest.mark.filterwarnings("ignore:the agreement of two random halves")
 def test_features_are_never_taken_for_y(matrices):
     for y in (matrices[1], matrices[1].toarray(), pd.DataFrame(matrices[1].toarray()), torch.eye(3)):
         with pytest.raises(JBPoolError, match=r"pass features by name, fit\(X, features=...\)"):
@@ -220,7 +220,7 @@ def test_other_matrices_are_not_taken_for_neighbours(caplog):
     assert not caplog.text
 
 
-@pytest.mark.filterwarnings("ignore:halves of the data agree")
+@pytest.mark.filterwarnings("ignore:the agreement of two random halves")
 def test_a_grid_search_fails_with_the_reason(matrices):
     grid = {"n_clusters": [2, 3]}
     search = GridSearchCV(JBClustering(n_init=1), grid, scoring="adjusted_rand_score", error_score="raise", cv=3)

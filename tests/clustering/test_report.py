@@ -30,11 +30,11 @@ def test_the_curve_over_numbers_names_the_best(data):
     rows = (Level(2, 0.8, 0.1, True), Level(5, 0.4, 0.7, False), Level(6, 0.5, 0.6, True))
     text = number_section(Choice(5, "description", 0.4, rows))
     assert "5 clusters describe the edges most briefly; next: 6, 2" in text
-    assert "Halves of your data agree by 0.40 (0: chance, 1: the same). Levels: 2, 6." in text
-    assert "smallest number with as much agreement" in number_section(Choice(2, "reproducibility", 0.8, rows))
+    assert "halves of your data: 0.40 (0: chance, 1: identical). Levels: 2, 6." in text
+    assert "smallest number is chosen" in number_section(Choice(2, "reproducibility", 0.8, rows))
     none = Choice(1, "description", None, (Level(2, None, -0.1, False), Level(3, None, -0.2, False)))
     assert "the graph may have no clusters" in number_section(none)
-    assert "7, as given. Halves of your data agree by 0.30" in number_section(Choice(7, reproducibility=0.3))
+    assert "7, as given. Agreement" in number_section(Choice(7, reproducibility=0.3))
     assert number_section(Choice(7)) == number_section(None) == ""
     assert number_section(none) in page(findings(data, choice=none))
 

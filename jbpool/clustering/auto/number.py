@@ -201,8 +201,8 @@ def _reproducibility_notes(curve: dict[int, float], chosen: int, low: int, level
         return (first,) if chosen == low > 2 else ()
     others = ", ".join(str(k) for k in sorted(levels - {chosen})[:5])
     return (
-        f"no number of clusters stands out: halves of the data agree about as well on more than {chosen}. There may be "
-        f"more clusters than {max(curve)}, or a space without any: choose the number that you need"
+        f"no number of clusters stands out: two halves of the data agree about as well on more than {chosen} clusters. "
+        f"There may be more than {max(curve)}, or none, as in a grid: choose the number that you need"
         + (f" (local maxima: {others})." if others else "."),
     )
 
@@ -211,6 +211,6 @@ def _noise_notes(agreement: float) -> tuple[str, ...]:
     if agreement >= NOISE:
         return ()
     return (
-        f"halves of the data agree by only {agreement:.2f} (0: chance, 1: the same): the clusters may be noise, or too "
-        "small for half of the edges.",
+        f"the agreement of two random halves of the data is only {agreement:.2f} (0: chance, 1: identical): the "
+        "clusters may be noise, or too small to be found in half of the edges.",
     )
