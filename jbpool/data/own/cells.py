@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from jbpool.data.own.edges import Edges
+from jbpool.data.own.edges import Edges, table_of_nodes
 from jbpool.data.own.features import Features, read_features
 from jbpool.data.own.matrices import edges_of_matrix
 from jbpool.data.own.tables import places
@@ -46,10 +46,9 @@ def edges_of_cells(adata: AnnData, graph: str | None = None, features: str | Non
     matrix = scipy.sparse.csr_matrix(adata.obsp[name], copy=True)
     matrix.eliminate_zeros()                                # connectivities are no distances, of which some may be zero
     edges = edges_of_matrix(matrix, adata.obs_names.to_numpy(dtype=object))
-    obs = adata.obs.astype(object).where(adata.obs.notna(), None)
     return replace(
         edges, origin="the AnnData", weight_name=f"obsp[{name!r}]", feat=_features(adata, features),
-        nodes=obs.to_dict("records"),
+        nodes=table_of_nodes("the AnnData", adata.obs_names.to_numpy(dtype=object), adata.obs),
     )  # fmt: skip
 
 

@@ -10,15 +10,19 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
 
 from jbpool.data.arrays import array_names, narrow, open_npy, read_arrays
-from jbpool.data.assemble import narrow_weights
+from jbpool.data.assemble import check_weights, narrow_weights
 from jbpool.data.own.headers import WEIGHT_WORDS, ends_named, is_unnamed
-from jbpool.data.own.tables import SPACES, Table, of_one_kind, places
+from jbpool.data.own.tables import SPACES, Table, of_one_kind, places, shown
 from jbpool.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +43,7 @@ class Edges:
     columns: str | None = None              # which columns of a table name the nodes, if their names do not say so
     in_order: bool = False                  # whether row i of an array belongs to node i, whatever its id
     ignored: Sequence[str] = ()             # what is not used, for messages
-    nodes: Sequence[dict[str, Any]] = ()    # attributes of the nodes of a graph in a file
+    nodes: Table | None = None              # ids and attributes of the nodes of a graph in a file
     feat: Any = None                        # features that the graph holds
     label: np.ndarray | None = None         # (N,) classes that the graph holds
 
@@ -57,22 +61,54 @@ class Edges:
 
     def attributes(self, option: str, value: str | Path) -> Table | None:
         """Return a table of the ids and the node attributes that an option names; ``None`` if it names a file."""
-        if not self.nodes or Path(value).is_file():
+        if self.nodes is None or Path(value).is_file():
             return None
-        import pandas as pd
-
-        names = [name.strip() for name in str(value).split(",")]
-        present = sorted({name for node in self.nodes for name in node})
-        columns: dict[int, Any] = {0: self.ids}
-        for place, name in enumerate(names, start=1):
-            values = [node.get(name) for node in self.nodes]
+        (key, *present), chosen = self.nodes.header or ("",), [name.strip() for name in str(value).split(",")]
+        for name in chosen:
             if name not in present:
-                problem = f"no such file, and no node attribute {name!r}; the nodes have {', '.join(present) or 'none'}"
+                has = ", ".join(present) or "none"
+                problem = f"no such file, and no node attribute {name!r}; the nodes have {has}"
                 raise DataError.at(self.origin, f"dataset.{option}={value}: {problem}")
-            if not all(value is None or isinstance(value, (str, int, float)) for value in values):
+        columns = self.nodes.frame[[0, *(1 + present.index(name) for name in chosen)]]
+        for name, (_, values) in zip(chosen, [*columns.items()][1:], strict=True):
+            if values.dtype == object and not values.map(lambda value: value is None or np.isscalar(value)).all():
                 raise DataError.at(self.origin, f"the node attribute {name!r} is not a number or a word per node")
-            columns[place] = pd.Series(values)
-        return Table(self.origin, pd.DataFrame(columns), ["id", *names])
+        return Table(self.origin, columns.set_axis(range(columns.shape[1]), axis=1), [key, *chosen])
+
+
+def table_of_nodes(origin: Path | str, ids: np.ndarray, attributes: pd.DataFrame) -> Table:
+    """Return a table of the ids and the attributes of nodes."""
+    import pandas as pd
+
+    columns = [pd.Series(ids), *(values for _, values in attributes.reset_index(drop=True).items())]
+    return Table(origin, pd.concat(columns, axis=1, keys=range(len(columns))), ["id", *map(str, attributes.columns)])
+
+
+def edges_of_graph(
+    what: str, ends: Any, weight: np.ndarray | None, num_nodes: int, ids: np.ndarray | None, weight_name: str,
+    fix: str, **more: Any,
+) -> Edges:  # fmt: skip
+    """Return the edges of a graph or matrix in memory, ``ends`` ``(2, E)``; ``more``: fields of ``Edges``.
+
+    With a ``fix``, edges without their reverse are refused: whether to drop directions is the user's choice.
+    """
+    source, target = ends
+    check_weights(weight, what)
+    if fix:
+        values = np.ones(len(source)) if weight is None else weight
+        matrix = scipy.sparse.coo_matrix((values, (source, target)), shape=(num_nodes, num_nodes)).tocsr()
+        gap = (matrix - matrix.T).tocoo()
+        if gap.nnz and gap.max() > 1e-6 * matrix.max():                     # not by rounding
+            row, column = int(gap.row[gap.data.argmax()]), int(gap.col[gap.data.argmax()])
+            one, other = (shown(end if ids is None else ids[end]) for end in (row, column))
+            raise DataError(
+                f"{what} is not symmetric: the edge {one} -> {other} has weight {matrix[row, column]:g}, {other} -> "
+                f"{one} has {matrix[column, row]:g}. For an undirected graph pass {fix}."
+            )
+    return Edges(
+        what, source, target, None if weight is None else narrow_weights(weight), num_nodes, ids,
+        None if weight is None else weight_name, both=bool(fix), in_order=True, **more,
+    )  # fmt: skip
 
 
 def list_of_table(

@@ -21,7 +21,6 @@ from jbpool.data.own.matrices import as_array, is_of, plain
 from jbpool.data.own.tables import Table, kind_of, not_a_number, places, read_table
 from jbpool.errors import DataError
 
-NUMBERS_AT_ONCE = 1 << 22       # looked at or converted
 CATEGORIES = 256                # different words of a column at most
 
 log = logging.getLogger(__name__)
@@ -60,26 +59,21 @@ def read_features(
     """Return features from a table, a ``.npy`` or ``.npz`` array, a sparse scipy ``.npz``, or the same in memory.
 
     A first row of words is a header if it alone is for none of these ``nodes``. A float32 array in C order, a memory
-    map of a ``.npy`` too, is not copied. Others are converted block by block. ``missing="mean"`` fills gaps by the mean
-    of their column.
+    map of a ``.npy`` too, is not copied. ``missing="mean"`` fills gaps by the mean of their column.
     """
     if isinstance(given, Features):
         return given
     if isinstance(given, (str, Path)):
-        path = Path(given)
-        if kind_of(path) != "array":
-            table = read_table(path, find_header=is_header_of_features)
-            key = _id_column(table)
-            table = table if nodes is None else table.with_header_beside(key, nodes)
-            chosen = [place for place in range(int(key > 0 and table.unnamed), table.columns) if place != key]
-            if not chosen:
-                raise table.error("one column: expected a node id and its features", 0)
-            return features_of_table(table, key, chosen, missing)
-        origin, values = path, open_npy(path) if path.suffix.lower() == ".npy" else read_array(path, "feat")
+        origin = Path(given)
+        if kind_of(origin) != "array":
+            given = read_table(origin, find_header=is_header_of_features)
+        else:
+            given = open_npy(origin) if origin.suffix.lower() == ".npy" else read_array(origin, "feat")
     elif is_of(given, "pandas", "DataFrame"):
         return _of_frame(given, missing)
-    else:
-        values = plain(given)
+    if isinstance(given, Table):
+        return _of_table(*given.by_node(nodes), missing)
+    values = plain(given)
     is_sparse = scipy.sparse.issparse(values) and values.ndim == 2
     values = scipy.sparse.csr_matrix(values) if is_sparse else as_array(values, "features")
     # Without columns a file of a few bytes may have any number of rows, each of which becomes a node.
@@ -113,9 +107,8 @@ def _of_frame(frame: Any, missing: str | None) -> Features:
     table = read_table(frame, "features")
     if not len(frame) or not table.columns:
         raise DataError(f"features have shape {frame.shape}: give a row of numbers per node.")
-    named = table.column(ID_WORDS)
-    if named is not None and table.columns > 1 and frame.index.equals(pd.RangeIndex(len(frame))):
-        return features_of_table(table, named, [place for place in range(table.columns) if place != named], missing)
+    if table.column(ID_WORDS) is not None and table.columns > 1 and frame.index.equals(pd.RangeIndex(len(frame))):
+        return _of_table(*table.by_node(), missing)
     is_number = frame.index.dtype.kind in "iuf"
     ids = frame.index.to_numpy() if is_number else np.fromiter(frame.index, dtype=object, count=len(frame))
     values, names = _columns(table, list(range(table.columns)), missing)
@@ -123,24 +116,10 @@ def _of_frame(frame: Any, missing: str | None) -> Features:
     return Features("features", values, ids, names if has_names else None)
 
 
-def _id_column(table: Table) -> int:
-    """Return the place of the node ids: the column that is called id, else the first.
-
-    An unnamed first column alone is the id: ``DataFrame.to_csv()`` writes an index of node ids so.
-    """
-    named = table.column(ID_WORDS)
-    if not table.unnamed:
-        return named or 0
-    if named is None:
-        if table.counts_rows():
-            log.warning("%s: the unnamed first column counts the rows; it is read as the node id", table.source)
-        return 0
-    table.skip_index()
-    return named
-
-
-def features_of_table(table: Table, key: int, chosen: list[int], missing: str | None) -> Features:
+def _of_table(table: Table, key: int, chosen: list[int], missing: str | None) -> Features:
     """Return the features in the chosen columns of a table whose column ``key`` has the node ids."""
+    if not chosen:
+        raise table.error("one column: expected a node id and its features", 0)
     ids = table.ids(key)
     table.refuse_repeated(ids)
     values, names = _columns(table, chosen, missing)
@@ -206,28 +185,20 @@ def _finite_float32(origin: Path | str, values: Any, missing: str | None) -> np.
     The scale of features has no influence, but their squares must be neither infinite nor zero in float32.
     """
     is_sparse = scipy.sparse.issparse(values)
-    flat = values.data[:, None] if is_sparse else values
-    rows = max(1, NUMBERS_AT_ONCE // max(1, flat.shape[1]))
-    parts = [slice(start, start + rows) for start in range(0, len(flat), rows)]
-    if missing is not None and not is_sparse and any(np.isnan(flat[part]).any() for part in parts):
-        gaps = sum(np.isnan(flat[part]).sum(0) for part in parts)
-        total = sum(np.nansum(flat[part], axis=0, dtype=np.float64) for part in parts)
-        mean = total / np.maximum(len(flat) - gaps, 1)
-        values = flat = np.concatenate([np.where(np.isnan(flat[part]), mean, flat[part]) for part in parts])
-    ends = np.array([[flat[part].min(initial=0), flat[part].max(initial=0)] for part in parts], dtype=np.float64)
-    if not np.isfinite(ends).all():
-        can_fill = not is_sparse and any(np.isnan(flat[part]).any() for part in parts)
-        raise DataError.at(origin, f"features hold NaN or infinity: {fill(origin) if can_fill else 'leave them out'}")
-    largest = float(np.abs(ends).max(initial=0)) or 1.0
+    entries = values.data if is_sparse else values
+    if missing is not None and not is_sparse and (gap := np.isnan(entries)).any():
+        with np.errstate(invalid="ignore"):                                 # a column without any number stays NaN
+            mean = np.nansum(entries, axis=0, dtype=np.float64) / (~gap).sum(0)
+        entries = np.where(gap, mean, entries)
+    low, high = float(entries.min(initial=0)), float(entries.max(initial=0))        # NaN if one entry is
+    if not np.isfinite([low, high]).all():
+        fix = fill(origin) if np.isnan(low) and not is_sparse else "leave them out"
+        raise DataError.at(origin, f"features hold NaN or infinity: {fix}")
+    largest = max(-low, high) or 1.0
     if not 1e-6 < largest < 1e16:
-        flat = flat.astype(np.float64) / largest * min(max(largest, 1.0), 1e16)
+        entries = entries.astype(np.float64) / largest * min(max(largest, 1.0), 1e16)
+    entries = np.asanyarray(entries, dtype=np.float32, order="C")
     if is_sparse:                                       # its entries may be sorted later: not those of the user
-        entries = flat[:, 0].astype(np.float32), values.indices, values.indptr
-        return scipy.sparse.csr_matrix(entries, values.shape, copy=not values.has_canonical_format)
-    values = flat
-    if values.dtype == np.float32 and values.flags.c_contiguous:
-        return values
-    converted = np.empty(values.shape, dtype=np.float32)
-    for part in parts:
-        converted[part] = values[part]
-    return converted
+        values = scipy.sparse.csr_matrix((entries, values.indices, values.indptr), values.shape)
+        return values if values.has_canonical_format else values.copy()
+    return entries

@@ -37,50 +37,34 @@ class Labels:
     ignored: list[str]              # unused parts of the file, for the summary
 
 
-def read_labels(path: Path, nodes: np.ndarray) -> Labels:
-    """Return the classes of these nodes, from a table with node ids or an array with one row per node."""
-    if kind_of(path) != "array":
-        table = read_table(path, find_header=partial(is_header, keys=[ID_WORDS, LABEL_WORDS]))
-        first = int(table.unnamed and table.columns == 3)
-        if first:
-            table.skip_index()
-        if table.columns != first + 2:
+def node_labels(given: Path | Table | np.ndarray, nodes: np.ndarray, origin: Path | str = "labels") -> Labels:
+    """Return the classes of these nodes, from a table with node ids, or an array whose entry i is for node id i."""
+    if isinstance(given, Path):
+        is_array = kind_of(given) == "array"
+        keys = partial(is_header, keys=[ID_WORDS, LABEL_WORDS])
+        origin, given = given, read_array(given, "label") if is_array else read_table(given, find_header=keys)
+    ignored: list[str] = []
+    if isinstance(given, Table):
+        table, key, others = given.by_node(nodes)
+        if len(others) != 1:
             raise table.error(f"{table.columns} columns: expected node id and label", 0)
-        key, value = first, first + 1
-        if table.column(ID_WORDS, key) == value:                    # the header says so
-            key, value = value, key
-        return table_labels(table.with_header_beside(key, nodes), key, value, nodes)
-    return labels_by_row(path, read_array(path, "label"), nodes)
-
-
-def labels_by_row(path: Path | str, values: np.ndarray, nodes: np.ndarray) -> Labels:
-    """Return the classes of these nodes, whose ids are numbers: entry i is the class of node i."""
-    least = int(nodes.max()) + 1 if nodes.dtype.kind in "iu" and nodes.min() >= 0 else None
-    if least is None or values.ndim != 1 or len(values) < least or values.dtype.kind not in "iubU":
-        expected = f"at least {least or len(nodes)} labels, entry i for node id i, or a table of node id and label"
-        raise DataError.at(path, f"{values.dtype} array of shape {values.shape}: expected {expected}")
-    return _labels(path, np.arange(len(values)), np.asarray(values), nodes, [])
-
-
-def table_labels(table: Table, key: int, value: int, nodes: np.ndarray) -> Labels:
-    """Return the classes of these nodes: the column ``value`` of a table whose column ``key`` has the node ids."""
-    ids, values = table.ids(key), without_gaps(table.words(value), table.source)
-    table.refuse_repeated(ids)
-    return _labels(table.source, ids, values, nodes, table.ignored((key, value)))
-
-
-def _labels(path: Path | str, ids: np.ndarray, values: np.ndarray, nodes: np.ndarray, ignored: list[str]) -> Labels:
+        origin, ids, values = table.source, table.ids(key), without_gaps(table.words(others[0]), table.source)
+        table.refuse_repeated(ids)
+        ignored += table.ignored((key, *others))
+    else:
+        least = int(nodes.max()) + 1 if nodes.dtype.kind in "iu" and nodes.min() >= 0 else None
+        if least is None or given.ndim != 1 or len(given) < least or given.dtype.kind not in "iubU":
+            expected = f"at least {least or len(nodes)} labels, entry i for node id i, or a table of node id and label"
+            raise DataError.at(origin, f"{given.dtype} array of shape {given.shape}: expected {expected}")
+        ids, values = np.arange(len(given)), np.asarray(given)
     codes, class_names = class_codes(values)
-    if not class_names:
-        raise DataError.at(path, "has no label for any node")
     place = places(ids, nodes)                                      # (N,) row of each node, -1: none
     label = np.where(place < 0, UNLABELLED, codes[place])
     if (label == UNLABELLED).all():
         where = f"its first id is {shown(ids[0])}, the first id of the graph {shown(nodes[0])}"
-        raise DataError.at(path, f"has no label for any node of the graph; {where}")
-    num_unknown_ids = len(ids) - int((place >= 0).sum())
-    if num_unknown_ids:
-        name = getattr(path, "name", path)
+        raise DataError.at(origin, f"has no label for any node of the graph; {where}")
+    if num_unknown_ids := len(ids) - int((place >= 0).sum()):
+        name = getattr(origin, "name", origin)
         ignored.append(f"{num_unknown_ids:,} rows of {name} for ids that are not in the graph")
     used, label[label >= 0] = np.unique(label[label >= 0], return_inverse=True)     # only classes of the graph
     return Labels(torch.from_numpy(label), [class_names[code] for code in used], ignored)

@@ -7,18 +7,15 @@ import logging
 import re
 import warnings
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 import torch
 from torch import Tensor
 
-from jbpool.data.arrays import narrow
-from jbpool.data.assemble import check_weights, narrow_weights
-from jbpool.data.own.edges import Edges
-from jbpool.data.own.matrices import one_way
+from jbpool.data.own.edges import Edges, edges_of_graph, table_of_nodes
 from jbpool.data.own.tables import PLAIN, unpacked
 from jbpool.errors import DataError
 from jbpool.graph import as_graph
@@ -52,13 +49,6 @@ def edges_of_networkx(graph: Any) -> Edges:
     return _of_graph("the networkx graph", networkx_ends(graph), weight, len(graph), ids, "'weight'", fix, unused)
 
 
-def _objects(names: list[Any]) -> np.ndarray:
-    """Return names, which may be tuples, as an array."""
-    ids = np.empty(len(names), dtype=object)
-    ids[:] = names
-    return ids
-
-
 def edges_of_igraph(graph: Any) -> Edges:
     """Return a graph of igraph; its nodes are called by the attribute ``name``, if all have different ones."""
     ends = torch.tensor(graph.get_edgelist(), dtype=torch.int64).view(-1, 2).T
@@ -69,33 +59,20 @@ def edges_of_igraph(graph: Any) -> Edges:
     return _of_graph("the igraph graph", ends, weight, graph.vcount(), ids, "'weight'", fix, unused)
 
 
+def _objects(names: list[Any]) -> np.ndarray:
+    """Return names, which may be tuples, as an array."""
+    return np.fromiter(names, dtype=object, count=len(names))
+
+
 def _of_graph(
     what: str, edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int, ids: np.ndarray | None,
     weight_name: str, fix: str, unused: Collection[str], feat: Any = None,
 ) -> Edges:  # fmt: skip
-    """Return the edges of a graph in memory.
-
-    With a ``fix``, edges without their reverse are refused: whether to drop directions is the user's choice.
-    """
-    ends = edge_index.cpu().numpy()
+    """Return the edges of tensors; ``unused``: attributes of the edges that are no weights."""
     weight = None if edge_weight is None else edge_weight.detach().cpu().double().numpy()
-    check_weights(weight, f"the edge weights of {what}")
-    if fix:
-        values = np.ones(ends.shape[1]) if weight is None else weight
-        matrix = scipy.sparse.coo_matrix((values, ends), shape=(num_nodes, num_nodes)).tocsr()
-        gap = one_way(matrix)
-        if gap is not None:
-            row, column = gap
-            one, other = gap if ids is None else (ids[row], ids[column])
-            raise DataError(
-                f"{what} is directed: the edge {one!r} -> {other!r} has weight {matrix[row, column]:g}, {other!r} -> "
-                f"{one!r} has {matrix[column, row]:g}. For an undirected graph pass {fix}."
-            )
-    return Edges(
-        what, ends[0], ends[1], None if weight is None else narrow_weights(weight), num_nodes, ids,
-        None if weight is None else weight_name, both=bool(fix), in_order=True, feat=feat,
-        ignored=_unused(what, unused, weight, f"weights are read from {weight_name}"),
-    )  # fmt: skip
+    ignored = _unused(what, unused, weight, f"weights are read from {weight_name}")
+    ends = edge_index.cpu().numpy()
+    return edges_of_graph(what, ends, weight, num_nodes, ids, weight_name, fix, ignored=ignored, feat=feat)
 
 
 def _unused(what: Path | str, names: Collection[str], weight: np.ndarray | None, fix: str) -> list[str]:
@@ -110,30 +87,28 @@ def edges_of_graph_file(path: Path, kind: str, named: str) -> Edges:
 
     Directions are not used.
     """
+    import pandas as pd
+
     graph = _parsed(path, kind)
     if not graph.number_of_nodes():
         raise DataError.at(path, "the graph has no nodes")
     nodes = [dict(attributes) for _, attributes in graph.nodes(data=True)]
-    ids = _names(path, [*graph.nodes], nodes)
+    ids = _names([*graph.nodes], nodes)
     given = [attributes for *_, attributes in graph.edges(data=True)]
     unused = {name for attributes in given for name in attributes} - {named, "id", "key"}
-    default = graph.graph.get("edge_default", {}).get(named, 1.0 if kind == "gexf" else None)
-    weights = [attributes.get(named, default) for attributes in given]
-    has_weight = any(named in attributes for attributes in given)
-    if named != "weight" and not has_weight:
+    if named != "weight" and not any(named in attributes for attributes in given):
         has = ", ".join(sorted(unused)) or "none"
         raise DataError.at(path, f"no edge has the attribute {named!r}; they have {has}: give one of these to --weight")
-    numbers = edge_numbers(weights, f"the {kind.upper()}", named)
+    default = graph.graph.get("edge_default", {}).get(named, 1.0 if kind == "gexf" else None)
+    numbers = edge_numbers([attributes.get(named, default) for attributes in given], f"the {kind.upper()}", named)
     weight = None if numbers is None else numbers.numpy()
-    check_weights(weight, f"the edge attribute {named!r}")
-    order = np.argsort(ids)
-    source, target = (narrow(np.argsort(order)[end]) for end in networkx_ends(graph).numpy())
-    return Edges(
-        path, source, target, None if weight is None else narrow_weights(weight), len(ids), ids[order],
-        repr(named) if has_weight else None, None if graph.is_directed() else False,
-        ignored=_unused(path, unused, weight, "weights are read from 'weight', or chosen by --weight (dataset.weight)"),
-        nodes=[nodes[number] for number in order],
+    fix = "weights are read from 'weight', or chosen by --weight (dataset.weight)"
+    edges = edges_of_graph(
+        f"the edge attribute {named!r}", networkx_ends(graph).numpy(), weight, len(ids), ids, repr(named), "",
+        ignored=_unused(path, unused, weight, fix), nodes=table_of_nodes(path, ids, pd.DataFrame(nodes)),
     )  # fmt: skip
+    both = None if graph.is_directed() else False
+    return replace(edges, origin=path, both=both, in_order=False).onto(np.sort(ids))
 
 
 def _parsed(path: Path, kind: str) -> Any:
@@ -167,7 +142,7 @@ def _line(problem: str, content: bytes) -> int | None:
     return None
 
 
-def _names(path: Path, given: list[Any], nodes: list[dict[str, Any]]) -> np.ndarray:
+def _names(given: list[Any], nodes: list[dict[str, Any]]) -> np.ndarray:
     """Return the names of the nodes, else their ids: whole numbers if all of them are, else text."""
     for name in NODE_NAMES:
         values = [str(node.get(name, "")).strip() for node in nodes]

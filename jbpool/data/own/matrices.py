@@ -12,8 +12,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from jbpool.data.assemble import check_weights, narrow_weights
-from jbpool.data.own.edges import Edges
+from jbpool.data.own.edges import Edges, edges_of_graph
 from jbpool.data.own.headers import ends_named
 from jbpool.errors import DataError
 
@@ -137,27 +136,11 @@ def edges_of_matrix(adjacency: Any, ids: np.ndarray | None = None) -> Edges:
     if not scipy.sparse.issparse(adjacency):
         adjacency = adjacency.astype(np.float64)                        # scipy has no float16
     matrix = _both_ways_of_neighbours(scipy.sparse.csr_matrix(adjacency).astype(np.float64))
-    check_weights(matrix.data, "adjacency")
-    gap = one_way(matrix)
-    if gap is not None:
-        row, column = gap
-        raise DataError(
-            f"adjacency is not symmetric: entry ({row}, {column}) is {matrix[row, column]:g} and ({column}, {row}) is "
-            f"{matrix[column, row]:g}. For an undirected graph pass adjacency.maximum(adjacency.T) "
-            "(numpy: np.maximum(adjacency, adjacency.T))."
-        )
     matrix.eliminate_zeros()
-    entries, name = matrix.tocoo(), "its values" if (matrix.data != 1).any() else None
-    weight = None if name is None else narrow_weights(entries.data)
-    return Edges("the matrix", entries.row, entries.col, weight, matrix.shape[0], ids, name, both=True, in_order=True)
-
-
-def one_way(matrix: scipy.sparse.csr_matrix) -> tuple[int, int] | None:
-    """Return where a matrix exceeds its transpose most; ``None`` if it is symmetric up to rounding."""
-    gap = (matrix - matrix.T).tocoo()
-    if not gap.nnz or gap.max() <= 1e-6 * matrix.max():
-        return None
-    return int(gap.row[gap.data.argmax()]), int(gap.col[gap.data.argmax()])
+    entries = matrix.tocoo()
+    weight = entries.data if (entries.data != 1).any() else None
+    fix = "adjacency.maximum(adjacency.T) (numpy: np.maximum(adjacency, adjacency.T))"
+    return edges_of_graph("the matrix", (entries.row, entries.col), weight, matrix.shape[0], ids, "its values", fix)
 
 
 def _both_ways_of_neighbours(matrix: scipy.sparse.csr_matrix) -> scipy.sparse.csr_matrix:

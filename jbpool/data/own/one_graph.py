@@ -12,7 +12,7 @@ import warnings
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from jbpool.data.datasets import NodeData
 from jbpool.data.own.cells import edges_of_cells, read_cells
 from jbpool.data.own.dgl_bin import edges_of_bin
 from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_character
-from jbpool.data.own.features import Features, features_of_table, fill, read_features, standardised
+from jbpool.data.own.features import Features, fill, read_features, standardised
 from jbpool.data.own.headers import NO_NAMES
 from jbpool.data.own.libraries import (
     NODE_NAMES,
@@ -36,9 +36,6 @@ from jbpool.data.own.tables import PLAIN, kind_of, of_one_kind, places, read_tab
 from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 from jbpool.interop import is_dgl, is_pyg
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 log = logging.getLogger(__name__)
 
@@ -80,21 +77,16 @@ def load_node_files(
     scale : str, optional
         ``standard``: every column of the features gets mean 0 and standard deviation 1. Default: none.
     """
-    is_cells = edges is not None and Path(edges).suffix.lower() == ".h5ad"
-    if not is_cells and (edges is None) == (graph is None):
+    if not is_cells(edges) and (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
     path = Path(graph if edges is None else edges)          # type: ignore[arg-type]
-    if is_cells:
-        with reported_as(path):
-            listed, features = _cells(read_cells(path), features, None if graph is None else str(graph))
-    elif edges is None:
-        listed = edges_of_bin(path)
-    else:
-        listed = read_edges(path, separator, header, None if weight is None else str(weight))
-    feat = _features(listed, features, missing, scale)
-    data = _labelled(_together(path.name.split(".")[0], listed, feat, missing), listed, labels)
+    listed, features = _read(path, features, separator, header, weight, graph)
+    data = _together(path.name.split(".")[0], listed, _features(listed, features, missing, scale), missing)
+    data = _labelled(data, listed, labels)
+    if listed.nodes is None or is_cells(path):
+        return data
     named = {*NODE_NAMES, str(labels), *(name.strip() for name in str(features).split(","))}
-    unused = sorted({name for node in listed.nodes for name in node} - named) if not is_cells else []
+    unused = sorted({*(listed.nodes.header or ())[1:]} - named)
     return replace(data, ignored=[*data.ignored, *(f"node attribute {name!r} of {path.name}" for name in unused)])
 
 
@@ -108,10 +100,9 @@ def _features(edges: Edges, given: Any, missing: str | None, scale: str | None =
         if missing is not None or scale == "standard":
             raise DataError.at(edges.origin, "has no features, which missing and scale are for: give features, too")
         return None
-    table = edges.attributes("features", given) if isinstance(given, (str, Path)) else None
-    if table is not None:
-        feat = features_of_table(table, 0, [*range(1, table.columns)], missing)
-    elif given is None:
+    if isinstance(given, (str, Path)) and (attributes := edges.attributes("features", given)) is not None:
+        given = attributes
+    if given is None:
         feat = read_features(edges.feat, missing, edges.origin)
     else:
         feat = read_features(given, missing, nodes=edges.own_ids)
@@ -122,16 +113,10 @@ def _labelled(data: NodeData, edges: Edges, labels: str | Path | None) -> NodeDa
     """Return the graph with classes from a file, or a node attribute, or as the graph has them."""
     if labels is None and edges.label is None:
         return data
-    from jbpool.data.own.labels import labels_by_row, read_labels, table_labels
+    from jbpool.data.own.labels import node_labels
 
-    nodes = data.own_ids
-    table = None if labels is None else edges.attributes("labels", labels)
-    if table is not None:
-        known = table_labels(table, 0, 1, nodes)
-    elif labels is not None:
-        known = read_labels(Path(labels), nodes)
-    else:
-        known = labels_by_row(edges.origin, np.asarray(edges.label), nodes)
+    given = np.asarray(edges.label) if labels is None else edges.attributes("labels", labels) or Path(labels)
+    known = node_labels(given, data.own_ids, edges.origin)
     return replace(
         data, label=known.label, num_classes=len(known.class_names), class_names=known.class_names,
         ignored=[*data.ignored, *known.ignored],
@@ -149,19 +134,28 @@ def as_node_data(adjacency: Any, features: Any = None, missing: str | None = Non
     the index of a DataFrame holds them; else row i is node i, unless the index is a permutation of 0 .. N-1, which is
     followed with a warning. The ``ids`` of the result are in the order of the rows, ``None`` for matrices.
     """
-    if isinstance(adjacency, (str, Path)) and Path(adjacency).suffix.lower() == ".h5ad":
-        adjacency = read_cells(Path(adjacency))
-    if is_of(adjacency, "anndata", "AnnData"):
-        listed, features = _cells(adjacency, features)
-    else:
-        listed = read_edges(adjacency)
+    listed, features = _read(adjacency, features)
     return _together("graph", listed, _features(listed, features, missing), missing)
 
 
-def _cells(adata: AnnData, features: Any, graph: str | None = None) -> tuple[Edges, Any]:
-    """Return the graph of cells, and the features, unless they name a part of the cells, which the graph then holds."""
+def is_cells(given: Any) -> bool:
+    """Return whether a graph is an AnnData, or a file of one."""
+    is_path = isinstance(given, (str, Path))
+    return Path(given).suffix.lower() == ".h5ad" if is_path else is_of(given, "anndata", "AnnData")
+
+
+def _read(
+    given: Any, features: Any, separator: str | None = None, header: bool | None = None,
+    weight: str | int | None = None, graph: str | Path | None = None,
+) -> tuple[Edges, Any]:  # fmt: skip
+    """Return the edges, and the features, unless they name a part of an AnnData, which the edges then hold."""
+    if not is_cells(given):
+        return read_edges(given, separator, header, None if weight is None else str(weight)), features
     is_key = isinstance(features, (str, Path)) and not Path(features).is_file()
-    return edges_of_cells(adata, graph, str(features) if is_key else None), None if is_key else features
+    key = None if graph is None else str(graph)
+    with reported_as(given) if isinstance(given, (str, Path)) else nullcontext():
+        cells = read_cells(Path(given)) if isinstance(given, (str, Path)) else given
+        return edges_of_cells(cells, key, str(features) if is_key else None), None if is_key else features
 
 
 def read_edges(
@@ -222,7 +216,7 @@ def _together(name: str, edges: Edges, feat: Features | None, missing: str | Non
         name, adjacency, weight_name=edges.weight_name, lines=lines,
         feat=None if feat is None else feat.rows_of(edges.ids), feat_names=None if feat is None else feat.names,
         ids=edges.ids, ignored=[*edges.ignored, *(feat.ignored if feat else ())],
-        first=_first_column(edges) if is_list and not edges.nodes else None,
+        first=_first_column(edges) if is_list and edges.nodes is None else None,
     )  # fmt: skip
 
 
@@ -271,34 +265,28 @@ def _matched(edges: Edges, feat: Features, missing: str | None) -> tuple[Feature
             fix = f"the graph has {edges.num_nodes} nodes: give a row for each"
             raise DataError.at(feat.origin, f"{feat.values.shape} is the shape, and {fix}")
         return feat, edges.ids
+    nodes, ids = edges.own_ids, np.arange(rows) if feat.ids is None else feat.ids
     import pandas as pd
 
-    nodes = edges.own_ids
-    graph = edges.origin.name if isinstance(edges.origin, Path) else edges.origin
-    if feat.ids is None:
-        wrong = nodes if nodes.dtype == object else nodes[(nodes < 0) | (nodes >= rows)]
-        if len(wrong):
-            fix = "give a DataFrame whose index holds the node ids" if in_memory else "give a table with node ids"
-            what = f"{rows} rows are for node ids 0..{rows - 1}, but {graph} has node {shown(wrong[0])}: {fix}"
-            raise DataError.at(feat.origin, what)
-        return feat, np.arange(rows)
-    if not (names := pd.Series(pd.Index(feat.ids, tupleize_cols=False))).is_unique:
+    if not (names := pd.Series(pd.Index(ids, tupleize_cols=False))).is_unique:
         raise DataError.at(feat.origin, f"node {shown(names[names.duplicated()].iloc[0])} has more than one row")
-    lacking = nodes[places(feat.ids, nodes) < 0]
-    if len(lacking) and missing is None:
+    lacking = nodes[places(ids, nodes) < 0]
+    if len(lacking) and (missing is None or feat.ids is None):
         others = f" and {len(lacking) - 1} others" if len(lacking) > 1 else ""
-        fix = fill(feat.origin).rpartition("or ")[2]
-        what = f"has no row for node {shown(lacking[0])}{others} of {graph}"
-        raise DataError.at(feat.origin, f"{what}: add rows, or {fix}")
+        graph = edges.origin.name if isinstance(edges.origin, Path) else edges.origin
+        what, fix = "has no row for", f"add rows, or {fill(feat.origin).rpartition('or ')[2]}"
+        if feat.ids is None:
+            what = f"its {rows} rows are for node ids 0..{rows - 1}, not for"
+            fix = "give a DataFrame whose index holds the node ids" if in_memory else "give a table with node ids"
+        raise DataError.at(feat.origin, f"{what} node {shown(lacking[0])}{others} of {graph}: {fix}")
     if edges.in_order:
-        unknown = f"{rows - len(nodes) + len(lacking):,} rows of {feat.origin} for ids that are not in the graph"
-        return (replace(feat, ignored=(*feat.ignored, unknown)) if rows > len(nodes) - len(lacking) else feat), nodes
+        unknown = rows - len(nodes) + len(lacking)
+        said = (f"{unknown:,} rows of {feat.origin} for ids that are not in the graph",) if unknown else ()
+        return replace(feat, ignored=(*feat.ignored, *said)), nodes
     if in_memory:
-        return feat, np.concatenate([feat.ids, lacking])
-    extra = feat.ids[places(nodes, feat.ids) < 0]
-    if not len(extra):
-        return feat, nodes
-    return feat, np.sort(np.concatenate(of_one_kind(nodes, extra)))
+        return feat, np.concatenate([ids, lacking])
+    extra = ids[places(nodes, ids) < 0]
+    return feat, np.sort(np.concatenate(of_one_kind(nodes, extra))) if len(extra) else nodes
 
 
 def _by_position(feat: Features) -> Features:

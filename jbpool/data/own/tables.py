@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jbpool.data.own.headers import column_named, is_header, is_unnamed
+from jbpool.data.own.headers import ID_WORDS, column_named, is_header, is_unnamed
 from jbpool.errors import DataError, importing, reported_as
 
 if TYPE_CHECKING:
@@ -173,15 +173,25 @@ class Table:
         place = column_named(words, self.header or ())
         return default if place is None else place
 
-    def with_header_beside(self, key: int, nodes: np.ndarray) -> Table:
-        """Return the table with its first row as header, if this row alone has no id of a node in the column."""
-        if self.text is None or self.header is not None or len(self.frame) < 2:
-            return self
-        known = places(nodes, self.ids(key)) >= 0
-        if known[0] or not known[1:].all():
-            return self
-        text, header = self.text.without_first_row(), [self.words(place)[0] for place in range(self.columns)]
-        return Table(self.source, text.parsed(), header, text)
+    def by_node(self, nodes: np.ndarray | None = None) -> tuple[Table, int, list[int]]:
+        """Return the table, the place of the node ids, and those of the other columns.
+
+        The ids are in the column that is called so, else in the first, also if it has no name: ``DataFrame.to_csv()``
+        writes an index so. The first row is a header if it alone is for none of these nodes.
+        """
+        named = self.column(ID_WORDS)
+        if self.unnamed and named is None and self.counts_rows():
+            log.warning("%s: the unnamed first column counts the rows; it is read as the node id", self.source)
+        elif self.unnamed and named is not None:
+            self.skip_index()
+        key = named or 0
+        others = [place for place in range(int(key > 0 and self.unnamed), self.columns) if place != key]
+        if self.text is not None and self.header is None and nodes is not None and len(self.frame) > 1:
+            known = places(nodes, self.ids(key)) >= 0
+            if not known[0] and known[1:].all():
+                text, header = self.text.without_first_row(), [self.words(place)[0] for place in range(self.columns)]
+                return Table(self.source, text.parsed(), header, text), key, others
+        return self, key, others
 
     def names(self, places: Sequence[int]) -> list[str]:
         """Return the names of columns, which must differ."""

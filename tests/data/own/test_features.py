@@ -133,8 +133,7 @@ def test_the_index_of_a_saved_table(tmp_path, caplog):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "bool", ">f4", "float32"])
-def test_arrays_are_converted_in_blocks(tmp_path, monkeypatch, dtype, order):
-    monkeypatch.setattr("jbpool.data.own.features.NUMBERS_AT_ONCE", 4)
+def test_arrays_of_any_type(tmp_path, dtype, order):
     values = np.asarray(np.arange(12).reshape(4, 3) % 5, dtype=dtype, order=order)
     np.save(tmp_path / "x.npy", values)
     np.savez(tmp_path / "x.npz", feat=values, other=values[:1])
@@ -143,11 +142,14 @@ def test_arrays_are_converted_in_blocks(tmp_path, monkeypatch, dtype, order):
         assert feat.dtype == np.float32
         assert feat.flags.c_contiguous
         assert feat.tolist() == values.astype(np.float32).tolist()
-    wrong = values.astype(float)
-    wrong[3, 1] = np.nan
-    assert read_features(wrong, "mean").values[3, 1] == pytest.approx(np.nanmean(wrong[:, 1]))
-    with pytest.raises(DataError, match="NaN"):
-        read_features(wrong)
+
+
+def test_gaps_of_arrays():
+    values = np.array([[1.0, np.nan], [3.0, 5.0]])
+    assert read_features(values, "mean").values.tolist() == [[1, 5], [3, 5]]
+    for wrong, missing in ((values, None), (np.array([[np.nan], [np.nan]]), "mean")):
+        with pytest.raises(DataError, match="NaN"):
+            read_features(wrong, missing)
 
 
 def test_a_memory_map_is_not_copied(tmp_path):

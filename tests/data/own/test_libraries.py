@@ -173,7 +173,7 @@ def test_nodes_of_igraph():
     assert list(data.ids) == ["b", "a", "c"]
     assert edges_of(data) == both(("b", "a"), weight=2) | both(("a", "c"), weight=0.5)
     assert as_node_data(igraph.Graph(4, [(0, 1), (1, 2)])).ids is None
-    with pytest.raises(DataError, match=r"directed: the edge 0 -> 1.*graph.as_undirected\(\)"):
+    with pytest.raises(DataError, match=r"symmetric: the edge 0 -> 1.*graph.as_undirected\(\)"):
         as_node_data(igraph.Graph(2, [(0, 1)], directed=True))
 
 
@@ -237,7 +237,7 @@ def test_features_and_weights_of_the_libraries(kind):
 def test_one_way_graphs_are_refused_and_the_named_fix_works(dgl):
     ring = dgl.graph((torch.arange(4), (torch.arange(4) + 1) % 4))
     ring.ndata["feat"] = torch.eye(4)
-    with pytest.raises(DataError, match=r"DGLGraph is directed.*dgl.to_bidirected\(graph, copy_ndata=True\)"):
+    with pytest.raises(DataError, match=r"DGLGraph is not symmetric.*dgl.to_bidirected\(graph, copy_ndata=True\)"):
         as_node_data(ring)
     assert len(edges_of(as_node_data(dgl.to_bidirected(ring, copy_ndata=True)))) == 8
     ring.edata["weight"] = torch.tensor([1.0, 2, 3, 4])

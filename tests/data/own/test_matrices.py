@@ -67,7 +67,7 @@ def test_as_many_edges_as_columns():
 @pytest.mark.parametrize(
     ("adjacency", "words"),
     [
-        (np.triu(PATH), r"not symmetric: entry \(0, 1\) is 1 and \(1, 0\) is 0.*np.maximum"),
+        (np.triu(PATH), r"not symmetric: the edge 0 -> 1 has weight 1, 1 -> 0 has 0.*np.maximum"),
         (scipy.sparse.csr_matrix(np.triu(PATH)), "not symmetric"),
         (-np.ones((3, 3)), "negative"),
         (np.full((3, 3), np.nan), "NaN or infinity"),

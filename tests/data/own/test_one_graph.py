@@ -120,7 +120,7 @@ def test_features_and_labels_of_files(tmp_path):
     assert data.class_names == ["blue", "red"]
     assert data.name == "e"
     np.save(tmp_path / "x.npy", np.ones((4, 2)))
-    with pytest.raises(DataError, match=r"x\.npy: 4 rows are for node ids 0\.\.3, but e\.csv has node 'a'"):
+    with pytest.raises(DataError, match=r"x\.npy: its 4 rows are for node ids 0\.\.3, not for node .a. .* e\.csv"):
         load_nodes("file", edges=tmp_path / "e.csv", features=tmp_path / "x.npy")
 
 
@@ -167,7 +167,7 @@ def test_a_fingerprint_tells_whether_the_data_have_changed(tmp_path):
     ("adjacency", "features", "words"),
     [
         (np.ones((3, 3)), np.ones((2, 4)), r"features: .*\(2, 4\).* 3 nodes: give a row for each"),
-        ([(0, 1), (1, 7)], np.ones((3, 1)), "3 rows are for node ids 0..2, but the edge list has node 7"),
+        ([(0, 1), (1, 7)], np.ones((3, 1)), "3 rows are for node ids 0..2, not for node 7 of the edge list"),
         (np.array([[0, 1], [-1, 2], [1, 2]]), None, "row 2: a node id is negative"),
         ([("x", "y")], np.ones((2, 2)), "a DataFrame whose index holds the node ids"),
         ([("x", "y")], pd.DataFrame({"f": [1.0]}, index=["x"]), "no row for node 'y'"),
