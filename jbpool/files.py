@@ -54,7 +54,8 @@ def save_state(path: Path, state: dict[str, Any]) -> None:
 
     content = io.BytesIO()              # torch.save reports a full disk as an error of its own format
     torch.save(state, content)
-    write_bytes(path, content.getbuffer())
+    with content.getbuffer() as written:        # released at once: an error keeps it, and its owner cannot be freed
+        write_bytes(path, written)
 
 
 def load_state(path: Path) -> dict[str, Any]:
