@@ -6,17 +6,16 @@ Nothing slow is imported before the arguments are parsed, so that ``--help`` ans
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from jbpool import __version__
-from jbpool.console import exit_on_broken_pipe, print_scores, quitting_on_interrupt
+from jbpool.console import exit_on_broken_pipe, print_scores, print_settings, quitting_on_interrupt
 from jbpool.errors import ConfigError, InputError, JBPoolError, TrainingError, WriteError, is_out_of_memory
 
 if TYPE_CHECKING:
@@ -76,6 +75,13 @@ def _whole_numbers(text: str) -> list[int]:
     return [int(word) for word in text.split(",")]
 
 
+def _count(text: str) -> int:
+    """Return a whole number of at least 1."""
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
 def _number_or_range(text: str) -> int | str:
     """Return 7 of ``7``; a range as it is."""
     return int(text) if text.removeprefix("-").isdecimal() else text
@@ -105,8 +111,8 @@ OPTIONS = {
     "--previous": Option("a run, or a table of nodes and clusters, whose numbers are kept", "RUN_DIR|FILE",
                          "method.previous", only="cluster", trains=True),
     "--fixed": Option("a table of nodes that keep their cluster", "FILE", "method.fixed", only="cluster", trains=True),
-    "--max-size": Option("write clusters at all levels, and divide those with more nodes (hierarchy.csv)", "N",
-                         passed=True, read=int, only="cluster", trains=True),
+    "--max-size": Option("write clusters at all levels, and divide those with more nodes (hierarchy.csv)", "N>0",
+                         passed=True, read=_count, only="cluster", trains=True),
     "--write": Option("a copy of the .h5ad with the clusters in obs", "FILE.h5ad", passed=True, read=Path,
                       only="cluster", trains=True),
     "--baselines": Option("compare with k-means, spectral clustering, Leiden", passed=True, only="cluster",
@@ -144,18 +150,16 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run, parser=command, folder=None)          # None until a run has one
         return command
 
-    for name, description, metavar, formats in (
-        ("cluster", CLUSTER, "FILE", "a CSV of edges, Parquet, .npy, .npz, GML, GraphML, GEXF"),
-        ("classify", CLASSIFY, "FOLDER", "CSV files, the TU format"),
-    ):
+    formats = {"FILE": "a CSV of edges, Parquet, .npy, .npz, GML, GraphML, GEXF", "FOLDER": "CSV files, the TU format"}
+    for name, description, metavar in (("cluster", CLUSTER, "FILE"), ("classify", CLASSIFY, "FOLDER")):
         command = add(name, description, _start)
-        command.add_argument("file", nargs="?", metavar=metavar, help=f"your own: {formats}, or a .bin of DGL")
+        command.add_argument("file", nargs="?", metavar=metavar, help=f"your own: {formats[metavar]}, or a .bin of DGL")
         for flag, option in OPTIONS.items():
             takes: dict[str, Any] = {"metavar": option.value, "choices": option.choices or None}
             if option.value is None and not option.choices:
                 takes = {"action": "store_true"}
             elif flag == "--set":
-                takes["action"] = "append"
+                takes |= {"action": "append", "default": []}
             if option.only in ("", name):
                 command.add_argument(flag, help=option.help, **takes)
     command = add("compare", COMPARE, _compare)
@@ -163,17 +167,6 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--out", default="compare.html", metavar="FILE", help="the page (default: compare.html)")
     add("check", "Show what is installed, whether it loads, and how to fix it.", _check)
     return parser
-
-
-def _command(argv: Sequence[str]) -> int:
-    parser = _parser()
-    args, unknown = parser.parse_known_args(argv)
-    if args.command is None:
-        parser.error("give a command: cluster, classify, compare or check")
-    if unknown:
-        hint = "" if unknown[0].startswith("-") else " (give one file or folder)"
-        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-    return _reporting_errors(args)
 
 
 def _given(args: argparse.Namespace, flag: str) -> Any:
@@ -197,7 +190,7 @@ def _changes(args: argparse.Namespace) -> list[Any]:
     from jbpool.data.catalogue import graph_file, node_file
     from jbpool.engine.config import Change
 
-    changes = list(args.set or ())                              # texts, whose problems are reported with all others
+    changes = list(args.set)                              # texts, whose problems are reported with all others
     if args.file is not None:
         path = _own_file(args)
         options = node_file(path) if args.command == "cluster" else graph_file(path)
@@ -210,7 +203,7 @@ def _changes(args: argparse.Namespace) -> list[Any]:
         no_graph = args.file is None and args.cfg is None and args.predict is None
         if option.sets.startswith("dataset.") and no_graph:
             raise ConfigError(f"{flag} {given}: give the graph, too: jbpool cluster FILE {flag} {given}")
-        if flag == "-k" and any(change.startswith(f"{option.sets}=") for change in args.set or ()):
+        if flag == "-k" and any(change.startswith(f"{option.sets}=") for change in args.set):
             raise ConfigError(f"-k {given} and --set {option.sets}=...: give only one of them.")
         changes.append(Change(option.sets, value, f"{flag} {given}"))
     return changes
@@ -220,30 +213,39 @@ def _own_file(args: argparse.Namespace) -> Path:
     """Return the path of FILE or FOLDER, if it can be one."""
     from jbpool.engine.config import config_names
 
-    given = args.file
+    given, clusters = args.file, args.command == "cluster"
     path = Path(given).expanduser()
-    if path.suffix in (".yaml", ".yml"):
-        raise ConfigError(f"{given} is a configuration: jbpool {args.command} --cfg {given}")
-    if os.path.isfile(path / "config.yaml"):
-        raise ConfigError(f"{given} is a run folder: apply its model with --predict {given}, or see its report.html.")
-    if not os.path.exists(path):
-        if "://" in given:
-            raise ConfigError(f"{given} is an address on the web: download the file first (curl -LO {given}).")
-        is_config = f"{given}.yaml" in config_names(TASKS[args.command])
-        raise ConfigError(f"{given}: no such file{f'; did you mean --cfg {given}.yaml?' if is_config else '.'}")
-    if args.command == "cluster" and path.is_dir():
-        raise ConfigError(f"{given} is a folder: give the file that has the edges; jbpool classify takes folders.")
+    is_folder, is_config = path.is_dir(), f"{given}.yaml" in config_names(TASKS[args.command])
+    missing = f"no such {'file' if clusters else 'folder'}{f'; did you mean --cfg {given}.yaml?' if is_config else '.'}"
+    problems = (
+        (path.suffix in (".yaml", ".yml"), f" is a configuration: jbpool {args.command} --cfg {given}"),
+        (os.path.isfile(path / "config.yaml"), f" is a run folder: see its report.html, or give --predict {given}"),
+        ("://" in given, f" is an address on the web: download the file first (curl -LO {given})."),
+        (not os.path.exists(path), f": {missing}"),
+        (clusters and is_folder, " is a folder: give the file that has the edges; jbpool classify takes folders."),
+        (not clusters and not is_folder and path.suffix != ".bin",
+         f" is no folder of graphs, and no .bin of DGL; for the nodes of one graph: jbpool cluster {given}"),
+    )  # fmt: skip
+    for problem in (text for applies, text in problems if applies):
+        raise ConfigError(f"{given}{problem}")
     return path
 
 
 # ---------------------------------------------------------------- running
 
 
-def _reporting_errors(args: argparse.Namespace) -> int:
-    """Run the command; errors that users can fix are printed as one line, without a traceback.
+def _command(argv: Sequence[str]) -> int:
+    """Run a command; errors that users can fix are printed as one line, without a traceback.
 
     Returns the exit code: 0, 2 if the input is refused, 1 if the run fails, 130 after Ctrl-C.
     """
+    parser = _parser()
+    args, unknown = parser.parse_known_args(argv)
+    if args.command is None:
+        parser.error("give a command: cluster, classify, compare or check")
+    if unknown:
+        hint = "" if unknown[0].startswith("-") else " (give one file or folder)"
+        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     try:
         return args.run(args)
     except (Exception, KeyboardInterrupt) as error:
@@ -292,7 +294,8 @@ def _start(args: argparse.Namespace) -> int:
         return _predict(task, args, changes)
     cfg = args.cfg or ("file" if args.file else kept_config(task.name, args.out) if args.resume else None)
     if args.show_config:
-        return _show_config(settings(task, cfg, changes))
+        print_settings(settings(task, cfg, changes))
+        return 0
     return _run(task, args, load_config(task, cfg, changes))
 
 
@@ -368,16 +371,6 @@ def _show_list(command: str) -> int:
     for key, accepted in {"--cfg": config_names(TASKS[command]), **LISTED}.items():
         print(textwrap.fill(f"{key}: {' '.join(accepted)}", 100, subsequent_indent="    ", break_on_hyphens=False))
     print("python -m jbpool.data shows the size of every dataset, and where it is or comes from.")
-    return 0
-
-
-def _show_config(settings: Iterable[tuple[str, Any, Any, str]]) -> int:
-    """Print rows of ``settings`` as a table."""
-    rows = [("setting", "value", "default", "origin")]
-    rows += [(key, json.dumps(value), json.dumps(default), origin) for key, value, default, origin in settings]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for row in rows:
-        print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]))
     return 0
 
 

@@ -1,13 +1,14 @@
-"""What commands print: progress bars, and output that may be closed early."""
+"""What commands print: progress bars, scores and settings; output may be closed early."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -124,3 +125,12 @@ def print_scores(method: str, scores: dict[str, Any], paper: tuple[float | None,
         notes = [f"the paper's {method}: {published[key]:.3f}"] if key in published else []
         notes += [MEANING[key]] if key in MEANING else []
         print(line + (f"   ({'; '.join(notes)})" if notes else ""))
+
+
+def print_settings(settings: Iterable[tuple[str, Any, Any, str]]) -> None:
+    """Print a table of settings: key, value, default and origin of each."""
+    rows = [("setting", "value", "default", "origin")]
+    rows += [(key, json.dumps(value), json.dumps(default), origin) for key, value, default, origin in settings]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]))

@@ -26,9 +26,11 @@ def parts(function: ast.AST, message: list[ast.expr]) -> Iterator[ast.AST]:
     """All nodes of a message, and of what is assigned to its names in the function."""
     assigned: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
-        if isinstance(node, ast.Assign):
-            for name in (name for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)):
-                assigned.setdefault(name.id, []).append(node.value)
+        targets, value = (node.targets, node.value) if isinstance(node, ast.Assign) else ([], None)
+        if isinstance(node, ast.For):
+            targets, value = [node.target], node.iter
+        for name in (name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)):
+            assigned.setdefault(name.id, []).append(value)
     while message:
         for node in ast.walk(message.pop()):
             yield node
