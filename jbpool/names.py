@@ -30,12 +30,12 @@ class PoolOptions:
     temperature: float = 0.2                        # of the cosine head
 
 
-def hint(name: object, known: Iterable[str], prefix: str = "", suffix: str = "") -> str:
-    """Return ``" Did you mean 'gin'?"`` if a known name is similar, else an empty text."""
-    known = list(known)
-    same = [other for other in known if other.lower() == str(name).lower()]
-    near = same or get_close_matches(str(name), known, n=1)
-    return f" Did you mean {prefix + near[0] + suffix!r}?" if near else ""
+def hint(name: object, choices: Iterable[str], prefix: str = "", suffix: str = "") -> str:
+    """Return ``" Did you mean 'gin'?"`` if one of the choices is similar, else an empty text."""
+    choices = list(choices)
+    same = [choice for choice in choices if choice.lower() == str(name).lower()]
+    similar = same or get_close_matches(str(name), choices, n=1)
+    return f" Did you mean {prefix + similar[0] + suffix!r}?" if similar else ""
 
 
 def lookup(table: Mapping[str, T], name: str, what: str) -> T:

@@ -123,14 +123,14 @@ def build(schema: type, values: dict, prefix: str, where: Callable[[str], str], 
     ``prefix``: path of the section, such as ``"train."``. ``where``: key -> where it was given, for messages.
     ``problems`` receives what does not fit.
     """
-    hints, known = typing.get_type_hints(schema), {item.name for item in dataclasses.fields(schema)}
+    hints, keys = typing.get_type_hints(schema), {item.name for item in dataclasses.fields(schema)}
     accepted: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        if REST in known and key not in known - {REST}:
+        if REST in keys and key not in keys - {REST}:
             accepted.setdefault(REST, {})[str(key)] = value
-        elif key not in known:
-            choices = f"{hint(key, known, prefix)} Choose one of: {', '.join(sorted(known))}."
+        elif key not in keys:
+            choices = f"{hint(key, keys, prefix)} Choose one of: {', '.join(sorted(keys))}."
             problems.append(f"{where(name)}: {name!r} is unknown.{choices}")
         elif dataclasses.is_dataclass(hints[key]):
             if isinstance(value, dict):

@@ -118,6 +118,15 @@ def test_every_part_has_a_layer():
     assert parts - {"__init__"} - set(LAYER) == set(), "say in CONTRIBUTING.md and here where these belong"
 
 
+# Of both tasks, and of what they share; features: the files of a user, and what the recipe makes of them.
+SHARED_NAMES = {"__init__", "__main__", "config", "features", "network", "predict", "report", "run", "task"}
+
+
+def test_a_name_of_a_module_has_one_meaning():
+    names = [path.stem for path in FILES]
+    assert {name for name in names if names.count(name) > 1} <= SHARED_NAMES
+
+
 def test_imports_go_one_way():
     wrong = [edge for edge in package_imports() if forbidden(edge)]
     lines = [f"{MODULES[edge.source].relative_to(ROOT)}:{edge.line} imports {edge.target}" for edge in wrong]

@@ -99,7 +99,7 @@ MISTAKES = [
     (["cluster", "folder"], "folder is a folder"),
     (["cluster", "run"], "--predict run"),
     (["classify", "run"], "run is a run folder"),
-    (["classify", "e.csv"], "e.csv"),
+    (["classify", "e.csv"], "jbpool cluster e.csv"),
     (["classify", "folder"], "folder"),
     (["cluster", "mine.yaml"], "jbpool cluster --cfg mine.yaml"),
     (["cluster", "e.csv", "f.csv"], "unrecognized arguments: f.csv (give one file or folder)"),
@@ -114,6 +114,7 @@ MISTAKES = [
     (["cluster", "e.csv", "--features", "none.csv"], "none.csv"),
     (["cluster", "e.csv", "--seeds", "x"], "--seeds x: "),
     (["cluster", "e.csv", "--seeds", ""], "--seeds "),
+    (["cluster", "e.csv", "-k", "2", "--max-size", "0"], "--max-size 0"),
     (["cluster", "e.csv", "--out", "l.csv"], "--out l.csv"),
     (["cluster", "e.csv", "--out", "/proc/x/y"], "cannot be written"),
     *((["cluster", "e.csv", "--predict", "run", *given], f"{given[0]} has no effect with --predict")

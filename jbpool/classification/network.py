@@ -310,11 +310,11 @@ class Ensemble(nn.Module):
 
         The parameters are those of ``GraphClassifier``.
         """
-        found = [member(graph, feat, edge_weight, edge_feat) for member in self.members]
-        scores = torch.stack([scores for scores, _ in found])
+        outputs = [member(graph, feat, edge_weight, edge_feat) for member in self.members]
+        scores = torch.stack([scores for scores, _ in outputs])
         if self.target_centre is not None and self.target_scale is not None:
             scores = scores.double() * self.target_scale + self.target_centre       # a large mean needs the digits
-        return scores, [pooled for _, made in found for pooled in made]
+        return scores, [pooled for _, made in outputs for pooled in made]
 
     def on_batch(self, batch: GraphBatch, device: torch.device) -> tuple[Tensor, list[Pooled]]:
         """Return the output for a batch of a dataset, computed on a device."""

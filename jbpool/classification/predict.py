@@ -92,9 +92,9 @@ def _labels(data: GraphData, inputs: Inputs) -> Tensor:
     if inputs.class_names and data.class_names:
         place = [_class_named(str(name), inputs.class_names) for name in data.class_names]
         if None in place:
-            unknown, known = data.class_names[place.index(None)], shown(inputs.class_names)
+            unknown, classes = data.class_names[place.index(None)], shown(inputs.class_names)
             fix = "name the classes as in training (dataset.class_names), or leave out the labels"
-            raise DataError(f"{data.name}: class {unknown!r} is not among the model's classes {known}: {fix}.")
+            raise DataError(f"{data.name}: class {unknown!r} is not among the model's classes {classes}: {fix}.")
         return torch.tensor([*place, UNLABELLED])[data.label]               # -1 is the last entry
     if (largest := int(data.label.max())) >= inputs.num_classes:
         fix = "leave out the labels"
@@ -104,8 +104,8 @@ def _labels(data: GraphData, inputs: Inputs) -> Tensor:
 
 def _class_named(name: str, classes: Sequence[str]) -> int | None:
     """Return the class of this name, or else the only one of the same value: 1 in one file may be 1.0 in another."""
-    exact = [code for code, known in enumerate(classes) if known == name]
-    same = exact or [code for code, known in enumerate(classes) if _value(known) == _value(name)]
+    exact = [code for code, trained in enumerate(classes) if trained == name]
+    same = exact or [code for code, trained in enumerate(classes) if _value(trained) == _value(name)]
     return same[0] if len(same) == 1 else None
 
 
@@ -189,8 +189,8 @@ class TrainedClassifier(nn.Module):
         """Return the averaged output of the networks for graphs that fit them, ``(G, C)``, on the CPU."""
         device = next(self.parameters()).device
         batches = (data.batch(index) for index in torch.arange(len(data)).split(batch_size))
-        found = (self.net.on_batch(batch, device)[0] for batch in batches)
-        return torch.cat([averaged(scores, self.inputs.metric).cpu() for scores in found])
+        members = (self.net.on_batch(batch, device)[0] for batch in batches)               # (M, B, C) each
+        return torch.cat([averaged(scores, self.inputs.metric).cpu() for scores in members])
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Return the output of the network, ``(B, C)``, as probabilities."""
@@ -218,8 +218,8 @@ def predict(run_dir: Path, config: ClassifyConfig, path: Path, device: torch.dev
     model = load_trained(run_dir).to(device)
     options = config.dataset.options
     if config.dataset.name == "file":                           # a few numbers may be targets or classes
-        known = "regression" if model.inputs.metric in LOWER_IS_BETTER else "classification"
-        options = {"task": known, **options}
+        kind = "regression" if model.inputs.metric in LOWER_IS_BETTER else "classification"
+        options = {"task": kind, **options}
     data = load_graphs(config.dataset.name, config.dataset.root, **options)
     data = fitted(data, model.inputs, model.net.edge_messages)
     chosen = f"seed {model.seed}, fold {model.fold}, validation {digits(model.valid, model.inputs.metric)}"
@@ -233,18 +233,18 @@ def _print_score(model: TrainedClassifier, data: GraphData, scores: Tensor) -> N
     """Print the scores of the labelled graphs, if there are any."""
     inputs = model.inputs
     data = replace(data, metric=inputs.metric)
-    known = data.label != UNLABELLED if inputs.metric == "acc" else data.label.isfinite().any(1)
-    if not bool(known.any()):
+    labelled = data.label != UNLABELLED if inputs.metric == "acc" else data.label.isfinite().any(1)
+    if not bool(labelled.any()):
         return
-    found, label = scores[known], data.label[known]
+    predicted, label = scores[labelled], data.label[labelled]
     try:
-        value = score(replace(data, name=inputs.name), found, label)
+        value = score(replace(data, name=inputs.name), predicted, label)
     except RuntimeError as error:                       # ogb: a task with positive or negative labels only
         raise DataError(f"{data.name} cannot be scored: {error}") from None
     if data.name == inputs.name:
         print(f"{data.name} has the name of the training set: if it is the same, the score includes training graphs")
-    some = f" of the {int(known.sum())} labelled graphs" if not bool(known.all()) else ""
-    more = {name.removeprefix("test_"): of(found, label) for name, of in MORE_SCORES.get(inputs.metric, {}).items()}
+    some = f" of the {int(labelled.sum())} labelled graphs" if not bool(labelled.all()) else ""
+    more = {name.removeprefix("test_"): of(predicted, label) for name, of in MORE_SCORES.get(inputs.metric, {}).items()}
     values = ", ".join(f"{name}: {digits(value, inputs.metric)}" for name, value in more.items())
     print(f"{inputs.metric}{some}: {digits(value, inputs.metric)}" + (f", {values}" if values else ""))
 
@@ -258,7 +258,7 @@ def _write(path: Path, model: TrainedClassifier, data: GraphData, probabilities:
     if model.inputs.metric == "acc":
         writer.writerow(["graph", "class", *(f"p_{name}" for name in model.classes)])
         names = [model.classes[place] for place in probabilities.argmax(1).tolist()]
-        writer.writerows([name, found, *row] for name, found, row in zip(ids, names, numbers, strict=True))
+        writer.writerows([name, predicted, *row] for name, predicted, row in zip(ids, names, numbers, strict=True))
     else:
         kind = "value" if model.inputs.metric in LOWER_IS_BETTER else "p"
         writer.writerow(["graph", *(f"{kind}_{name}" for name in model.classes)])

@@ -1,184 +1,31 @@
-"""Graph classification: training, the folds and seeds of a run, the run folder."""
+"""A run of graph classification: its folds, seeds and trials, and what of them is kept in the run folder."""
 
 from __future__ import annotations
 
-import copy
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from jbpool.classification.class_scores import MORE_SCORES, averaged, digits, score
 from jbpool.classification.config import ClassifyConfig
 from jbpool.classification.model import Inputs, make_model, numbers_of_clusters
-from jbpool.classification.network import Ensemble
 from jbpool.classification.report import Results, choose_pictured, page, target_names
 from jbpool.classification.search import budget, settings_to_try
-from jbpool.data import GraphData, Split, load_graphs
+from jbpool.classification.training import ClassifyProblem
+from jbpool.data import GraphData, load_graphs
 from jbpool.data.datasets import UNLABELLED
-from jbpool.engine.fit import Log, Problem, fit_unit, open_log, weights_diagnosis
+from jbpool.engine.fit import Log, fit_unit, open_log
 from jbpool.engine.run_folder import RunFolder
 from jbpool.errors import ConfigError
 from jbpool.files import atomic_file, save_state
-from jbpool.nn.pooled import Pooled
-from jbpool.processes import gather, mean_over_processes, rank, world_size
+from jbpool.processes import rank, world_size
 from jbpool.schema import as_dict
-
-EVALUATED = 4       # training batches evaluated at a time: without gradients they need less memory
-
-
-class Batch(NamedTuple):
-    """The part of a batch that this process handles, and the size of the whole batch."""
-
-    graphs: Tensor
-    of: int
-
-
-class ClassifyProblem(Problem):
-    """The training of networks on one fold; the seed decides the order of the graphs."""
-
-    model: Ensemble
-
-    def __init__(
-        self,
-        model: Ensemble,
-        data: GraphData,
-        split: Split,
-        config: ClassifyConfig,
-        seed: int,
-        device: torch.device,
-    ):
-        self.model, self.data, self.split, self.config = model, data, split, config
-        self.seed, self.device = seed, device
-        self.best: dict[str, Any] = {"key": None, "state": None}
-        self.class_weight = self._class_weight().to(device) if config.train.class_weight else None
-
-    def _class_weight(self) -> Tensor:
-        """Return weights of classes: inverse frequencies in training; of binary tasks negatives / positives."""
-        label = self.data.label[self.split.train]
-        if self.data.metric == "acc":
-            counts = label.bincount(minlength=self.data.num_classes)
-            return len(label) / (self.data.num_classes * counts.clamp_min(1))
-        return (label == 0).sum(0) / (label == 1).sum(0).clamp_min(1)
-
-    # ------------------------------------------------------------ training
-
-    def batches(self, epoch: int) -> Iterator[Batch]:
-        """Yield every training graph once, in batches of nearly equal size, shuffled by seed and epoch."""
-        generator = torch.Generator().manual_seed(1_000_003 * self.seed + epoch)
-        order = self.split.train[torch.randperm(len(self.split.train), generator=generator)]
-        self.sums = torch.zeros(2, device=self.device)              # of the losses of this epoch: task, pools
-        if world_size() > 1:                # a checkpoint has the random state of the first process only (dropout)
-            torch.manual_seed((1_000_003 * (1_000_003 * self.seed + epoch) + rank()) % 2**63)
-        # Every process needs at least one graph of every batch.
-        count = min(-(-len(order) // self.config.train.batch_size), len(order) // world_size())
-        for part in order.tensor_split(max(1, count)):
-            yield Batch(part[rank() :: world_size()], len(part))
-
-    def loss(self, batch: Batch) -> Tensor:
-        label, scores, made = self._forward(batch.graphs)                       # scores: (M, B, C)
-        members = len(scores)
-        # Sums over local graphs divided by the size of the whole batch; gradients are averaged over processes.
-        share = world_size() / batch.of / members
-        how = self.config.train.label_smoothing, self.class_weight
-        task = sum((self._task_loss(one, label, *how).sum() * share for one in scores), scores.new_zeros(()))
-        pools = sum((value.sum() * share for pooled in made for value in pooled.losses.values()), scores.new_zeros(()))
-        self.sums += torch.stack([task, pools]).detach() * batch.of
-        return members * (task + self.config.model.aux_weight * pools)          # each member's gradient is its own
-
-    def value(self, loss: Tensor) -> float:
-        return mean_over_processes(loss)
-
-    def _forward(self, graphs: Tensor) -> tuple[Tensor, Tensor, list[Pooled]]:
-        cut = self.data.batch(graphs)
-        scores, made = self.model.on_batch(cut, self.device)
-        return cut.label.to(self.device), scores, made
-
-    def _task_loss(
-        self, scores: Tensor, label: Tensor, smoothing: float = 0.0, class_weight: Tensor | None = None
-    ) -> Tensor:
-        """Return the loss of every graph, ``(B,)``; unknown labels of a task (NaN) are ignored."""
-        if self.data.metric == "acc":
-            return functional.cross_entropy(
-                scores, label, class_weight, reduction="none", label_smoothing=smoothing
-            )
-        label = label.to(scores.dtype).view_as(scores)                          # (B, T)
-        known = label.isfinite()
-        label = torch.where(known, label, 0)
-        if self.model.target_scale is not None:                                 # regression, standardised
-            each = ((scores - label) / self.model.target_scale).square().float()
-        else:
-            each = functional.binary_cross_entropy_with_logits(
-                scores, label + smoothing * (0.5 - label), reduction="none", pos_weight=class_weight
-            )
-        return torch.where(known, each, 0).sum(1) / known.sum(1).clamp_min(1)
-
-    # ------------------------------------------------------------ evaluation
-
-    def judge(self, evaluate: bool) -> tuple[bool, dict[str, Any]]:
-        if not evaluate:
-            return False, {}
-        scores = averaged(self.predict(self.split.valid), self.data.metric)
-        label = self.data.label[self.split.valid]
-        valid = score(self.data, scores, label)
-        # Neither smoothed nor weighted, so that losses can be compared between settings.
-        valid_loss = self._task_loss(scores.to(self.device), label.to(self.device)).mean().item()
-        key = [-valid if self.data.is_regression else valid, -valid_loss]
-        last = self.config.train.select == "last"
-        improved = last or self.best["key"] is None or key > self.best["key"]
-        if improved:
-            self.best = {"key": key, "state": copy.deepcopy(self.model.state_dict()), "valid": valid}
-        task, pools = (sum(gather(self.sums.cpu())) / world_size() / len(self.split.train)).tolist()
-        return improved, {"loss": task, "pool_loss": pools, "valid": valid, "valid_loss": valid_loss}
-
-    @torch.no_grad()
-    def predict(self, graphs: Tensor) -> Tensor:
-        """Return the scores ``(M, G, C)`` of these graphs by every member, on the CPU."""
-        self.model.eval()
-        mine = torch.arange(len(graphs))[rank() :: world_size()]
-        size = EVALUATED * self.config.train.batch_size
-        found = (self._forward(graphs[part])[1] for part in mine.split(size) if len(part))
-        parts = [scores.cpu() for scores in found]
-        self.model.train()
-        dtype = torch.float64 if self.data.is_regression else torch.float32
-        scores = torch.zeros(self.config.model.members, len(graphs), self.data.num_classes, dtype=dtype)
-        for index, values in gather((mine, torch.cat(parts, dim=1) if parts else scores[:, :0])):
-            scores[:, index] = values
-        return scores
-
-    @torch.no_grad()
-    def clusters(self, graphs: Sequence[int]) -> list[dict[str, Tensor]]:
-        """Return, for each graph, the clusters of the first network at its first level, and the pooled adjacency."""
-        self.model.eval()
-        found = []
-        for graph in graphs:
-            _, scores, made = self._forward(torch.tensor([graph]))
-            if made:
-                cluster, adj = made[0].assign.argmax(1).cpu(), made[0].adj[0].cpu()
-                mean = averaged(scores, self.data.metric)[0].cpu()
-                found.append({"graph": torch.tensor(graph), "cluster": cluster, "adj": adj, "scores": mean})
-        return found
-
-    # ------------------------------------------------------------ for the training loop
-
-    def diagnosis(self) -> str:
-        cause = weights_diagnosis(self.model)
-        if self.data.feat.is_floating_point() and not bool(self.data.feat.isfinite().all()):
-            cause = "the node features contain NaN or infinity: clean the data"
-        task, pools = self.sums.tolist()
-        return f"(task={task:g}, pools={pools:g}); {cause}"
-
-    def state(self) -> dict[str, Any]:
-        return {"best": self.best}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.best = state["best"]
 
 
 class Job:
@@ -205,36 +52,36 @@ class Job:
         for unit in self.out.left(dict(zip(("method", "seed", "fold"), unit, strict=True)) for unit in units):
             self.run_fold(unit)
 
-    def run_fold(self, where: dict[str, Any]) -> None:
+    def run_fold(self, unit: dict[str, Any]) -> None:
         """Train every trial, then score the test graphs with the one that has the best validation score."""
-        if {key: self.own["leader"].get(key) for key in where} != where:
+        if {key: self.own["leader"].get(key) for key in unit} != unit:
             self.own["leader"] = {}            # another fold was begun since: trials of this one are repeated
-            self.own["tried"] = [trial for trial in self.own["tried"] if {key: trial[key] for key in where} != where]
+            self.own["tried"] = [trial for trial in self.own["tried"] if {key: trial[key] for key in unit} != unit]
         best: ClassifyProblem | None = None
-        for number in range(self.own["leader"].get("tried", 0), len(self.trials[where["method"]])):
-            problem = self.problem(where, number)
-            self.run_trial(problem, where, number)
+        for number in range(self.own["leader"].get("tried", 0), len(self.trials[unit["method"]])):
+            problem = self.problem(unit, number)
+            self.run_trial(problem, unit, number)
             best = problem if self.own["leader"]["trial"] == number else best
         if best is None:                # the best trial was before an interruption
-            best = self.problem(where, self.own["leader"]["trial"])
+            best = self.problem(unit, self.own["leader"]["trial"])
         best.model.load_state_dict(self.own["leader"]["state"])
-        self.finish_fold(best, where)
+        self.finish_fold(best, unit)
 
-    def problem(self, where: dict[str, Any], number: int) -> ClassifyProblem:
+    def problem(self, unit: dict[str, Any], number: int) -> ClassifyProblem:
         """Return the untrained network of a trial, with the graphs of the fold."""
-        config = self.trials[where["method"]][number].config
-        split = self.data.split(where["fold"], config.train.folds)
-        torch.manual_seed(1_000_003 * where["seed"] + where["fold"])
+        config = self.trials[unit["method"]][number].config
+        split = self.data.split(unit["fold"], config.train.folds)
+        torch.manual_seed(1_000_003 * unit["seed"] + unit["fold"])
         model = make_model(config, self.data, split.train).to(self.device)
-        return ClassifyProblem(model, self.data, split, config, where["seed"], self.device)
+        return ClassifyProblem(model, self.data, split, config, unit["seed"], self.device)
 
-    def run_trial(self, problem: ClassifyProblem, where: dict[str, Any], number: int) -> None:
+    def run_trial(self, problem: ClassifyProblem, unit: dict[str, Any], number: int) -> None:
         """Train with one of the settings to try, and keep the result if it is the best of the fold so far."""
-        train, settings = problem.config.train, self.trials[where["method"]][number].values
-        here = {**where, "trial": number}
-        name = self.name(where) + (f" trial {number}" if self.config.search.grid else "")
+        train, settings = problem.config.train, self.trials[unit["method"]][number].values
+        here = {**unit, "trial": number}
+        name = self.name(unit) + (f" trial {number}" if self.config.search.grid else "")
         progress = fit_unit(
-            problem, train, self.out, where, name=name, shown=("loss", "pool_loss", "valid"), log=self.log,
+            problem, train, self.out, unit, name=name, shown=("loss", "pool_loss", "valid"), log=self.log,
             kept={"trial": number}, resume=self.out.continued(**here).get("training"),
             weight_decay=train.weight_decay, schedule=train.schedule,
         )  # fmt: skip
@@ -242,9 +89,9 @@ class Job:
         best = problem.best
         if not self.own["leader"] or best["key"] > self.own["leader"]["key"]:
             self.own["leader"] = {
-                **where, "trial": number, "key": best["key"], "history": progress.history,
+                **unit, "trial": number, "key": best["key"], "history": progress.history,
                 "state": {key: value.cpu() for key, value in best["state"].items()},
-                "found": {
+                "scores": {
                     "valid": best["valid"], "epochs": progress.epoch, "best_epoch": progress.best_epoch,
                     "seconds": progress.seconds, "seconds_per_step": progress.seconds_per_step,
                 },
@@ -262,46 +109,46 @@ class Job:
             self.out.keep()
             print(f"{name}: valid {digits(best['valid'], self.data.metric)} ({_shown(settings)})")
 
-    def finish_fold(self, problem: ClassifyProblem, where: dict[str, Any]) -> None:
+    def finish_fold(self, problem: ClassifyProblem, unit: dict[str, Any]) -> None:
         """Score the test graphs with the best trial and save everything."""
         leader, test = self.own["leader"], problem.split.test
         members, label = problem.predict(test), self.data.label[test]                  # test graphs are used only here
         scores = averaged(members, self.data.metric)
-        found = {"metric": self.data.metric, "test": score(self.data, scores, label), **leader["found"]}
+        scored = {"metric": self.data.metric, "test": score(self.data, scores, label), **leader["scores"]}
         if len(members) > 1:
-            found["test_single"] = float(np.mean([score(self.data, one, label) for one in members]))
+            scored["test_single"] = float(np.mean([score(self.data, member, label) for member in members]))
         more = MORE_SCORES.get(self.data.metric, {})
-        found |= {name: function(scores, label) for name, function in more.items()}
+        scored |= {name: function(scores, label) for name, function in more.items()}
         if self.config.search.grid:
-            found |= {"trial": leader["trial"], "settings": self.trials[where["method"]][leader["trial"]].values}
-        self.own["predictions"].append({**where, "graph": test, "label": label, "scores": scores})
-        self.out.record(where, found, [{**where, **row} for row in leader["history"]])
+            scored |= {"trial": leader["trial"], "settings": self.trials[unit["method"]][leader["trial"]].values}
+        self.own["predictions"].append({**unit, "graph": test, "label": label, "scores": scores})
+        self.out.record(unit, scored, [{**unit, **row} for row in leader["history"]])
         self.own["leader"] = {}
         if rank() > 0:
             return
-        self._keep_best(problem, where, found["valid"], scores)
+        self._keep_best(problem, unit, scored["valid"], scores)
         self.out.keep()
         names = {"valid": "valid", "test": "test", "test_single": "single networks"}
-        scored = [f"{name} {digits(found[key], self.data.metric)}" for key, name in names.items() if key in found]
-        settings = f" ({_shown(found['settings'])})" if self.config.search.grid else ""
-        print(f"{self.name(where)}: {', '.join(scored)}, {found['epochs']} epochs{settings}")
+        shown = [f"{name} {digits(scored[key], self.data.metric)}" for key, name in names.items() if key in scored]
+        settings = f" ({_shown(scored['settings'])})" if self.config.search.grid else ""
+        print(f"{self.name(unit)}: {', '.join(shown)}, {scored['epochs']} epochs{settings}")
 
-    def name(self, where: dict[str, Any]) -> str:
+    def name(self, unit: dict[str, Any]) -> str:
         """Return ``"jb seed 0 fold 3"``."""
-        return f"{where['method']} seed {where['seed']} fold {where['fold']}"
+        return f"{unit['method']} seed {unit['seed']} fold {unit['fold']}"
 
-    def _keep_best(self, problem: ClassifyProblem, where: dict[str, Any], valid: float, scores: Tensor) -> None:
+    def _keep_best(self, problem: ClassifyProblem, unit: dict[str, Any], valid: float, scores: Tensor) -> None:
         """Save the model with the best validation score, and its clusters of some test graphs."""
         worse = self.own["best_valid"] is not None and (
             valid >= self.own["best_valid"] if self.data.is_regression else valid <= self.own["best_valid"]
         )
-        if where["method"] != self.out.method or worse:
+        if unit["method"] != self.out.method or worse:
             return
         self.own["best_valid"] = valid
         train, test = problem.split.train, problem.split.test
         content = {
             "state": {key: value.cpu() for key, value in problem.model.state_dict().items()},
-            "train": train, **where, "valid": valid, "config": as_dict(problem.config),
+            "train": train, **unit, "valid": valid, "config": as_dict(problem.config),
             "clusters": numbers_of_clusters(problem.config, self.data.mean_size(train)),
             "inputs": vars(Inputs.of(self.data)),
         }  # fmt: skip

@@ -259,26 +259,26 @@ def _clusters(findings: Findings) -> str:
 
 def cluster_table(explained: Explained) -> tuple[str, str]:
     """Return what the clusters are, the largest first, as a table, and how to read it."""
-    clusters = sorted(explained.clusters, key=lambda one: -one.size)
-    with_features = any(one.features for one in clusters)
+    clusters = sorted(explained.clusters, key=lambda cluster: -cluster.size)
+    with_features = any(cluster.features for cluster in clusters)
     # What most readers look for comes first: a phone shows three columns, and the others after a swipe.
     head = ["cluster", "nodes", *(["set apart by"] if with_features else [])]
     head += ["central nodes", "typical nodes", "least certain nodes", "closest clusters", "edges inside", "confidence"]
     rows = []
-    for one in clusters:
-        sides = f" ({one.sides[0]:,} + {one.sides[1]:,})" if one.sides else ""
-        row = [str(one.cluster), f"{one.size:,}{sides}"]
-        row += ["\n".join(map(_trait, one.features[:LISTED_FEATURES]))] if with_features else []
-        kinds = (one.central, one.typical, one.uncertain)
+    for cluster in clusters:
+        sides = f" ({cluster.sides[0]:,} + {cluster.sides[1]:,})" if cluster.sides else ""
+        row = [str(cluster.cluster), f"{cluster.size:,}{sides}"]
+        row += ["\n".join(map(_trait, cluster.features[:LISTED_FEATURES]))] if with_features else []
+        kinds = (cluster.central, cluster.typical, cluster.uncertain)
         row += ["\n".join(shortened(str(node)) for node in kind[:LISTED]) for kind in kinds]
-        row.append("\n".join(f"{near.cluster} ({near.ratio:.1f}x)" for near in one.closest))
-        rows.append([*row, _percent(one.inside), number(one.confidence)])
+        row.append("\n".join(f"{closest.cluster} ({closest.ratio:.1f}x)" for closest in cluster.closest))
+        rows.append([*row, _percent(cluster.inside), number(cluster.confidence)])
     note = (
         "Edges inside: share of the weight of the cluster's edges that does not leave it. Central: most edge weight "
         "inside. Closest: clusters that get more of the edges that leave this one than all their edges lead to expect, "
         "1x being as expected. "
     )
-    if any(trait.lift is not None for one in clusters for trait in one.features):
+    if any(trait.lift is not None for cluster in clusters for trait in cluster.features):
         note += (
             "Set apart by: share of the cluster's nodes with the feature, and how many times that of all nodes. "
             "Typical: most of these features, among the more confident half."
@@ -311,8 +311,9 @@ def _tree(findings: Findings) -> str:
     names = [f"cluster {name}" for name in findings.names]
     drawing = tree(merges.children, merges.cost.tolist(), names, "which clusters merge first", "bits per node")
     note = (
-        "From left to right, the two clusters whose union costs least become one. Numbers: bits per node that the "
-        "union adds to the description of the edges; below 0, the edges do not support the two as separate clusters."
+        "From left to right, the two clusters whose union costs least become one. The cost, also under the "
+        "pointer, is in bits per node that the union adds to the description of the edges; below 0, the edges do not "
+        "support the two as separate clusters."
     )
     return section("Which clusters merge first", drawing, note)
 

@@ -111,8 +111,8 @@ def check_values(
     unseen = (values >= torch.tensor(categories, device=values.device)) | (values < 0)
     if bool(unseen.any()):
         row, column = unseen.nonzero()[0].tolist()
-        known = f"it had 0 to {categories[column] - 1} in training"
-        raise DataError(f"{what}: category {int(values[row, column])} of column {column} is unknown: {known}.")
+        trained = f"it had 0 to {categories[column] - 1} in training"
+        raise DataError(f"{what}: category {int(values[row, column])} of column {column} is unknown: {trained}.")
 
 
 def called_with(

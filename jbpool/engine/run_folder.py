@@ -76,9 +76,9 @@ def refuse_other_files(folder: Path, resume: bool) -> None:
     is_run = (folder / "config.yaml").exists()
     if is_run and not resume:
         raise RunFolderError(f"{folder} already holds a run: continue it with --resume, or choose another --out.")
-    other = next((name for name in WRITTEN if (folder / name).exists()), None)
-    if other is not None and not is_run:
-        raise RunFolderError(f"{folder / other} exists and would be replaced: choose another --out.")
+    file = next((name for name in WRITTEN if (folder / name).exists()), None)
+    if file is not None and not is_run:
+        raise RunFolderError(f"{folder / file} exists and would be replaced: choose another --out.")
 
 
 def _config_name(cfg: str | None) -> str:
@@ -103,13 +103,13 @@ PACKAGES = ("jbpool", "torch", "dgl", "numpy", "scipy", "scikit-learn")
 @cache                      # reading the metadata of a package takes about 10 ms
 def versions() -> dict[str, str]:
     """Return the versions of Python and the main packages."""
-    found = {"python": platform.python_version()}
+    versions_of = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions_of[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            versions_of[package] = "not installed"
+    return versions_of
 
 
 def summary(runs: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:

@@ -93,13 +93,14 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [round(step * i, digits) for i in range(math.floor(low / step), math.ceil(high / step) + 1)]
 
 
-def legend(names: Sequence[str], left: float, width: float) -> tuple[list[str], int]:
+def legend(names: Sequence[str], width: float) -> tuple[list[str], int]:
     """Draw coloured squares with names in as many rows as needed; return them and the y coordinate below."""
-    body, x, y = [], float(left), 8
+    left = float(Axes.left)
+    body, x, y = [], left, 8
     for number, name in enumerate(names):
         wide = 26 + 6.2 * len(name)
         if x > left and x + wide > width:
-            x, y = float(left), y + 18
+            x, y = left, y + 18
         body.append(f'<rect x="{x:.0f}" y="{y}" width="10" height="10" fill="{colour(number)}"/>')
         body.append(words(x + 14, y + 9, name, "start"))
         x += wide
@@ -149,16 +150,15 @@ class Axes:
         return f'<polyline points="{points}" fill="none" stroke="{colour(number)}" stroke-width="1.8"{dashes}/>'
 
 
-Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 SHOWN_VALUES = 120          # places of a curve with values under the pointer, and rows of a table
 MOST_POINTS = 600           # of a chart of predictions
 MANY_BARS = 40              # more need the whole width
 NAMED_BAR = 8               # width of a bar with space for its name
 
 
-def lines(series: Series, x_label: str, label: str) -> Chart:
+def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x_label: str, label: str) -> Chart:
     """Draw curves by name: name -> (x, y)."""
-    above, top = legend(list(series), Axes.left, NARROW)
+    above, top = legend(list(series), NARROW)
     height = 234 + top
     xs = sorted({x for x_values, _ in series.values() for x in x_values})
     ys = [y for _, y_values in series.values() for y in y_values if math.isfinite(y)]
@@ -206,25 +206,27 @@ def numbers_of_clusters(rows: Sequence[Mapping[str, Any]], chosen: int) -> Chart
     label, height, right = "number of clusters", 280, 52
     rows = sorted(rows, key=lambda row: row["n_clusters"])
     xs = [row["n_clusters"] for row in rows]
-    curves = {key: [math.nan if row.get(key) is None else float(row[key]) for row in rows] for key in NUMBERS}
-    curves = {key: ys for key, ys in curves.items() if any(map(math.isfinite, ys))}
+    curves = {
+        name: [math.nan if row.get(key) is None else float(row[key]) for row in rows] for key, name in NUMBERS.items()
+    }
+    curves = {name: ys for name, ys in curves.items() if any(map(math.isfinite, ys))}
     if not curves:
         return Chart(nothing(NARROW, height, label), (), ())
     sides = (" (left)", " (right)") if len(curves) > 1 else ("",)
-    above, top = legend([NUMBERS[key] + side for key, side in zip(curves, sides, strict=True)], Axes.left, NARROW)
-    x_ticks, body, scales = ticks(min(xs), max(xs), 6), [], {}
-    for number, (key, ys) in enumerate(curves.items()):
-        known = [y for y in ys if math.isfinite(y)]
-        ends = (min(0.0, *known), 1.0) if key == "reproducibility" else (min(known), max(known))
-        axes = scales[key] = Axes(x_ticks, ticks(*ends), NARROW, height, top + 14, "clusters", right=right)
+    above, top = legend([name + side for name, side in zip(curves, sides, strict=True)], NARROW)
+    x_ticks, body, scales = ticks(min(xs), max(xs), 6), [], []
+    for number, (name, ys) in enumerate(curves.items()):
+        finite = [y for y in ys if math.isfinite(y)]
+        ends = (min(0.0, *finite), 1.0) if name == NUMBERS["reproducibility"] else (min(finite), max(finite))
+        axes = Axes(x_ticks, ticks(*ends), NARROW, height, top + 14, "clusters", right=right)
         if number == 0:
             body += axes.body
         else:
-            end = NARROW - right + 6
-            body += [words(end, axes.y(tick) + 4, f"{tick:g}", "start") for tick in axes.y_ticks]
+            body += [words(NARROW - right + 6, axes.y(y) + 4, f"{y:g}", "start") for y in axes.y_ticks]
         body.append(axes.curve(xs, ys, number))
-    first, points = next(iter(scales.values())), next(iter(curves.values()))
-    for row, y in zip(rows, points, strict=True):
+        scales.append(axes)
+    first = scales[0]
+    for row, y in zip(rows, next(iter(curves.values())), strict=True):
         taken = row["n_clusters"] == chosen
         if (row.get("level") or taken) and math.isfinite(y):
             x, bottom = first.x(row["n_clusters"]), height - first.bottom
@@ -232,14 +234,10 @@ def numbers_of_clusters(rows: Sequence[Mapping[str, Any]], chosen: int) -> Chart
             body.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{first.y(y):.1f}" y2="{bottom}" class="rule"/>')
             body.append(disc(x, first.y(y), 6 if taken else 4, 0, tip(name)))
             body.append(words(x, first.y(y) - 9, str(row["n_clusters"]), extra='class="name"' if taken else ""))
-    table = [
-        [f"{x:g}", *(_value(ys[i]) for ys in curves.values()), "level" * bool(row.get("level"))]
-        for i, (x, row) in enumerate(zip(xs, rows, strict=True))
-    ]
-    names = [*curves, "level"]
-    body += _columns(first, xs, [row[:-1] for row in table], names[:-1], "clusters")
-    head = ("clusters", *(name.replace("saved", "bits saved") for name in names))
-    return Chart(draw(NARROW, height, body + above, label), head, table)
+    values = [[f"{x:g}", *(_value(ys[i]) for ys in curves.values())] for i, x in enumerate(xs)]
+    body += _columns(first, xs, values, list(curves), "clusters")
+    table = [[*cells, "level" * bool(row.get("level"))] for cells, row in zip(values, rows, strict=True)]
+    return Chart(draw(NARROW, height, body + above, label), ("clusters", *curves, "level"), table)
 
 
 def agreement(true: Sequence[float], predicted: Sequence[float], label: str) -> Chart:
@@ -279,7 +277,7 @@ def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, 
     longest = max((len(name) for some in shown.values() for name in some), default=0)
     upright = 6.2 * longest > (slot if len(groups) == 1 else wide)
     space = (8 + 5.8 * longest if upright else 14) if longest else 0
-    above, top = legend(list(groups), left, width)
+    above, top = legend(list(groups), width)
     height, rows = round(214 + top + space, 1), []
     y_ticks = ticks(0, max((max(values, default=0) for values in groups.values()), default=1))
     axes = Axes([], y_ticks, width, height, top, "from the largest to the smallest", bottom=30 + space, right=10)
@@ -293,9 +291,8 @@ def bars(groups: Mapping[str, Sequence[float]], label: str, names: Mapping[str, 
                 f'fill="{colour(number)}">{tip(f"{name}: {value:g}")}</rect>'
             )
             rows.append([group, name, f"{value:g}"])
-        for rank, name in enumerate(shown.get(group, ())):
-            x = left + slot * rank + slot * 0.1 + wide * (number + 0.5)
-            body.append(_below(name, x, ground, upright, min(11.0, wide + 1)))
+            if shown.get(group):
+                body.append(_below(shown[group][rank], x + wide / 2, ground, upright, min(11.0, wide + 1)))
     return Chart(draw(width, height, body + above, label, "dense" * many), ("", "", "size"), rows, wide=many)
 
 

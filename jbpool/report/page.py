@@ -104,9 +104,9 @@ def score(scores: dict[str, Any], key: str) -> str:
     return spread(scores["mean"][key], scores["std"][key] if len(scores["runs"]) > 1 else None)
 
 
-def class_names(known: Sequence[str] | None, count: int) -> list[str]:
-    """Return the names of ``count`` classes: the known ones, else ``class 0``, ``class 1``, ..."""
-    return list(known or (f"class {i}" for i in range(count)))
+def class_names(given: Sequence[str] | None, count: int) -> list[str]:
+    """Return the names of ``count`` classes: those given, else ``class 0``, ``class 1``, ..."""
+    return list(given or (f"class {i}" for i in range(count)))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> str:

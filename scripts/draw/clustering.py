@@ -75,7 +75,7 @@ def scatter(series: dict[str, tuple[list[float], list[float]]], x_label: str, la
     """Return points by name with axes: name -> (x, y)."""
     from jbpool.report.charts import NARROW, Axes, colour, draw, legend, ticks
 
-    above, top = legend(list(series), Axes.left, NARROW)
+    above, top = legend(list(series), NARROW)
     xs, ys = ([value for part in series.values() for value in part[axis]] for axis in (0, 1))
     axes = Axes(ticks(min(xs), max(xs)), ticks(min(ys), max(ys)), NARROW, 264 + top, top, x_label)
     points = [

@@ -23,7 +23,7 @@ from jbpool.classification.network import (
     centre_and_scale,
     read_out,
 )
-from jbpool.classification.run import ClassifyProblem
+from jbpool.classification.training import ClassifyProblem
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config

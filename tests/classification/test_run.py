@@ -14,7 +14,7 @@ from sklearn.metrics import r2_score
 from jbpool.classification import run as job
 from jbpool.classification.class_scores import r2
 from jbpool.classification.model import make_model
-from jbpool.classification.run import ClassifyProblem
+from jbpool.classification.training import ClassifyProblem
 from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import Split, load_graphs
 from jbpool.engine.config import load_config
@@ -285,7 +285,7 @@ def test_the_epoch_that_is_used(metric, better, select, monkeypatch):
     problem = problem_for(metric, label, f"train.select={select}")
     problem.sums = torch.zeros(2)
     values = iter([0.5, better, 0.5])
-    monkeypatch.setattr("jbpool.classification.run.score", lambda data, scores, label: next(values))
+    monkeypatch.setattr("jbpool.classification.training.score", lambda data, scores, label: next(values))
     with torch.no_grad():
         found = []
         for step in range(3):
