@@ -23,8 +23,8 @@ from jbpool.classification.network import (
     centre_and_scale,
     read_out,
 )
-from jbpool.classification.training import ClassifyProblem
 from jbpool.classification.task import GRAPH_CLASSIFY
+from jbpool.classification.training import ClassifyProblem
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
 from jbpool.graph import Graph
