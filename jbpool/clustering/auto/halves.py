@@ -8,6 +8,7 @@ agreement is the adjusted mutual information of the two partitions: 0 by chance,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -71,16 +72,34 @@ class Halves:
 
     def agreement(self, num_clusters: int) -> Tensor:
         """Return the agreement of K clusters in each split, ``(splits,)``, the same in every process."""
+        first, second = self.clusters(num_clusters)
+        shape = num_clusters, num_clusters
+        tables = [contingency(*pair, shape=shape) for pair in zip(first, second, strict=True)]
+        alone = [int((table.sum(0) > 0).sum()) < 2 for table in tables]                 # one agrees with everything
+        values = [0.0 if one else adjusted_mutual_information(table) for one, table in zip(alone, tables, strict=True)]
+        return self.shares.in_turn(torch.tensor(values, dtype=torch.float64), self.splits)
+
+    def crossing(self, num_clusters: int) -> float:
+        """Return how much 2K clusters cross the borders of K: the nats of these that they leave unknown.
+
+        Mean of all halves, the same in every process; NaN where there are too few directions for 2K.
+        """
+        if 2 * num_clusters > self.rows.shape[2]:
+            return math.nan
+        coarse, fine = (self.clusters(count).flatten(0, 1) for count in (num_clusters, 2 * num_clusters))
+        values = []
+        for pair in zip(coarse, fine, strict=True):
+            share = contingency(*pair, shape=(num_clusters, 2 * num_clusters)).double()             # (K, 2K)
+            share /= share.sum().clamp_min(1)
+            values.append(float(torch.special.entr(share).sum() - torch.special.entr(share.sum(0)).sum()))
+        mean = torch.tensor(values, dtype=torch.float64).view(2, -1).mean(0)                        # (S,)
+        return float(self.shares.in_turn(mean, self.splits).mean())
+
+    def clusters(self, num_clusters: int) -> Tensor:
+        """Return the clusters of both halves of the splits of this process, ``(2, S, n)``; -1: nothing is known."""
         leading = unit_rows(self.rows[:, :, :num_clusters])
         clusters = spherical_kmeans(leading, num_clusters, torch.Generator().manual_seed(self.seed))
-        present = (leading != 0).any(2)                                                 # (2 S, n)
-        values = torch.zeros(len(clusters) // 2, dtype=torch.float64)
-        for place, first in enumerate(range(0, len(clusters), 2)):
-            known = present[first] & present[first + 1]
-            table = contingency(clusters[first], clusters[first + 1], known, (num_clusters, num_clusters))
-            if int((table.sum(0) > 0).sum()) > 1:               # one cluster agrees with everything
-                values[place] = adjusted_mutual_information(table)
-        return self.shares.in_turn(values, self.splits)
+        return torch.where((leading != 0).any(2), clusters, -1).unflatten(0, (-1, 2)).transpose(0, 1)
 
 
 def directions(half: Half, count: int, seed: int) -> Tensor:
@@ -140,17 +159,18 @@ def spherical_kmeans(rows: Tensor, num_clusters: int, generator: torch.Generator
 
     Rows of zeros have no influence.
     """
-    sets, _, width = rows.shape
     prototypes = spread(rows, num_clusters, generator)                                  # (B, R, K, C)
-    for _ in range(STEPS):
-        cosine = prototypes.flatten(1, 2) @ rows.mT                                     # (B, R K, n)
-        cosine = cosine.unflatten(1, (STARTS, num_clusters))
-        member = (cosine == cosine.amax(2, keepdim=True)).to(rows.dtype)        # argmax takes ten times as long
-        total = (member.flatten(1, 2) @ rows).view(sets, STARTS, num_clusters, width)
-        prototypes = torch.where((total != 0).any(-1, keepdim=True), unit_rows(total), prototypes)
-    cosine = (rows @ prototypes.flatten(1, 2).mT).unflatten(2, (STARTS, num_clusters))  # (B, n, R, K)
-    closest, cluster = cosine.max(3)                                                    # (B, n, R)
-    return cluster[torch.arange(sets, device=rows.device), :, closest.sum(1).argmax(1)]
+    for step in range(STEPS + 1):
+        cosine = (prototypes.flatten(1, 2) @ rows.mT).unflatten(1, (STARTS, num_clusters))          # (B, R, K, n)
+        closest = cosine.amax(2, keepdim=True)
+        member = cosine.eq_(closest)                                        # argmax takes ten times as long
+        if step < STEPS:
+            total = (member.flatten(1, 2) @ rows).view(prototypes.shape)
+            prototypes = torch.where((total != 0).any(-1, keepdim=True), unit_rows(total), prototypes)
+    best = closest.sum((2, 3)).argmax(1)                                                # (B,)
+    member = member[torch.arange(len(rows), device=rows.device), best]                  # (B, K, n)
+    backwards = torch.arange(num_clusters, 0, -1, device=rows.device)[:, None]
+    return num_clusters - (member * backwards).amax(1).long()
 
 
 def spread(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:

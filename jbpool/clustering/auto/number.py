@@ -26,8 +26,10 @@ from jbpool.clustering.auto.refinement import Evidence
 DESCRIBED = 1.4         # ``closure`` up to which blocks describe a graph
 NOISE = 0.2             # agreement of halves below which clusters may be noise
 TOLERANCE = 0.02        # difference of agreements that means nothing
-FALL, KINK, END = 0.05, 0.4, 0.85       # when a number stands out: ``stands_out``
+FALL, KINK, END = 0.05, 0.4, 0.85       # when a number stands out by the agreement: ``stands_out``
+DIVIDED, CROSSED = 0.18, 0.8            # nats of the borders that twice as many clusters cross: it does; it does not
 EVERY, GROWTH = 15, 1.1         # numbers tried: every one up to 15, then each a tenth larger, and all around the best
+KNOWN_GROWTH = 1.5              # each is half as large again where the description decides
 
 
 class Level(NamedTuple):
@@ -66,17 +68,22 @@ def given(num_clusters: int, agreement: dict[int, Tensor]) -> Choice:
 
 
 def choose_number(
-    low: int, high: int, savings: dict[int, float], closure: float, agreement: dict[int, Tensor]
+    low: int,
+    high: int,
+    savings: dict[int, float],
+    closure: float,
+    agreement: dict[int, Tensor],
+    crossing: Callable[[int], float],
 ) -> Choice:
     """Choose the number of clusters from ``low`` to ``high``.
 
     ``savings``: K -> bits per node that K clusters save in describing the edges. ``closure``: whether blocks describe
     the graph, as ``paths.closure`` returns it. ``agreement``: K -> that of the halves in every split, ``(splits,)``.
+    ``crossing``: K -> how much twice as many clusters cross their borders, as ``Halves.crossing``.
     """
     curve = {k: float(splits.mean()) for k, splits in sorted(agreement.items())}
     most = max(curve, key=lambda k: curve[k])
-    shortest = next(iter(ranked(savings)))
-    described = closure <= DESCRIBED and savings[shortest] > 0
+    shortest, described = ranked(savings)[0], is_described(closure, savings)
     if described or curve[most] < NOISE or 1 < max(savings) < low:
         by: Literal["reproducibility", "description"] = "description"
         chosen = shortest if savings[shortest] > 0 else 1
@@ -87,9 +94,15 @@ def choose_number(
         error = max(_standard_error(agreement, most), TOLERANCE)
         chosen = min(k for k in curve if curve[k] >= curve[most] - error)
         levels = {k for k in local_maxima(curve) if curve[k] >= NOISE}
-        notes = _reproducibility_notes(curve, chosen, low, levels)
+        clear = stands_out(curve, chosen, crossing(chosen))
+        notes = _reproducibility_notes(clear, chosen, low, max(curve), levels)
     rows = (Level(k, curve.get(k), savings.get(k), k in levels) for k in sorted(curve.keys() | savings.keys()))
     return Choice(chosen, by, curve.get(chosen, curve[most]), tuple(rows), notes)
+
+
+def is_described(closure: float, savings: dict[int, float]) -> bool:
+    """Return whether blocks describe a graph, and save anything; parameters as for ``choose_number``."""
+    return closure <= DESCRIBED and max(savings.values()) > 0
 
 
 def _standard_error(agreement: dict[int, Tensor], most: int) -> float:
@@ -116,22 +129,28 @@ def local_maxima(curve: dict[int, float]) -> set[int]:
     return maxima
 
 
-def stands_out(curve: dict[int, float], chosen: int) -> bool:
-    """Return whether the agreement falls after the chosen number, or rises up to it and not beyond.
+def stands_out(curve: dict[int, float], chosen: int, crossing: float) -> bool:
+    """Return whether a number of clusters is better than others, rather than one of many that divide a space.
 
-    In a space without clusters, and where there are more clusters than the range has, it rises steadily. Compared are
-    half and twice the number; one cluster has no agreement.
+    It is where twice as many clusters only divide them, and is not where these cross all of their borders. Between, the
+    agreement has to fall after the number, or to rise up to it and not beyond: without clusters, and where there are
+    more than the range has, it rises steadily. Compared are half and twice the number; one cluster has no agreement.
     """
     numbers, values = [1, *curve], [0.0, *curve.values()]
     half, here, twice = np.interp([chosen / 2, chosen, 2 * chosen], numbers, values)
-    at_end = chosen > END * numbers[-1]
-    return bool(twice < (1 - FALL) * here or (not at_end and (here - half) - (twice - here) >= KINK * here))
+    falls, bends = twice < (1 - FALL) * here, (here - half) - (twice - here) >= KINK * here
+    if crossing >= CROSSED:
+        return False
+    return bool(falls) or (chosen <= END * numbers[-1] and bool(bends or crossing <= DIVIDED))
 
 
 def reproducibility(
-    halves: Halves, low: int, high: int, watch: Callable[[int], None] = lambda done: None
+    halves: Halves, low: int, high: int, chosen: int | None = None, watch: Callable[[int], None] = lambda done: None
 ) -> dict[int, Tensor]:
-    """Return the agreement of the halves for numbers from ``low`` to ``high``, the more the closer to the best one."""
+    """Return the agreement of the halves for numbers from ``low`` to ``high``, the more the closer to the best one.
+
+    ``chosen``: where the number is known already: then each is half as large again.
+    """
     tried: dict[int, Tensor] = {}
 
     def measure(numbers: Iterable[int]) -> None:
@@ -139,9 +158,13 @@ def reproducibility(
             tried[number] = halves.agreement(number)
             watch(len(tried))
 
-    grid = list(range(low, min(EVERY, high) + 1))
-    while not grid or grid[-1] < high:
-        grid.append(min(high, max(low, math.ceil(grid[-1] * GROWTH))) if grid else low)
+    every, growth = (EVERY, GROWTH) if chosen is None else (low, KNOWN_GROWTH)
+    grid = list(range(low, min(every, high) + 1)) or [low]
+    while grid[-1] < high:
+        grid.append(min(high, math.ceil(grid[-1] * growth)))
+    if chosen is not None:
+        measure(sorted({*grid, chosen}))
+        return tried
     measure(grid)
     place = grid.index(max(tried, key=lambda k: float(tried[k].mean())))
     measure(k for k in range(grid[max(0, place - 1)], grid[min(len(grid) - 1, place + 1)]) if k not in tried)
@@ -195,14 +218,14 @@ def _description_notes(chosen: int, low: int, high: int) -> tuple[str, ...]:
     return ()
 
 
-def _reproducibility_notes(curve: dict[int, float], chosen: int, low: int, levels: set[int]) -> tuple[str, ...]:
-    if stands_out(curve, chosen):
+def _reproducibility_notes(clear: bool, chosen: int, low: int, high: int, levels: set[int]) -> tuple[str, ...]:
+    if clear:
         first = f"the best number of clusters, {low}, is the start of the range: try smaller ones."
         return (first,) if chosen == low > 2 else ()
     others = ", ".join(str(k) for k in sorted(levels - {chosen})[:5])
     return (
         f"no number of clusters stands out: two halves of the data agree about as well on more than {chosen} clusters. "
-        f"There may be more than {max(curve)}, or none, as in a grid: choose the number that you need"
+        f"There may be more than {high}, or none, as in a grid: choose the number that you need"
         + (f" (local maxima: {others})." if others else "."),
     )
 

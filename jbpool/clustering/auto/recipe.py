@@ -34,7 +34,16 @@ from jbpool.clustering.auto.bounded_heads import EPOCHS, Heads, hard_clusters, t
 from jbpool.clustering.auto.features import scale_warning
 from jbpool.clustering.auto.halves import Halves
 from jbpool.clustering.auto.merging import Partition, unions
-from jbpool.clustering.auto.number import NOISE, Choice, choose_number, describe, given, reproducibility
+from jbpool.clustering.auto.number import (
+    NOISE,
+    Choice,
+    choose_number,
+    describe,
+    given,
+    is_described,
+    ranked,
+    reproducibility,
+)
 from jbpool.clustering.auto.paths import closure
 from jbpool.clustering.auto.refinement import ClusterModel, Evidence, Refined, refine
 from jbpool.clustering.auto.views import STEPS, FixedFeatures, edge_view
@@ -128,26 +137,29 @@ def choose(
         return Choice(1)
     first, steps = max(low, 2), high - low + 1
 
-    def agree(watch: Callable[[int], None]) -> dict[int, Tensor]:
+    def divided(largest: int, known: int | None, watch: Callable[[int], None]) -> tuple[Halves, dict[int, Tensor]]:
         for columns in (feat, None):                            # features may hide what edges show
-            halves = Halves(graph, columns, high, edge_weight, seed, shares)
-            agreement = reproducibility(halves, first, high, watch)
+            halves = Halves(graph, columns, largest, edge_weight, seed, shares)
+            agreement = reproducibility(halves, first, high, known, watch)
             if feat is None or max(float(splits.mean()) for splits in agreement.values()) >= NOISE:
                 break
-        return agreement
+        return halves, agreement
 
     if low == high:
-        return given(low, agree(lambda done: None))
+        return given(low, divided(high, None, lambda done: None)[1])
     evidence = Evidence(graph, feat, edge_weight)
     attempts = try_partitions(evidence, feat, high, edge_weight, seed, RANGE_STARTS, epochs=0, shares=shares)
     by_edges = [entry for entry in attempts if entry[0].view == EDGES]          # here, too
     partitions = [best_of(some)[1].cluster for some in (attempts, by_edges) if some]
     savings, blocks = describe(evidence, partitions, first, lambda done: watch(min(done, steps), 2 * steps))
-    agreement = agree(lambda done: watch(steps + min(done, steps), 2 * steps))
+    ratio = closure(graph, blocks, seed)
+    known = ranked(savings)[0] if is_described(ratio, savings) else None
+    largest = max(high, default_range(graph.num_nodes)[1])      # directions for twice the number that is found
+    halves, agreement = divided(largest, known, lambda done: watch(steps + min(done, steps), 2 * steps))
     if low == 1:
         savings[1] = 0.0
     watch(2 * steps, 2 * steps)
-    return choose_number(low, high, savings, closure(graph, blocks, seed), agreement)
+    return choose_number(low, high, savings, ratio, agreement, halves.crossing)
 
 
 def find_clusters(

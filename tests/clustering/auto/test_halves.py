@@ -1,5 +1,7 @@
 """Reproducibility: the two halves of a graph, and how well the clusters of both agree."""
 
+import math
+
 import networkx
 import pytest
 import torch
@@ -65,6 +67,17 @@ def test_the_planted_number_agrees_most(with_features):
     assert max(means, key=means.get) == 4
     assert means[4] > 0.9
     assert torch.equal(pairs.agreement(4), Halves(data.graph, data.feat if with_features else None, 8).agreement(4))
+
+
+def test_crossing_is_the_entropy_of_clusters_given_twice_as_many():
+    data = load_nodes("sbm", num_nodes=300, num_clusters=4, avg_degree=16.0, seed=1)
+    pairs, expected = Halves(data.graph, data.feat, 8), []
+    for coarse, fine in zip(pairs.clusters(4).flatten(0, 1), pairs.clusters(8).flatten(0, 1), strict=True):
+        inside = [torch.distributions.Categorical(coarse[fine == k].bincount().float()) for k in fine.unique()]
+        sizes = [(fine == k).float().mean() for k in fine.unique()]
+        expected.append(sum(size * one.entropy() for size, one in zip(sizes, inside, strict=True)))
+    assert pairs.crossing(4) == pytest.approx(float(torch.stack(expected).mean()), abs=1e-6)
+    assert math.isnan(pairs.crossing(5))                                            # not enough directions
 
 
 def test_random_graphs_have_no_agreement():

@@ -4,6 +4,7 @@ import math
 from itertools import combinations
 
 import networkx
+import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_wine, make_blobs
@@ -100,11 +101,13 @@ def test_neighbours_have_the_number_that_halves_agree_on(name, high):
 
 
 @pytest.mark.parametrize("high", [15, 30])
-@pytest.mark.parametrize("kind", ["grid", "small world", "cliques"])
+@pytest.mark.parametrize("kind", ["grid", "small world", "points", "cliques"])
 def test_no_number_stands_out_in_a_space_or_below_the_number_of_clusters(kind, high):
+    points = np.random.default_rng(0).standard_normal((1000, 10))
     graph = {
         "grid": lambda: grid(30),
         "small world": lambda: Graph.from_networkx(networkx.watts_strogatz_graph(1000, 10, 0.1, seed=0)),
+        "points": lambda: Graph.from_scipy((near := kneighbors_graph(points, 10)).maximum(near.T)),
         "cliques": lambda: Graph.from_networkx(networkx.ring_of_cliques(40, 8)),
     }[kind]()
     choice = choose(graph, None, 2, high)
@@ -164,10 +167,10 @@ def test_a_number_that_is_given_has_its_reproducibility():
     assert choose(data.graph, None, 1, 1) == Choice(1)
 
 
-def numbers(curve, closure=2.0, savings=None, low=2):
+def numbers(curve, closure=2.0, savings=None, low=2, crossing=math.nan):
     """The choice for a curve of agreements, two splits 0.01 apart."""
     agreement = {k: torch.tensor([value - 0.005, value + 0.005], dtype=torch.float64) for k, value in curve.items()}
-    return choose_number(low, max(curve), savings or dict.fromkeys(curve, 1.0), closure, agreement)
+    return choose_number(low, max(curve), savings or dict.fromkeys(curve, 1.0), closure, agreement, lambda k: crossing)
 
 
 def test_the_rules_of_the_choice():
@@ -190,6 +193,19 @@ def test_the_rules_of_the_choice():
 
 
 @pytest.mark.parametrize(
+    ("curve", "crossing", "clear"),
+    [({k: 0.4 + min(k, 8) / 20 for k in range(2, 31)}, 0.1, True),      # flat afterwards, but clusters are only divided
+     ({k: 0.4 + min(k, 8) / 20 for k in range(2, 31)}, 0.3, False),
+     ({k: k / 30 for k in range(2, 31)}, 0.1, False),               # more clusters may be better
+     ({k: 1 - abs(k - 8) / 25 for k in range(2, 31)}, 0.5, True),
+     ({k: 1 - abs(k - 8) / 25 for k in range(2, 31)}, math.nan, True),
+     ({k: 1 - abs(k - 8) / 25 for k in range(2, 31)}, 1.0, False)],         # no border stays
+)  # fmt: skip
+def test_borders_that_stay_decide_where_the_agreement_does_not(curve, crossing, clear):
+    assert ("stands out" in str(numbers(curve, crossing=crossing).notes)) is not clear
+
+
+@pytest.mark.parametrize(
     ("values", "maxima"),
     [([5], {2}), ([5, 5], {2}), ([5, 6], set()), ([1, 4, 1], {3}), ([30, 20, 21, 1], {2, 4}), ([1, 20, 19, 50], set())],
 )
@@ -209,6 +225,7 @@ def test_many_numbers_are_tried_on_a_grid_that_is_refined_around_the_best():
     assert len(tried) < 60
     assert sorted(reproducibility(Peak(), 2, 15)) == list(range(2, 16))
     assert sorted(reproducibility(Peak(), 73, 75)) == [73, 74, 75]
+    assert sorted(reproducibility(Peak(), 2, 30, chosen=11)) == [2, 3, 5, 8, 11, 12, 18, 27, 30]
 
 
 def test_equal_savings_choose_the_smaller_number():
