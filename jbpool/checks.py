@@ -103,6 +103,11 @@ def check_positive(value: float, what: str) -> float:
     return float(_number(value, what, "a number above 0", lambda x: 0 < x < math.inf))
 
 
+def check_ratio(value: float, what: str) -> float:
+    """Check for a number above zero and at most one, and return it."""
+    return float(_number(value, what, "a number above 0 and at most 1", lambda x: 0 < x <= 1))
+
+
 def check_flag(value: bool, what: str) -> bool:
     """Check for True or False, and return it."""
     if not isinstance(value, bool):
@@ -129,7 +134,8 @@ def check_sizes(sizes: Tensor | Sequence[int], num_rows: int | None) -> tuple[Te
         sizes = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"sizes={given!r}: give the nodes per graph as whole numbers.") from None
-    if sizes.dim() != 1 or sizes.is_floating_point() or sizes.dtype == torch.bool or sizes.numel() == 0:
+    whole = not sizes.is_floating_point() and sizes.dtype != torch.bool
+    if sizes.dim() != 1 or not whole or (not is_compiling() and sizes.numel() == 0):
         raise InputError(
             f"sizes is {sizes.dtype} {tuple(sizes.shape)}: give the nodes per graph as whole numbers, such as "
             "graph.batch_num_nodes() of DGL."

@@ -77,21 +77,26 @@ class Blocks:
         return cls(sizes, width, idtype, nodes, places(nodes * width, neighbours, num_edges))
 
     @property
+    def num_graphs(self) -> int:
+        """Number of graphs B."""
+        return self.sizes.shape[0]          # torch.export takes len() for a constant
+
+    @property
     def num_nodes(self) -> int:
         """Number of nodes M."""
-        return len(self.sizes) * self.width if self.nodes is None else len(self.nodes)
+        return self.num_graphs * self.width if self.nodes is None else self.nodes.shape[0]
 
     @property
     def num_edges(self) -> int:
         """Number of edges E."""
-        return len(self.sizes) * self.width**2 if self.edges is None else len(self.edges)
+        return self.num_graphs * self.width**2 if self.edges is None else self.edges.shape[0]
 
     def edge_index(self) -> Tensor:
         """Return source and target of every edge, ``(2, E)``."""
         width, edges = self.width, self.edges
         if edges is None:
             edges = torch.arange(self.num_edges, device=self.sizes.device)
-        unused = torch.arange(len(self.sizes), device=self.sizes.device) * width - (self.sizes.cumsum(0) - self.sizes)
+        unused = torch.arange(self.num_graphs, device=self.sizes.device) * width - (self.sizes.cumsum(0) - self.sizes)
         source, column = edges.div(width, rounding_mode="floor"), edges.remainder(width)
         owner = source.div(width, rounding_mode="floor")                                        # (E,)  graph of each
         ends = torch.stack([source, owner * width + column]) - unused.index_select(0, owner)
@@ -100,8 +105,8 @@ class Blocks:
     def table(self, rows: Tensor) -> Tensor:
         """Return rows of nodes laid out by graph, zeros beyond its nodes: ``(M, D)`` to ``(B, K, D)``."""
         if self.nodes is not None:
-            rows = rows.new_zeros(len(self.sizes) * self.width, rows.shape[1]).index_copy(0, self.nodes, rows)
-        return rows.view(len(self.sizes), self.width, rows.shape[1])
+            rows = rows.new_zeros(self.num_graphs * self.width, rows.shape[1]).index_copy(0, self.nodes, rows)
+        return rows.view(self.num_graphs, self.width, rows.shape[1])
 
     def rows(self, table: Tensor) -> Tensor:
         """Return the rows of the nodes there are: ``(B, K, D)`` to ``(M, D)``."""
@@ -111,9 +116,9 @@ class Blocks:
     def matrix(self, edge_weight: Tensor) -> Tensor:
         """Return weights of edges as adjacency matrices, zeros beyond the nodes: ``(E,)`` to ``(B, K, K)``."""
         if self.edges is not None:
-            empty = edge_weight.new_zeros(len(self.sizes) * self.width**2)
+            empty = edge_weight.new_zeros(self.num_graphs * self.width**2)
             edge_weight = empty.index_copy(0, self.edges, edge_weight)
-        return edge_weight.view(len(self.sizes), self.width, self.width)
+        return edge_weight.view(self.num_graphs, self.width, self.width)
 
     def entries(self, matrix: Tensor) -> Tensor:
         """Return the weights of the edges there are: ``(B, K, K)`` to ``(E,)``."""

@@ -73,7 +73,7 @@ class Graph:
             raise InputError(f"edge_index is {got}: give a tensor (2, E), source and target of every edge.")
         if edge_index.dtype not in (torch.int64, torch.int32):
             raise InputError(f"edge_index is {edge_index.dtype}: node ids are int64 or int32; use edge_index.long().")
-        if num_nodes is not None and num_nodes != 0:
+        if not is_compiling() and num_nodes is not None and num_nodes != 0:
             num_nodes = check_count(num_nodes, "num_nodes")
         if batch is not None:
             if sizes is not None:
@@ -365,8 +365,8 @@ def as_graph(graph: Any) -> Graph:
             return convert(graph)
     if isinstance(graph, Tensor):
         raise InputError(
-            f"graph is a tensor {tuple(graph.shape)}: pass jbpool.Graph(edge_index), or of a sparse tensor "
-            "jbpool.Graph(adj.to_sparse_coo().coalesce().indices(), len(adj), edge_weight=adj...values())."
+            f"graph is a tensor {tuple(graph.shape)}: pass jbpool.Graph(edge_index), or with adj = "
+            "adj.to_sparse_coo().coalesce() jbpool.Graph(adj.indices(), len(adj), edge_weight=adj.values())."
         )
     raise InputError(
         f"graph is a {type(graph).__name__}: pass a DGLGraph, a Data or Batch of PyG, a jbpool.Graph, a sparse matrix "

@@ -208,8 +208,8 @@ def sizes_of_batch(batch: Tensor, num_graphs: int | None = None) -> Tensor:
     if not isinstance(batch, Tensor) or batch.dim() != 1 or batch.is_floating_point() or batch.dtype == torch.bool:
         got = f"{batch.dtype} {tuple(batch.shape)}" if isinstance(batch, Tensor) else type(batch).__name__
         raise InputError(f"batch is {got}: give the graph of every node, as whole numbers (N,).")
-    if may_read(batch) and bool((batch.diff() < 0).any()):
-        raise InputError("batch is not sorted: the nodes of a graph must be consecutive; sort them by batch.")
+    if may_read(batch) and bool((batch.diff(prepend=batch.new_zeros(1)) < 0).any()):
+        raise InputError("batch is not sorted, or negative: number graphs from 0, and sort the nodes by their graph.")
     if num_graphs is None:
         num_graphs = int(batch[-1]) + 1 if len(batch) else 1
     return torch.zeros(num_graphs, dtype=torch.int64, device=batch.device).index_add_(

@@ -77,7 +77,7 @@ def balance_loss(
     segments = make_segments(sizes, assign)
     width = assign.shape[1]
     share = None if cluster_sizes is None else check_cluster_sizes(cluster_sizes, width).to(assign.device)
-    expected = (len(segments.sizes), width, width)
+    expected = (segments.sizes.shape[0], width, width)
     if gram is not None and gram.shape != expected:
         raise JBPoolError(f"gram has shape {tuple(gram.shape)}: give S^T S of each graph, {expected}.")
     total = trace(assign, segments, share, gram)                                            # (B,)

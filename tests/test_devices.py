@@ -4,11 +4,13 @@ import copy
 
 import pytest
 import torch
-from meta_graph import install, meta_graph
-from networks import NETWORKS, WIDTH, example, moved, training_step
+from meta_graph import ids, install, meta_graph
+from networks import NETWORKS, WIDTH, StackedPools, example, moved, training_step
 from watch import Watch
+from zoo import POOLS
 
-from jbpool import JBPool, value_checks
+from jbpool import JBPool, pool_by, select, value_checks
+from jbpool.formats import Blocks
 from jbpool.graph import _kept_complete
 from jbpool.objectives import balance_loss
 
@@ -61,6 +63,37 @@ def test_a_training_step_on_the_meta_device(name, learned, monkeypatch):
     assert all(parameter.grad is not None for parameter in module.parameters())
     if learned:
         assert weight.grad.shape == (2000,)
+
+
+@pytest.mark.parametrize("name", [name for name in POOLS if name != "jb sizes"])
+def test_a_ratio_reads_two_numbers_once_per_graph(name, monkeypatch, host_reads):
+    """Those of the nodes and edges that it makes; on the meta device they are given, and all else is computed."""
+    module = StackedPools(POOLS[name])
+    module.first.ratio = module.second.ratio = 0.5
+    inputs = example()[:2]
+    with value_checks("none"):
+        for expected in (["tolist"] * 2, []):                   # of both levels
+            del host_reads[:]
+            with Watch() as watch:
+                module(*inputs).backward()
+            assert host_reads == expected
+            assert not [read for read in watch.reads if "eigh" not in read]
+    install(monkeypatch)
+
+    def known(sizes, width, idtype):
+        return Blocks(sizes, width, idtype, ids(20), ids(90))
+
+    monkeypatch.setattr(Blocks, "of", known)
+    feat = torch.empty(300, WIDTH, device="meta", requires_grad=True)
+    module.to("meta")(meta_graph(6, 300, 2000), feat).backward()
+    assert feat.grad.device.type == "meta"
+
+
+def test_the_best_nodes_are_kept_without_reading(monkeypatch):
+    install(monkeypatch)
+    graph, feat = meta_graph(6, 300, 2000), torch.empty(300, WIDTH, device="meta", requires_grad=True)
+    pool_by(graph, feat, select.top_k(feat[:, 0], graph, 0.5), 40).feat.sum().backward()
+    assert feat.grad.shape == feat.shape
 
 
 def test_the_layer_starts_few_kernels(monkeypatch):

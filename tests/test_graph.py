@@ -479,9 +479,11 @@ def test_a_graph_of_a_batch_vector_with_weights():
     assert (graph.num_nodes, graph.sizes.tolist()) == (5, [2, 3])
     for twin in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph)), Graph.from_pyg(graph.to_pyg())):
         assert torch.equal(twin.edge_weight, graph.edge_weight)
-    for wrong in ({"batch": batch.flip(0)}, {"batch": batch, "sizes": [2, 3]}, {"batch": batch.float()}):
+    for wrong in (batch.flip(0), batch.float(), batch - 1):
         with pytest.raises(InputError, match="batch"):
-            Graph(edge_index, **wrong)
+            Graph(edge_index, batch=wrong)
+    with pytest.raises(InputError, match="batch"):
+        Graph(edge_index, batch=batch, sizes=[2, 3])
     for weight in (torch.ones(3), torch.tensor([1.0, 1.0, torch.nan, 1.0]), -torch.ones(4), torch.ones(4).long()):
         with pytest.raises(InputError, match="edge_weight"):
             Graph(edge_index, edge_weight=weight)

@@ -1,4 +1,4 @@
-"""torch.func, inference mode and TorchScript with the layer, as docs/reference/layers.md says."""
+"""torch.func, inference mode, TorchScript, torch.compile and torch.export with the layer, as the documentation says."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch.func import functional_call, grad, jacrev, jvp, vjp, vmap
 from torch.jit.frontend import FrontendError
 from zoo import ZOO, batched, random_graph, symmetric_weights
 
-from jbpool import as_graph, objectives
+from jbpool import Graph, as_graph, objectives
 from jbpool.errors import JBPoolError
 from jbpool.nn.conv import DeltaConv
 from jbpool.nn.pools import POOLS, make_pool
@@ -179,10 +179,10 @@ def test_second_derivatives_are_right_or_refused(name, result):
 
 
 class TwoLevels(torch.nn.Module):
-    def __init__(self, name):
+    def __init__(self, name, ratio=None):
         super().__init__()
         self.conv = DeltaConv(4, 4, activation="relu")
-        self.first, self.second = make_pool(name, 4, 5), make_pool(name, 4, 2)
+        self.first, self.second = make_pool(name, 4, 5, ratio=ratio), make_pool(name, 4, 2, ratio=ratio)
 
     def forward(self, graph, feat):
         one = self.first(graph, self.conv(graph, feat))
@@ -190,11 +190,14 @@ class TwoLevels(torch.nn.Module):
         return one.loss + total(two) + one.lift(two.lift(two.feat)).square().mean()
 
 
-@pytest.mark.parametrize(("name", "backend"), [*((name, "eager") for name in POOLS), ("jb", "aot_eager")])
-def test_a_model_compiles_whole_and_once_for_all_shapes(name, backend):
+WHOLE = [*((name, "eager", None) for name in POOLS), *(("jb", "aot_eager", ratio) for ratio in (None, 0.5))]
+
+
+@pytest.mark.parametrize(("name", "backend", "ratio"), WHOLE)
+def test_a_model_compiles_whole_and_once_for_all_shapes(name, backend, ratio):
     torch._dynamo.reset()
     counters = torch._dynamo.testing.CompileCounterWithBackend(backend)
-    model = TwoLevels(name).double()
+    model = TwoLevels(name, ratio).double()
     compiled = torch.compile(model, fullgraph=True, dynamic=True, backend=counters)
     for sizes in ((4, 6, 5), (7, 3, 9, 5, 12), (3, 3, 8, 6)):
         graphs = [random_graph(size, 3 * size, seed=size) for size in sizes]
@@ -203,3 +206,20 @@ def test_a_model_compiles_whole_and_once_for_all_shapes(name, backend):
         torch.testing.assert_close(*values)
         torch.testing.assert_close(*(torch.autograd.grad(value, list(model.parameters())) for value in values))
     assert counters.frame_count <= 2
+
+
+class OfTensors(TwoLevels):
+    def forward(self, edge_index, sizes, feat):
+        return super().forward(Graph(edge_index, feat.shape[0], sizes), feat)
+
+
+@pytest.mark.parametrize("name", ["jb", "diffpool"])
+def test_a_model_is_exported_for_all_shapes(name):
+    def tensors(*sizes):
+        graph = batched([random_graph(size, 3 * size, seed=size) for size in sizes])
+        return graph.edge_index, graph.sizes, torch.rand(graph.num_nodes, 4)
+
+    model, (edges, graphs, nodes) = OfTensors(name), map(torch.export.Dim, ("edges", "graphs", "nodes"))
+    dynamic = {1: edges}, {0: graphs}, {0: nodes}
+    program, inputs = torch.export.export(model, tensors(4, 6, 5), dynamic_shapes=dynamic), tensors(7, 3, 9, 5, 12)
+    torch.testing.assert_close(program.module()(*inputs), model(*inputs))

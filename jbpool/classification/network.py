@@ -108,7 +108,7 @@ class BatchNorm(nn.BatchNorm1d):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise features: ``(N, D)`` to ``(N, D)``."""
         if world_size() == 1 or not self.training:
-            return super().forward(x) if len(x) > 1 or not self.training else x     # a single row has no variance
+            return x if self.training and len(x) == 1 else super().forward(x)       # a single row has no variance
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None

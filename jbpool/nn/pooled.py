@@ -116,7 +116,7 @@ class Pooled:
 
 def _check_rows(name: str, rows: Tensor, what: str, count: int, device: torch.device) -> None:
     """Require floating-point numbers, a row for each of what is counted, on the device of the assignments."""
-    if not isinstance(rows, Tensor) or rows.dim() not in (1, 2) or len(rows) != count:
+    if not isinstance(rows, Tensor) or rows.dim() not in (1, 2) or rows.shape[0] != count:
         got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
         raise InputError(f"{name} is {got}: give a tensor with one row per {what}, ({count}, number of features).")
     if not rows.is_floating_point():
@@ -197,7 +197,7 @@ def pool_by(
     else:
         num_clusters = check_count(num_clusters, "num_clusters")
         coarse = Graph.complete(checked.num_graphs, num_clusters, checked.idtype, checked.device)
-    if len(cluster) and may_read(cluster):
+    if may_read(cluster) and cluster.numel():
         low, high = (int(end) for end in cluster.aminmax())
         if low < -1 or high >= num_clusters:
             raise InputError(f"cluster holds {low} to {high}: clusters are numbered 0 to {num_clusters - 1}, -1: none.")

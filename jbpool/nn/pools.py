@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from jbpool import objectives
-from jbpool.checks import check_cluster_sizes, check_count, check_flag, check_fraction, check_positive, check_real
+from jbpool.checks import (
+    check_cluster_sizes,
+    check_count,
+    check_flag,
+    check_fraction,
+    check_positive,
+    check_ratio,
+    check_real,
+)
 from jbpool.errors import JBPoolError
 from jbpool.formats import Blocks
 from jbpool.graph import Graph
@@ -55,15 +63,18 @@ class ClusterPool(nn.Module):
         dropout: float = 0.0,
         head: Head = "linear",
         temperature: float = 0.2,
+        **unknown: NoReturn,
     ):
         super().__init__()
+        if unknown:
+            raise JBPoolError(
+                f"{type(self).__name__} has no {', '.join(unknown)}: only JBPool has sqrt, cluster_sizes, normalize."
+            )
         self.in_feats = check_count(in_feats, "in_feats")
         self.num_clusters = check_count(num_clusters, "num_clusters")
         hidden = hidden_feats if isinstance(hidden_feats, Iterable) else [hidden_feats]
         widths = [self.in_feats, *(check_count(width, "hidden_feats") for width in hidden)]
-        if ratio is not None and not check_positive(ratio, "ratio") <= 1:
-            raise JBPoolError(f"ratio={ratio!r}: give a number of at most 1, clusters over nodes.")
-        self.ratio = ratio
+        self.ratio = None if ratio is None else check_ratio(ratio, "ratio")
         make_activation(activation)                             # these are checked without hidden layers, too
         check_fraction(dropout, "dropout")
         make_head = lookup(HEADS, head, "head")

@@ -12,8 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from jbpool.checks import check_count, check_ratio
+from jbpool.errors import InputError
 from jbpool.formats import CsrRows
 from jbpool.graph import Graph, as_graph
+from jbpool.inputs import check_symmetric
 from jbpool.nn.conv import GraphConv
 from jbpool.ops.segment import graph_max, segments_of
 
@@ -42,7 +45,10 @@ def top_k(score: Tensor, graph: Any, ratio: float) -> Tensor:
     >>> pool_by(path, torch.eye(3), cluster).feat.tolist()
     [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    graph = as_graph(graph)
+    graph, ratio = as_graph(graph), check_ratio(ratio, "ratio")
+    if not isinstance(score, Tensor) or score.shape != (graph.num_nodes,):
+        got = tuple(score.shape) if isinstance(score, Tensor) else type(score).__name__
+        raise InputError(f"score is {got}: give a tensor with one number per node, ({graph.num_nodes},).")
     member = segments_of(graph).member                                                      # (N,)
     order = score.argsort(descending=True, stable=True)
     order = order[member[order].argsort(stable=True)]                                       # by graph, best first
@@ -78,9 +84,9 @@ def graclus(graph: Any) -> Tensor:
     graph : DGLGraph, Data, Batch or Graph
         The graph or batch, with its weights.
     """
-    graph = as_graph(graph)
+    graph = _undirected(graph)
     source, target = graph.edge_index.long()
-    weight = torch.ones(len(source), device=graph.device) if graph.edge_weight is None else graph.edge_weight.detach()
+    weight = torch.ones(len(source), device=graph.device) if graph.edge_weight is None else graph.edge_weight
     degree = weight.new_zeros(graph.num_nodes).index_add(0, target, weight)
     gain = weight * (1 / degree[source] + 1 / degree[target])
     tie = _drawn(graph)
@@ -111,7 +117,7 @@ def k_mis(graph: Any, k: int = 1) -> Tensor:
     k : int, default 1
         Steps.
     """
-    graph = as_graph(graph)
+    graph, k = _undirected(graph), check_count(k, "k")
     node = torch.arange(graph.num_nodes, device=graph.device)
     rank = torch.empty_like(node)
     rank[_drawn(graph).argsort(stable=True)] = node                                         # every node another rank
@@ -123,6 +129,14 @@ def k_mis(graph: Any, k: int = 1) -> Tensor:
         free &= _least_within(graph, torch.where(chosen, rank, none), k) == none
     head = _least_within(graph, torch.where(chosen, rank, none), k)
     return _numbered(torch.where(chosen, rank, head), graph)
+
+
+def _undirected(given: Any) -> Graph:
+    """Return a graph with constant weights, after checking that both directions of every edge are there."""
+    graph = as_graph(given)
+    graph = graph.weighted(None if graph.edge_weight is None else graph.edge_weight.detach())
+    check_symmetric(graph, graph.edge_weight, given)
+    return graph
 
 
 def _least_within(graph: Graph, value: Tensor, steps: int) -> Tensor:

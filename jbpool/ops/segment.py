@@ -59,6 +59,8 @@ class Segments:
     @kept_property
     def height(self) -> int:
         """Rows per chunk: tall chunks waste padding on small graphs; short ones cost extra calls on large ones."""
+        if is_compiling():                          # for all batches
+            return 32
         return min(256, max(16, 1 << (self.num_rows // self.sizes.shape[0] // 8).bit_length()))
 
     @kept_property
@@ -87,11 +89,14 @@ class Segments:
         """Graph of each chunk, (C,)."""
         if self.counts is None:
             most = self.num_rows // self.height + self.sizes.shape[0]               # upper bound of sum ceil(n/height)
+            most = min(most, self.num_rows)                                         # and no chunk is empty
         else:
             most = sum(-(-count // self.height) for count in self.counts)
-        chunk = torch.arange(most if self.num_rows else 0, device=self.sizes.device)
+        chunk = torch.arange(most, device=self.sizes.device)
         owner = torch.searchsorted(self._chunks.cumsum(0), chunk, right=True)
-        return owner if self.counts is not None else owner.minimum(self.member[-1:])     # unused chunks: padding only
+        if self.counts is not None:
+            return owner
+        return owner.minimum(self.member[-1:].sum())        # unused chunks are padding of the last graph with rows
 
     @kept_property
     def slot(self) -> Tensor:
@@ -101,7 +106,7 @@ class Segments:
     @kept_property
     def source(self) -> tuple[Tensor, Tensor]:
         """Row at each position of the table, (C * height,), and where it is not padding, (C, height, 1)."""
-        place = torch.arange(len(self.owner) * self.height, device=self.sizes.device).view(-1, self.height)
+        place = torch.arange(self.owner.shape[0] * self.height, device=self.sizes.device).view(-1, self.height)
         row = place.add_(self._shift.index_select(0, self.owner).unsqueeze(1))                      # (C, height)
         last = self.sizes.cumsum(0).sub_(1).index_select(0, self.owner).unsqueeze(1)                # (C, 1)
         return row.minimum(last).view(-1), (row <= last).unsqueeze(2)
@@ -141,7 +146,7 @@ def chunked(rows: Tensor, segments: Segments, zero_padding: bool = False) -> Ten
     value in that row then makes the sums of its graph NaN instead of infinite.
     """
     source, used = segments.source
-    table = rows.index_select(0, source).view(len(segments.owner), segments.height, rows.shape[1])
+    table = rows.index_select(0, source).view(segments.owner.shape[0], segments.height, rows.shape[1])
     return table.mul_(used) if zero_padding else table         # twice as fast as masked_fill_
 
 
@@ -157,7 +162,7 @@ def spread_over_chunks(values: Tensor, segments: Segments) -> Tensor:
 
 def collect(parts: Tensor, segments: Segments) -> Tensor:
     """Add up the chunks of each graph: ``(C, *)`` to ``(B, *)``."""
-    total = torch.zeros(len(segments.sizes), *parts.shape[1:], dtype=parts.dtype, device=parts.device)
+    total = torch.zeros(segments.sizes.shape[0], *parts.shape[1:], dtype=parts.dtype, device=parts.device)
     return total.index_add_(0, segments.owner, parts)
 
 
@@ -193,7 +198,7 @@ def segment_sum(rows: Tensor, segments: Segments) -> Tensor:
     """
     if segments.single:
         return rows.sum(0, keepdim=True, dtype=torch.float64)
-    total = rows.new_zeros(len(segments.sizes), *rows.shape[1:], dtype=torch.float64)
+    total = rows.new_zeros(segments.sizes.shape[0], *rows.shape[1:], dtype=torch.float64)
     return total.index_add(0, segments.member, rows.double())
 
 
@@ -307,7 +312,7 @@ class _LargeProducts(ClosedForm):
 
     @staticmethod
     def forward(segments, with_gram, left, *right):
-        num_graphs, width = len(segments.sizes), left.shape[1]
+        num_graphs, width = segments.sizes.shape[0], left.shape[1]
         gram = left.new_zeros(num_graphs, width, width, dtype=torch.float64) if with_gram else None
         products = [left.new_zeros(num_graphs, width, rows.shape[1]) for rows in right]
         with full_precision(left):

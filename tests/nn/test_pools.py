@@ -110,11 +110,13 @@ def test_a_batch_equals_its_parts(make_pool, batch, weighted):
         assert torch.allclose(part_feat.grad / (batch.num_graphs - 1), feat.grad[nodes], atol=1e-7)
 
 
-def test_permutation_equivariance(make_pool, device):
+@pytest.mark.parametrize("ratio", [None, 0.05])
+def test_permutation_equivariance(make_pool, ratio, device):
     graph = random_graph(60, 150)
     order = torch.randperm(60)                                  # new node i is old node order[i]
     shuffled = Graph(order.argsort()[graph.edge_index], 60)
     pool = make_pool(5, 4).double()
+    pool.ratio = ratio if getattr(pool, "cluster_sizes", None) is None else None
     feat = features(graph)
     one = pool(graph.to(device), feat.to(device))
     two = pool(shuffled.to(device), feat[order].to(device))
@@ -223,6 +225,21 @@ def test_a_ratio_gives_every_graph_its_own_pool(name, weighted):
     torch.testing.assert_close(
         torch.autograd.grad(total, feat)[0], torch.autograd.grad(loss, feat)[0], rtol=1e-6, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("name", BY_SIZE)
+def test_gradients_with_a_ratio(name):
+    graph = batched([ZOO["path"](), ZOO["one node"](), ZOO["star"]()])
+    pool, feat = BY_SIZE[name](3, 4).double(), features(graph, 3).requires_grad_()
+    pool.ratio = 0.3
+
+    def results(feat, weight):
+        pooled = pool(graph, feat, weight + weight[reverse])
+        return pooled.loss, pooled.feat, pooled.edge_weight, pooled.lift(pooled.feat)
+
+    ends = graph.edge_index.T.tolist()
+    reverse = [ends.index(end[::-1]) for end in ends]
+    assert torch.autograd.gradcheck(results, (feat, symmetric_weights(graph).double().requires_grad_()))
 
 
 @pytest.mark.parametrize("kind", ["Graph", "int32", "dgl", "pyg"])
@@ -411,6 +428,7 @@ def test_sparse_features():
         (lambda: JBPool(4, 2, ratio=0.5, cluster_sizes=[0.5, 0.5]), "cluster_sizes"),
         (lambda: JBPool(4, 2, ratio=0), "ratio"),
         (lambda: JBPool(4, 2, ratio=1.5), "ratio"),
+        *((lambda kind=kind: kind(4, 2, sqrt="diagonal"), "sqrt.*JBPool") for kind in (MinCutPool, DMoNPool, DiffPool)),
         (lambda: JBPool(4, 2, head="cosin"), "Did you mean 'cosine'"),
         (lambda: JBPool(4, 2, head="cosine", temperature=0), "temperature=0"),
         (lambda: DeltaConv(4, 2, delta=2), "delta=2: give a number from 0 to 1"),

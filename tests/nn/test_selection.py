@@ -8,6 +8,7 @@ import torch
 from zoo import ZOO, batched, symmetric_weights, undirected
 
 from jbpool import pool_by
+from jbpool.errors import JBPoolError
 from jbpool.graph import Graph
 from jbpool.names import SELECTIONS
 from jbpool.nn import selection
@@ -83,6 +84,43 @@ def test_k_mis_is_independent_and_maximal(graph, k):
             assert centres                                      # someone who reaches all the others
             heads.append(centres)
         first += len(part)
+
+
+def test_scores_learn_through_the_kept_features():
+    graph, feat = batched([undirected(range(7), range(1, 8)), undirected([], [], 1)]), torch.rand(9, 3).double()
+    score = torch.linspace(-1, 1, 9).double().requires_grad_()
+
+    def results(feat, score):
+        pooled = pool_by(graph, feat * score.tanh().unsqueeze(1), selection.top_k(score, graph, 0.5))
+        return pooled.feat, pooled.edge_weight, pooled.lift(pooled.feat)
+
+    assert torch.autograd.gradcheck(results, (feat.requires_grad_(), score))
+
+
+@pytest.mark.parametrize("ratio", [0.3, 0.5])
+def test_top_k_follows_the_nodes(graph, ratio):
+    score, order = torch.rand(graph.num_nodes), torch.randperm(graph.num_nodes)
+    assert torch.equal(selection.top_k(score, graph, ratio)[order], selection.top_k(score[order], graph, ratio))
+
+
+ONE_WAY = Graph(torch.tensor([[0, 1], [1, 2]]))
+
+
+@pytest.mark.parametrize(
+    ("choose", "word"),
+    [
+        (lambda: selection.top_k(torch.rand(3, 1), ONE_WAY, 0.5), "score"),
+        (lambda: selection.top_k(torch.rand(3), ONE_WAY, 0), "ratio"),
+        (lambda: selection.random(ONE_WAY, 1.5), "ratio"),
+        (lambda: selection.k_mis(undirected([0], [1]), 0), "k="),
+        (lambda: selection.k_mis(ONE_WAY), "more often"),
+        (lambda: selection.graclus(ONE_WAY), "more often"),
+        (lambda: selection.graclus(undirected([0], [1]).weighted(torch.tensor([1.0, 2.0]))), "same weight"),
+    ],
+)
+def test_wrong_calls(choose, word):
+    with pytest.raises(JBPoolError, match=word):
+        choose()
 
 
 def test_heavy_edges_are_matched_first():
