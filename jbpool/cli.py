@@ -301,10 +301,10 @@ def _start(args: argparse.Namespace) -> int:
 
 def _load_task(command: str) -> Task:
     if command == "cluster":
-        from jbpool.clustering.task import NODE_CLUSTER
+        from jbpool.clustering.node_cluster import NODE_CLUSTER
 
         return NODE_CLUSTER
-    from jbpool.classification.task import GRAPH_CLASSIFY
+    from jbpool.classification.graph_classify import GRAPH_CLASSIFY
 
     return GRAPH_CLASSIFY
 

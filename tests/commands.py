@@ -17,8 +17,8 @@ import torch
 from forked import Forked
 
 from jbpool import cli
-from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.classification.graph_classify import GRAPH_CLASSIFY
+from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.engine.config import load_config
 from jbpool.engine.task import Task
 

@@ -31,8 +31,8 @@ from torch.distributed.run import get_args_parser
 
 import jbpool
 from jbpool import cli
-from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.classification.graph_classify import GRAPH_CLASSIFY
+from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.data.__main__ import main as list_datasets
 from jbpool.engine.config import load_config
 

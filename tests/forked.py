@@ -14,7 +14,7 @@ import torch
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([
-    "jbpool.clustering.task", "jbpool.classification.task", "torch.distributed", "forked",
+    "jbpool.clustering.node_cluster", "jbpool.classification.graph_classify", "torch.distributed", "forked",
     "torch._dynamo",                        # which torch imports when the first optimiser is made
 ])  # fmt: skip
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from jbpool.clustering.auto import views
-from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.engine.config import load_config
 from jbpool.processes import process_group
 

@@ -118,8 +118,8 @@ def test_every_part_has_a_layer():
     assert parts - {"__init__"} - set(LAYER) == set(), "say in CONTRIBUTING.md and here where these belong"
 
 
-# Of both tasks, and of what they share; features: the files of a user, and what the recipe makes of them.
-SHARED_NAMES = {"__init__", "__main__", "config", "features", "network", "predict", "report", "run", "task"}
+# Of both tasks, and of what they share.
+SHARED_NAMES = {"__init__", "__main__", "config", "network", "predict", "report", "run"}
 
 
 def test_a_name_of_a_module_has_one_meaning():
@@ -230,24 +230,6 @@ def test_names_of_modules():
         assert name not in sys.stdlib_module_names or name == "__main__", path
 
 
-# Tests of what is no module, and parts of modules that are to be merged with the others.
-BESIDE = (
-    "architecture", "browser", "devices", "docstrings", "documents", "fuzz", "gpu", "scores", "scripts", "stops",
-    "suite", "theorems", "wheel",
-)  # fmt: skip
-PARTS = (
-    "run_memory", "several_processes", "unlabelled", "new_processes", "processes_shares", "hot_path", "make_pool",
-    "pool_errors", "pool_module", "pool_precision", "transforms", "blocks", "segment_readout",
-)  # fmt: skip
-
-
-def test_tests_are_named_after_modules():
-    for path in (ROOT / "tests").rglob("test_*.py"):
-        name = path.stem.removeprefix("test_")
-        module = ROOT / "jbpool" / path.parent.relative_to(ROOT / "tests") / name
-        assert module.with_suffix(".py").exists() or module.is_dir() or name in (*BESIDE, *PARTS), path
-
-
 ABOUT_NO_MODULE = {                             # tests of the whole package, of its files, or of what runs it
     "architecture", "browser", "devices", "docstrings", "documents", "fuzz", "gpu", "new_processes", "scores",
     "scripts", "several_processes", "stops", "suite", "theorems", "wheel",
@@ -292,7 +274,7 @@ HEAVY = {"dgl", "ogb", "torchmetrics", "sympy", "torch._dynamo", "matplotlib", "
         ("from jbpool import JBPool", {"scipy", "pandas", *HEAVY}),
         ("from jbpool import JBClustering", {"pandas", *HEAVY}),
         (f"from jbpool import JBClustering; {KARATE}", {"pandas", *HEAVY}),
-        ("import jbpool.clustering.task", {*OTHER_METHODS, *HEAVY}),
+        ("import jbpool.clustering.node_cluster", {*OTHER_METHODS, *HEAVY}),
         (CLUSTER, HEAVY),                                               # pandas reads the file
     ],
 )

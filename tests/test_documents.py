@@ -20,8 +20,8 @@ from zoo import random_graph
 
 import jbpool
 from jbpool import JBPool, cli
-from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.classification.graph_classify import GRAPH_CLASSIFY
+from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.engine.config import read_yaml
 
 PAGES = documents.pages()

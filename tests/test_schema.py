@@ -2,8 +2,8 @@
 
 import pytest
 
-from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.classification.graph_classify import GRAPH_CLASSIFY
+from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.engine.config import load_config
 from jbpool.errors import ConfigError
 from jbpool.schema import DatasetConfig, Range, TrainConfig, build

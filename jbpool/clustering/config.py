@@ -75,7 +75,7 @@ class ClusterConfig:
 
 def problems(config: ClusterConfig) -> Iterator[tuple[str, str]]:
     """Yield key and problem of every unknown name and of settings that contradict each other."""
-    from jbpool.clustering.auto.features import WEIGHTINGS
+    from jbpool.clustering.auto.weighting import WEIGHTINGS
     from jbpool.nn.partition import TERMS
 
     dataset, method = config.dataset, config.method

@@ -81,8 +81,8 @@ def main() -> None:
     args = parser.parse_args()
     device = chosen_device(args)
 
+    from jbpool.classification.graph_classify import GRAPH_CLASSIFY
     from jbpool.classification.model import Inputs, make_model
-    from jbpool.classification.task import GRAPH_CLASSIFY
     from jbpool.classification.training import ClassifyProblem
     from jbpool.data import load_graphs
     from jbpool.engine.config import load_config

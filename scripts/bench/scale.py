@@ -91,7 +91,7 @@ class Memory:
 
 def load(folder: Path, with_features: bool = True) -> tuple[Any, Any]:
     """Return the configuration and the data."""
-    from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.clustering.node_cluster import NODE_CLUSTER
     from jbpool.engine.config import load_config
 
     names = ("edges", "features", "labels") if with_features else ("edges", "labels")
@@ -105,7 +105,7 @@ def run_jbpool(folder: Path, with_features: bool = True) -> dict:
     """Go through all phases of a run, as the command line goes through them."""
     import torch
 
-    from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.clustering.node_cluster import NODE_CLUSTER
     from jbpool.processes import process_group, rank
 
     memory, spent = Memory(), seconds_of_bars()

@@ -78,7 +78,7 @@ def main() -> None:
     device = chosen_device(args)
 
     from jbpool.clustering.network import make_model
-    from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.clustering.node_cluster import NODE_CLUSTER
     from jbpool.data import DataError, load_nodes
     from jbpool.engine.config import load_config
 

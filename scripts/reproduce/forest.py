@@ -66,7 +66,7 @@ def forest_scores(name: str, folds: list[int] | None) -> tuple[GraphData, list[S
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.metrics import roc_auc_score
 
-    from jbpool.classification.task import GRAPH_CLASSIFY
+    from jbpool.classification.graph_classify import GRAPH_CLASSIFY
     from jbpool.engine.config import load_config
 
     config = load_config(GRAPH_CLASSIFY, name, [])

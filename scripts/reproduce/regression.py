@@ -27,7 +27,7 @@ def main() -> None:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    from jbpool.classification.task import GRAPH_CLASSIFY
+    from jbpool.classification.graph_classify import GRAPH_CLASSIFY
     from jbpool.engine.config import load_config
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

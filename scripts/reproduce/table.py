@@ -214,7 +214,7 @@ def time_table(datasets: list[str], steps: int) -> str:
     import torch
 
     from jbpool.clustering.network import make_model
-    from jbpool.clustering.task import NODE_CLUSTER
+    from jbpool.clustering.node_cluster import NODE_CLUSTER
     from jbpool.data import load_nodes
     from jbpool.engine.config import load_config
     from jbpool.nn.pools import POOLS

@@ -71,8 +71,8 @@ def main() -> None:
 
     import torch
 
+    from jbpool.classification.graph_classify import GRAPH_CLASSIFY
     from jbpool.classification.run import run
-    from jbpool.classification.task import GRAPH_CLASSIFY
     from jbpool.data import Split
     from jbpool.engine.config import load_config
 

@@ -8,8 +8,8 @@ from commands import CLASSIFY
 
 from jbpool.classification.class_scores import score
 from jbpool.classification.config import ClassifyModelConfig
+from jbpool.classification.graph_classify import GRAPH_CLASSIFY
 from jbpool.classification.model import make_model, mean_and_deviation
-from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config
 

@@ -12,6 +12,7 @@ from zoo import ZOO, batched, symmetric_weights, undirected
 
 from jbpool.classification.class_scores import averaged
 from jbpool.classification.config import METHODS
+from jbpool.classification.graph_classify import GRAPH_CLASSIFY
 from jbpool.classification.model import make_model, numbers_of_clusters
 from jbpool.classification.network import (
     BatchNorm,
@@ -23,7 +24,6 @@ from jbpool.classification.network import (
     centre_and_scale,
     read_out,
 )
-from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.classification.training import ClassifyProblem
 from jbpool.data import load_graphs
 from jbpool.engine.config import load_config

@@ -11,9 +11,9 @@ from own_graphs import FEW, MANY, SMALL, sizes_of, write_graphs, write_targets
 
 from jbpool import load_run
 from jbpool.classification.class_scores import mae, mean_of, rmse
+from jbpool.classification.graph_classify import GRAPH_CLASSIFY
 from jbpool.classification.model import Inputs
 from jbpool.classification.predict import _print_score, fitted, load_trained
-from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.data import DataError, load_graphs
 from jbpool.engine.config import parse_change
 from jbpool.engine.predict import config_for

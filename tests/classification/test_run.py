@@ -13,8 +13,8 @@ from sklearn.metrics import r2_score
 
 from jbpool.classification import run as job
 from jbpool.classification.class_scores import r2
+from jbpool.classification.graph_classify import GRAPH_CLASSIFY
 from jbpool.classification.model import make_model
-from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.classification.training import ClassifyProblem
 from jbpool.data import Split, load_graphs
 from jbpool.engine.config import load_config

@@ -6,8 +6,8 @@ import pytest
 from commands import CLASSIFY, call, result_of, run_task, settings
 
 from jbpool.classification import run as jobs
+from jbpool.classification.graph_classify import GRAPH_CLASSIFY
 from jbpool.classification.search import budget, settings_to_try, with_values
-from jbpool.classification.task import GRAPH_CLASSIFY
 from jbpool.engine.config import load_config
 from jbpool.errors import ConfigError
 

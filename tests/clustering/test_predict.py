@@ -7,8 +7,8 @@ import pytest
 from commands import CLUSTER, CPU, call, result_of, settings
 
 from jbpool import load_run
+from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.clustering.predict import predict
-from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
 from jbpool.engine.config import parse_change
 from jbpool.engine.predict import config_for

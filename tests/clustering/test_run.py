@@ -17,9 +17,9 @@ from jbpool.clustering.baselines import BASELINES
 from jbpool.clustering.config import METHODS, NETWORKS
 from jbpool.clustering.embed import spectral
 from jbpool.clustering.network import ClusterNet, ClusterProblem, make_model
+from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.clustering.run import collapse_warning, load_data
 from jbpool.clustering.scores import label_scores
-from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.config import load_config
 from jbpool.engine.fit import fit

@@ -12,7 +12,7 @@ from shared_runs import run
 from jbpool.clustering import run as seeds_run
 from jbpool.clustering.auto import views
 from jbpool.clustering.config import METHODS
-from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.engine.config import load_config
 from jbpool.errors import ConfigError
 

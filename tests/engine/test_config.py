@@ -7,8 +7,8 @@ import typing
 import pytest
 import yaml
 
-from jbpool.classification.task import GRAPH_CLASSIFY
-from jbpool.clustering.task import NODE_CLUSTER
+from jbpool.classification.graph_classify import GRAPH_CLASSIFY
+from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.engine.config import CONFIGS, find_config, load_config, read_yaml, settings
 from jbpool.errors import ConfigError
 from jbpool.schema import as_dict

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from jbpool.clustering.auto.bounded_heads import sampled
-from jbpool.clustering.auto.features import are_counts
 from jbpool.clustering.auto.views import FixedFeatures, edge_view
+from jbpool.clustering.auto.weighting import are_counts
 from jbpool.clustering.scores import adjusted_mutual_information
 from jbpool.formats import CsrRows, row_of_entries
 from jbpool.graph import Graph

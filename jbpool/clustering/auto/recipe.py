@@ -31,7 +31,6 @@ from torch import Tensor
 
 from jbpool.clustering.auto.anchors import NOTHING, STAY, Anchors, changes, continued, seeded
 from jbpool.clustering.auto.bounded_heads import EPOCHS, Heads, hard_clusters, trained_heads
-from jbpool.clustering.auto.features import scale_warning
 from jbpool.clustering.auto.halves import Halves
 from jbpool.clustering.auto.merging import Partition, unions
 from jbpool.clustering.auto.number import (
@@ -47,6 +46,7 @@ from jbpool.clustering.auto.number import (
 from jbpool.clustering.auto.paths import closure
 from jbpool.clustering.auto.refinement import ClusterModel, Evidence, Refined, refine
 from jbpool.clustering.auto.views import STEPS, FixedFeatures, edge_view
+from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.matching import kept_numbers
 from jbpool.errors import DataError
 from jbpool.graph import Graph

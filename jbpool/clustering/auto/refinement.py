@@ -27,7 +27,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from jbpool.clustering.auto.features import UnitRows, no_weights
+from jbpool.clustering.auto.weighting import UnitRows, no_weights
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import degree, propagate, sparse_operator
 from jbpool.ops.sparse import csr, is_sparse, stored_values

@@ -26,7 +26,7 @@ import torch
 from numpy.polynomial.chebyshev import chebinterpolate
 from torch import Tensor, nn
 
-from jbpool.clustering.auto.features import WEIGHTINGS, UnitRows
+from jbpool.clustering.auto.weighting import WEIGHTINGS, UnitRows
 from jbpool.console import progress_bar
 from jbpool.data import NodeData
 from jbpool.graph import Graph

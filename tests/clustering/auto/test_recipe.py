@@ -19,8 +19,8 @@ from jbpool.clustering.auto.recipe import (
     unite_smaller,
 )
 from jbpool.clustering.auto.refinement import ClusterModel, Evidence, refine
+from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.clustering.scores import ClusterSums, graph_scores, label_scores
-from jbpool.clustering.task import NODE_CLUSTER
 from jbpool.data import load_nodes
 from jbpool.engine.config import load_config
 from jbpool.errors import DataError

@@ -12,9 +12,9 @@ from sklearn.cluster import KMeans
 from zoo import degrees, random_graph, symmetric_weights
 
 from jbpool import JBClustering
-from jbpool.clustering.auto import features, views
-from jbpool.clustering.auto.features import UnitRows, are_counts, auto_weights, idf_weights, scale_warning
+from jbpool.clustering.auto import views, weighting
 from jbpool.clustering.auto.views import FixedFeatures, edge_view
+from jbpool.clustering.auto.weighting import UnitRows, are_counts, auto_weights, idf_weights, scale_warning
 from jbpool.clustering.scores import label_scores
 from jbpool.data.datasets import to_csr_tensor
 from jbpool.graph import Graph
@@ -260,7 +260,7 @@ def test_a_column_that_hides_the_others_is_mentioned():
 @pytest.mark.parametrize("num_clusters", [None, 16])
 def test_fixed_features_need_the_result_the_operator_and_three_blocks_of_columns(num_clusters, monkeypatch):
     monkeypatch.setattr(views, "ROWS", 256)
-    monkeypatch.setattr(features, "BLOCK", 2**14)
+    monkeypatch.setattr(weighting, "BLOCK", 2**14)
     graph, feat = random_graph(50_000, 60_000), torch.randn(50_000, 96)
     fixed = FixedFeatures(96, 2, weighting="none", num_clusters=num_clusters)
     rows, block = 4 * 50_000 * 96, 4 * 50_000 * views.COLUMNS
@@ -277,7 +277,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     expected = unit_rows(feat * column_weight)
     whole = idf_weights(feat)
     for block in (1, 30, 10**6):
-        monkeypatch.setattr(features, "BLOCK", block)
+        monkeypatch.setattr(weighting, "BLOCK", block)
         rows = UnitRows(feat, column_weight)
         assert torch.allclose(rows.columns(2, 9), expected[:, 2:9], atol=1e-6)
         assert torch.allclose(rows.times(right), expected @ right, atol=1e-6)

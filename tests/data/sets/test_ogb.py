@@ -223,7 +223,7 @@ def test_ogb_is_imported_when_needed_and_asks_the_network_nothing(tmp_path):
     """In a process that has imported both tasks."""
     (tmp_path / "load.py").write_text(
         "import sys, threading, jbpool.data\n"
-        "assert 'jbpool.classification.task' in sys.modules and 'ogb' not in sys.modules\n"
+        "assert 'jbpool.classification.graph_classify' in sys.modules and 'ogb' not in sys.modules\n"
         "before = threading.active_count(); from jbpool.data.sets.ogb import import_ogb; import_ogb()\n"
         "assert 'ogb' in sys.modules\n"
         "assert 'outdated' not in sys.modules, 'outdated'; assert threading.active_count() == before\n"
