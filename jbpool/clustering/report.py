@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jbpool.clustering.auto.number import Choice, ranked
+from jbpool.clustering.auto.number import Choice, as_text, ranked
 from jbpool.clustering.explain import Explained, Trait
 from jbpool.clustering.picture import SCRIPTS, graph_section, view_graph
 from jbpool.clustering.scores import (
@@ -91,7 +91,7 @@ def number_section(choice: Choice | None) -> str:
     levels = [str(row.n_clusters) for row in choice.levels if row.level]
     note = ""
     if choice.reproducibility is not None:
-        note = f"Agreement of two random halves of your data: {choice.reproducibility:.2f} (0: chance, 1: identical)."
+        note = f"Agreement of two random halves of your data: {as_text(choice.reproducibility)}."
     if not choice.levels:
         return section("Number of clusters", f"<p>{choice.num_clusters}, as given. {note}</p>")
     note += f" Levels: {', '.join(levels)}." if levels else ""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from jbpool.clustering.auto.anchors import NOTHING, Anchors, clusters_of
-from jbpool.clustering.auto.number import Choice, ranked
+from jbpool.clustering.auto.number import Choice, as_text, ranked
 from jbpool.clustering.auto.recipe import STARTS, choose, default_range, find_clusters, remarks
 from jbpool.clustering.auto.views import FixedFeatures, with_features
 from jbpool.clustering.baselines import clusters_by_others, k_means
@@ -449,17 +449,15 @@ def _choose(low: int, high: int, data: NodeData, seed: int, out: RunFolder, devi
         "chosen": choice.num_clusters, "by": choice.by, "levels": levels, "reproducibility": agreement,
         "savings": choice.savings or {},
     }  # fmt: skip
-    said = [] if choice.by == "given" else [f"{choice.num_clusters}, chosen by {choice.by}"]
+    said = [f"{choice.num_clusters}, {'as given' if choice.by == 'given' else f'chosen by {choice.by}'}"]
     if levels and choice.by == "reproducibility":
         said.append(f"levels: {', '.join(map(str, levels))}")
     elif choice.savings:
         others = [str(number) for number in ranked(choice.savings) if number != choice.num_clusters]
         said.append(f"next best: {', '.join(others[:3]) or 'none'}")
     if choice.reproducibility is not None:
-        score = f"{choice.reproducibility:.2f} (0: chance, 1: identical)"
-        said.append(f"agreement of two random halves of the data: {score}")
-    if said:
-        print(f"number of clusters: {'; '.join(said)}")
+        said.append(f"agreement of two random halves of the data: {as_text(choice.reproducibility)}")
+    print(f"number of clusters: {'; '.join(said)}")
     for note in choice.notes:
         _note(out, note)
     return choice

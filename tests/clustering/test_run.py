@@ -13,6 +13,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from zoo import random_graph, undirected
 
+from jbpool.clustering.auto.number import given
 from jbpool.clustering.baselines import BASELINES
 from jbpool.clustering.config import METHODS, NETWORKS
 from jbpool.clustering.embed import spectral
@@ -51,6 +52,16 @@ def test_every_method_beats_chance(method, tmp_path, monkeypatch):
     out = run(config, tmp_path / "run")
     assert out.runs[0]["nmi"] > (0.1 if method == "diffpool" else 0.3)
     assert out.method == method
+
+
+def test_a_given_number_is_said_with_its_agreement(tmp_path, monkeypatch, capsys):
+    noise = given(3, {3: torch.tensor([-0.004, 0.0])})
+    monkeypatch.setattr("jbpool.clustering.run.choose", lambda *args: noise)
+    changes = ["dataset.num_nodes=60", "method.name=auto", "method.num_clusters=3", "train.restarts=1"]
+    run(load_config(NODE_CLUSTER, None, changes), tmp_path / "run")
+    shown = capsys.readouterr().out
+    assert "number of clusters: 3, as given; agreement of two random halves of the data: 0.00 (0: chance" in shown
+    assert "only 0.00 (0: chance" in shown
 
 
 @pytest.mark.parametrize("backbone", NETWORKS)

@@ -234,6 +234,11 @@ def _noise_notes(agreement: float) -> tuple[str, ...]:
     if agreement >= NOISE:
         return ()
     return (
-        f"the agreement of two random halves of the data is only {agreement:.2f} (0: chance, 1: identical): the "
-        "clusters may be noise, or too small to be found in half of the edges.",
+        f"the agreement of two random halves of the data is only {as_text(agreement)}: the clusters may be noise, or "
+        "too small to be found in half of the edges.",
     )
+
+
+def as_text(agreement: float) -> str:
+    """Return an agreement of halves with its scale; of one that is rounded to 0 without a sign."""
+    return f"{round(agreement, 2) + 0.0:.2f} (0: chance, 1: identical)"
