@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from zoo import random_graph, undirected
 
-from jbpool.clustering.auto.number import given
+from jbpool.clustering.auto.number import given as given_number
 from jbpool.clustering.baselines import BASELINES
 from jbpool.clustering.config import METHODS, NETWORKS
 from jbpool.clustering.embed import spectral
@@ -55,9 +55,9 @@ def test_every_method_beats_chance(method, tmp_path, monkeypatch):
 
 
 def test_a_given_number_is_said_with_its_agreement(tmp_path, monkeypatch, capsys):
-    noise = given(3, {3: torch.tensor([-0.004, 0.0])})
+    noise = given_number(3, {3: torch.tensor([-0.004, 0.0])})
     monkeypatch.setattr("jbpool.clustering.run.choose", lambda *args: noise)
-    changes = ["dataset.num_nodes=60", "method.name=auto", "method.num_clusters=3", "train.restarts=1"]
+    changes = ["dataset.num_nodes=300", "method.name=auto", "method.num_clusters=3", "train.restarts=1"]
     run(load_config(NODE_CLUSTER, None, changes), tmp_path / "run")
     shown = capsys.readouterr().out
     assert "number of clusters: 3, as given; agreement of two random halves of the data: 0.00 (0: chance" in shown
