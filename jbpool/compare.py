@@ -58,22 +58,22 @@ class Run(NamedTuple):
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """Return ``result.json`` of a run folder with a finished run."""
+    """Return ``result.json`` of a run folder, which may be interrupted in its first run."""
     path = folder / "result.json"
     if not path.is_file():
         what = "no such run folder" if not folder.is_dir() else "no run folder: it has no result.json"
         raise RunFolderError(f"{folder}: {what}; a run folder is what --out of jbpool cluster or classify names.")
     with reporting_damage(path, REWRITE):
         result = json.loads(path.read_text())
-        finished = len(result["runs"])
-    if not finished:
-        raise RunFolderError(f"{folder} has no finished run yet: wait, or continue it with --resume.")
+        len(result["runs"])                                 # fails here unless it is what a run writes
     return result
 
 
 def read_run(folder: Path, name: str) -> Run:
     """Return what is compared of a run folder."""
     result = read_result(folder)
+    if not result["runs"]:
+        raise RunFolderError(f"{folder} has no finished run yet: wait, or continue it with --resume.")
     with reporting_damage(folder, REWRITE):
         return (_clusters if result["task"] == "node_cluster" else _predictions)(folder, name, result)
 

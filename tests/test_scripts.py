@@ -117,7 +117,7 @@ def test_errors_are_not_percentages_and_refusals(tmp_path, script):
     write_folds(tmp_path / "r" / "b", "ogbg-molesol", "dmon", (1.1, 1.3), metric="rmse", folds=5)
     assert "a and b have other graphs or folds" in script("reproduce/table.py", "r", check=False).err
     (tmp_path / "r" / "b" / "result.json").write_text("[]")
-    assert "result.json cannot be read" in script("reproduce/table.py", "r", check=False).err
+    assert "result.json is damaged" in script("reproduce/table.py", "r", check=False).err
 
 
 @pytest.mark.parametrize(
