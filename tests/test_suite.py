@@ -37,6 +37,13 @@ def tables(suite, monkeypatch, tmp_path):
     return run
 
 
+def test_graphs_of_spaces_have_the_nodes_they_should(suite):
+    sizes = {data.name: (data.graph.num_nodes, data.num_classes) for data in suite.spaces(0)}
+    assert len(sizes) == 16
+    assert (sizes["grid 30 x 30"], sizes["ring of 30 cliques"]) == ((900, None), (240, 30))
+    assert (sizes["triangulation 1000"], sizes["12 blobs"]) == ((1000, None), (900, 12))
+
+
 def inside_share(data):
     """The share of the edges that are inside classes."""
     one, other = (data.label[end.long()] for end in data.graph.edge_index)
@@ -84,8 +91,10 @@ def test_mixing_of_lfr_and_of_heavy_tailed_graphs(suite):
 
 def test_small_graphs_have_a_row_each(suite, tables, tmp_path):
     graphs = list(suite.small(0))
-    scores, ranges = tables("--only", "small", "--seeds", 1, "--ranges", "--csv", tmp_path / "runs.csv")
+    (scores,) = tables("--only", "small", "--seeds", 1, "--csv", tmp_path / "runs.csv")
+    (ranges,) = tables("--only", "small", "--ranges")
     assert [row[0] for row in scores] == [row[0] for row in ranges] == [data.name for data in graphs]
+    assert (ranges[0][1:4], ranges[-1][2]) == (["2", "2, 2, 2", "reproducibility"], "none, none, none")
     for data, row in zip(graphs, scores, strict=True):
         assert row[1:3] == [str(data.graph.num_nodes), str(data.graph.num_edges // 2)]
         assert row[3] == str(data.num_classes) if data.num_classes else row[3].startswith("found [")
@@ -103,14 +112,14 @@ def test_nodes_without_a_label_do_not_count(suite, monkeypatch):
     data.label[:20] = -1
     wrong = np.where(np.arange(60) < 20, 1 - truth, truth)
     monkeypatch.setattr(suite, "SCORED", {"made up": lambda data, number, seed: wrong})
-    assert suite.measure([data], ranges=False).nmi.tolist() == pytest.approx([1.0])
+    assert suite.measure([data]).nmi.tolist() == pytest.approx([1.0])
 
 
 def test_the_table_of_confidence(suite, tables, monkeypatch):
     """Every node is in a bin; clear blocks are right, and confidence says so."""
     graphs = [(14, 0.01), (5, 0.04)]                                        # clear and unclear blocks
     monkeypatch.setattr(suite, "uncertain", lambda seed: (suite.sbm([60, 50, 40], *graph, seed) for graph in graphs))
-    (rows,) = tables("--only", "--confidence", "--seeds", 2)
+    (rows,) = tables("--confidence", "--seeds", 2)
     for row in rows:
         cells = [re.fullmatch(r"(\d\.\d\d) / (\d\.\d\d) \((\d+)\)", cell) for cell in row[1:-1] if cell != "-"]
         bins = [(float(cell[1]), float(cell[2]), int(cell[3])) for cell in cells]

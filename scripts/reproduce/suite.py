@@ -2,16 +2,16 @@
 
     python scripts/reproduce/suite.py                                 every group of graphs, 3 seeds
     python scripts/reproduce/suite.py --only sets lfr --seeds 1       some groups
-    python scripts/reproduce/suite.py --ranges                        a second table: the number of clusters is found
-    python scripts/reproduce/suite.py --only --confidence             no group, only the table of confidence
+    python scripts/reproduce/suite.py --ranges                        another table: how many clusters are found
+    python scripts/reproduce/suite.py --confidence                    another table: confidence beside right nodes
     python scripts/reproduce/suite.py --csv runs/suite.csv            append every graph, method and seed
 
 Scores are NMI with the labels, times are processor seconds (steady with OMP_NUM_THREADS=1); both are means over seeds.
 Block models, heavy-tailed and random graphs are drawn anew for every seed; edges have no weights. K is the number of
-classes; Leiden, which needs igraph, finds its own, and without labels K is searched from 2 to 60 (at most N / 3), in
-the second table from 2 to 15 and 30, too; a list is of all seeds. Cells need h5py. Confidence is shown in bins, over
-the nodes of all seeds: its mean / share of nodes in the right cluster (number of nodes). Real sets are read from the
-data roots.
+classes; Leiden, which needs igraph, finds its own, and without labels K is searched from 2 to 60 (at most N / 3). The
+table of ranges is of one seed; agreement and levels are those of the end 30, NMI and seconds those of 60, and ``!``
+marks a number that does not stand out. Cells need h5py. Confidence is shown in bins, over the nodes of all seeds: its
+mean / share of nodes in the right cluster (number of nodes). Real sets are read from the data roots.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ import pandas as pd
 import torch
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csc_array
+from scipy.spatial import Delaunay
 from sklearn import datasets, metrics, neighbors, preprocessing
 from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.decomposition import PCA
@@ -55,8 +56,8 @@ DIMENSIONS = 16                             # of the features of block models
 SLOW = 6000                                 # nodes above which spectral clustering is left out
 BOUNDS = (0.5, 0.7, 0.85, 0.95)             # between the bins of confidence
 SCORES = "| graph | nodes | edges | K | auto | k-means | spectral | Leiden | K of Leiden |" + "\n|" + "---|" * 9
-RANGES = "\n| graph | K | number found for ends 15 and 30 | 60 | NMI (time) for end 60 |" + "\n|" + "---|" * 5
-CONFIDENCE = "\n| graph | 0-0.5 | 0.5-0.7 | 0.7-0.85 | 0.85-0.95 | 0.95-1 | calibration error |" + "\n|" + "---|" * 7
+RANGES = "| graph | K | found for ends 15, 30, 60 | by | agreement | levels | NMI, seconds |" + "\n|" + "---|" * 7
+CONFIDENCE = "| graph | 0-0.5 | 0.5-0.7 | 0.7-0.85 | 0.85-0.95 | 0.95-1 | calibration error |" + "\n|" + "---|" * 7
 
 # ---------------------------------------------------------------- graphs: a group is a function of the seed
 
@@ -203,7 +204,37 @@ def uncertain(seed: int) -> Iterator[NodeData]:
     yield from itertools.chain(neighbours(seed), cells(seed))
 
 
-GROUPS = {group.__name__: group for group in (sets, neighbours, cells, blocks, lfr, heavy, small)}
+def spaces(seed: int) -> Iterator[NodeData]:
+    """Yield graphs of a space without clusters, graphs with many small ones, and tables with clear ones."""
+    rng = np.random.default_rng(seed)
+    yield from_networkx("grid 30 x 30", nx.grid_2d_graph(30, 30))
+    triangles = Delaunay(rng.random((1000, 2))).simplices
+    one, other = triangles[:, [0, 1, 2]].flatten(), triangles[:, [1, 2, 0]].flatten()
+    yield as_data("triangulation 1000", one, other, 1000)
+    for number, radius in ((1000, 0.06), (500, 0.1)):
+        yield from_networkx(f"random geometric {number}", nx.random_geometric_graph(number, radius, seed=seed))
+    for number, chance in ((1000, 0.1), (500, 0.05)):
+        yield from_networkx(f"small world {number}", nx.watts_strogatz_graph(number, 10, chance, seed=seed))
+    yield from_networkx("power law with triangles 1000", nx.powerlaw_cluster_graph(1000, 4, 0.5, seed=seed))
+    yield from_networkx("random 2000", nx.gnm_random_graph(2000, 20_000, seed=seed))
+    for count, size in ((30, 8), (50, 6)):
+        label = np.arange(count).repeat(size).tolist()
+        yield from_networkx(f"ring of {count} cliques", nx.ring_of_cliques(count, size), label)
+    caves = nx.relaxed_caveman_graph(20, 10, 0.1, seed=seed)
+    yield from_networkx("relaxed caves 20", caves, np.arange(20).repeat(10).tolist())
+    points = {
+        "points in 10 dimensions": (rng.random((1000, 10)), None),
+        "moons": datasets.make_moons(500, noise=0.05, random_state=seed),
+        "iris": datasets.load_iris(return_X_y=True),
+        "5 blobs": datasets.make_blobs(500, 8, centers=5, random_state=seed),
+        "12 blobs": datasets.make_blobs(900, 8, centers=12, cluster_std=2, random_state=seed),
+    }
+    for name, (rows, label) in points.items():
+        near = neighbors.kneighbors_graph(rows, 10).tocoo()
+        yield as_data(name, near.row, near.col, len(rows), label, rows)
+
+
+GROUPS = {group.__name__: group for group in (sets, neighbours, cells, blocks, lfr, heavy, small, spaces)}
 
 # ---------------------------------------------------------------- methods: clusters (N,), None where one does not apply
 
@@ -243,27 +274,50 @@ def leiden(data: NodeData, num_clusters: int, seed: int) -> np.ndarray | None:
 
 
 SCORED = {"auto": auto, "k-means": k_means, "spectral": spectral, "Leiden": leiden}
+ENDS = 15, 30, 60                               # largest numbers of clusters
 SEARCH = "auto 2-60"
-SEARCHED = {f"auto 2-{high}": (auto_range, high) for high in (15, 30, 60)}      # with the largest number of clusters
 
 
-def measure(draws: Sequence[NodeData], ranges: bool) -> pd.DataFrame:
+def measure(draws: Sequence[NodeData]) -> pd.DataFrame:
     """Run the methods on a graph, which is given for every seed; a row per method and seed."""
     rows, classes, most = [], draws[0].num_classes, draws[0].graph.num_nodes // 3
-    methods = {} if classes is None else {name: (method, classes) for name, method in SCORED.items()}
-    if ranges or classes is None:
-        methods |= {name: (method, min(number, most)) for name, (method, number) in SEARCHED.items()}
+    methods = {name: (method, classes) for name, method in SCORED.items()}
+    if classes is None:
+        methods = {SEARCH: (auto_range, min(ENDS[-1], most))}
     runs = list(itertools.product(methods.items(), enumerate(draws)))
     for (name, (method, number)), (seed, data) in tqdm(runs, draws[0].name, unit="run", leave=False):
-        began, nmi = time.process_time(), np.nan
+        began = time.process_time()
         cluster = method(data, number, seed)                                            # (N,)
         seconds = time.process_time() - began
         if cluster is not None:
-            if data.label is not None:
-                known = (data.label >= 0).numpy()
-                nmi = metrics.normalized_mutual_info_score(data.label.numpy()[known], cluster[known])
-            rows.append((data.name, name, seed, len(np.unique(cluster)), nmi, seconds))
+            rows.append((data.name, name, seed, len(np.unique(cluster)), agreement_with_labels(data, cluster), seconds))
     return pd.DataFrame(rows, columns=["graph", "method", "seed", "clusters", "nmi", "seconds"])
+
+
+def agreement_with_labels(data: NodeData, cluster: np.ndarray) -> float:
+    """Compute the NMI of clusters with the labels that are known; NaN without any."""
+    if data.label is None:
+        return np.nan
+    known = (data.label >= 0).numpy()
+    return metrics.normalized_mutual_info_score(data.label.numpy()[known], cluster[known])
+
+
+def searched(data: NodeData) -> str:
+    """Find the number of clusters for every end of the range: a row of the second table."""
+    numbers = []
+    for end in ENDS:
+        began = time.process_time()
+        choice = choose(data.graph, data.feat, 2, min(end, data.graph.num_nodes // 3))
+        faint = any("stands out" in note for note in choice.notes)
+        numbers.append(f"{choice.num_clusters if choice.num_clusters > 1 else 'none'}{'!' * faint}")
+        seconds = time.process_time() - began
+        if end == 30:
+            known, levels = choice, [level.n_clusters for level in choice.levels if level.level]
+    nmi = agreement_with_labels(data, find_clusters(data.graph, data.feat, choice).cluster.numpy())
+    listed = ", ".join(map(str, levels)) or "-"
+    score = f"{nmi:.3f}, {seconds:.1f}".replace("nan", "-")
+    return row(data.name, data.num_classes or "-", ", ".join(numbers), known.by, f"{known.reproducibility:.2f}", listed,
+               score)  # fmt: skip
 
 
 def rightness(data: NodeData, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -296,36 +350,37 @@ def calibration(draws: Sequence[NodeData]) -> str:
     return row(draws[0].name, *cells, f"{error:.3f}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[*GROUPS], choices=GROUPS, help="groups of graphs (default: all)")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--ranges", action="store_true", help="a second table: numbers of clusters that are found")
-    parser.add_argument("--confidence", action="store_true", help="a third table: confidence and share of right nodes")
-    parser.add_argument("--csv", type=Path, help="append every graph, method and seed to this file")
-    args = parser.parse_args()
-    auto(next(small(0)), 2, 0)                  # the first run is slower than others
-    searched = []
-    print(SCORES if args.only else "")
-    for group in args.only:
-        for draws in zip(*map(GROUPS[group], range(args.seeds)), strict=True):          # a graph for each seed
-            runs, data = measure(draws, args.ranges), draws[0]
-            if args.csv is not None:
-                runs.to_csv(args.csv, mode="a", header=not args.csv.exists(), index=False)
+def scores(groups: Sequence[str], seeds: int, csv: Path | None) -> Iterator[str]:
+    """Make the rows of the first table."""
+    for group in groups:
+        for draws in zip(*map(GROUPS[group], range(seeds)), strict=True):               # a graph for each seed
+            runs, data = measure(draws), draws[0]
+            if csv is not None:
+                runs.to_csv(csv, mode="a", header=not csv.exists(), index=False)
             by_method = runs.groupby("method")
             found, mean = by_method.clusters.agg(list), by_method[["nmi", "seconds"]].mean()
             score = {name: f"{nmi:.3f} ({cost:.1f} s)".replace("nan", "-") for name, nmi, cost in mean.itertuples()}
             size = data.graph.num_nodes, data.graph.num_edges // 2, data.num_classes or f"found {found[SEARCH]}"
-            scores = (score.get(method, "-") for method in SCORED)
-            print(row(data.name, *size, *scores, found.get("Leiden", "-")), flush=True)
-            lists = " ".join(map(str, map(found.get, [*SEARCHED][:2])))
-            searched.append(row(data.name, data.num_classes or "-", lists, found.get(SEARCH), score.get(SEARCH)))
+            yield row(data.name, *size, *(score.get(method, "-") for method in SCORED), found.get("Leiden", "-"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", default=[*GROUPS], choices=GROUPS, help="groups of graphs (default: all)")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--ranges", action="store_true", help="how many clusters are found instead, with one seed")
+    parser.add_argument("--confidence", action="store_true", help="confidence and share of right nodes instead")
+    parser.add_argument("--csv", type=Path, help="append every graph, method and seed to this file")
+    args = parser.parse_args()
+    auto(next(small(0)), 2, 0)                  # the first run is slower than others
+    head, rows = SCORES, scores(args.only, args.seeds, args.csv)
     if args.ranges:
-        print(RANGES, *searched, sep="\n", flush=True)
+        head, rows = RANGES, (searched(data) for group in args.only for data in GROUPS[group](0))
     if args.confidence:
-        print(CONFIDENCE)
-        for draws in tqdm(zip(*map(uncertain, range(args.seeds)), strict=True), "confidence", unit="graph"):
-            print(calibration(draws), flush=True)
+        head, rows = CONFIDENCE, map(calibration, zip(*map(uncertain, range(args.seeds)), strict=True))
+    print(head)
+    for line in tqdm(rows, unit="graph"):
+        print(line, flush=True)
 
 
 if __name__ == "__main__":
