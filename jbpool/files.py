@@ -73,7 +73,8 @@ def reporting_damage(path: Path, fix: str = "run again with another --out") -> I
         yield
     except Exception as error:
         unreadable = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL, errno.EISDIR)
-        if isinstance(error, JBPoolError) or unreadable or is_out_of_memory(error):
+        is_another = isinstance(error, JBPoolError) and type(error) is not JBPoolError
+        if is_another or unreadable or is_out_of_memory(error):
             raise                           # the file may be good
         reason = one_line(" ".join(str(error).split()))[:200] or type(error).__name__
         if path.name == "checkpoint.pt":

@@ -21,6 +21,7 @@ from jbpool.data import GraphData, NodeData, load_graphs, load_nodes
 from jbpool.data.sets.gcb import read_gcb
 from jbpool.engine.config import CONFIGS, load_config
 from jbpool.errors import JBPoolError
+from jbpool.ops.sparse import stored_values
 from jbpool.schema import as_dict
 
 Files = dict[str, bytes]
@@ -90,7 +91,7 @@ def check_nodes(data: NodeData) -> None:
     assert len(pairs) == len(ends), "an edge twice"
     assert all((b, a) in pairs and a != b for a, b in pairs), "an edge in one direction, or a self loop"
     assert data.feat is None or data.feat.shape[0] == nodes
-    assert data.feat is None or bool(data.feat.to_dense().isfinite().all())
+    assert data.feat is None or bool(stored_values(data.feat).isfinite().all())
     assert data.label is None or -1 <= int(data.label.min()) <= int(data.label.max()) < data.num_classes
     assert data.edge_weight is None or bool((data.edge_weight.isfinite() & (data.edge_weight > 0)).all())
     assert data.ids is None or len(set(data.ids.tolist())) == nodes

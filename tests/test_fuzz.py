@@ -4,13 +4,15 @@ import os
 from itertools import count
 
 import pytest
+import scipy.sparse
 from commands import CLUSTER, call
 from hypothesis import HealthCheck, given, settings
-from mutants import EXAMPLES, TABLES, mutants, outcome
+from mutants import ARRAYS, EXAMPLES, NODES, TABLES, mutants, outcome, saved
 
 import jbpool
 from jbpool.data import DataError, load_nodes
 
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")     # it hid the failure itself
 MUTANTS = int(os.environ.get("MUTANTS", "40"))
 CAMPAIGN = settings(
     max_examples=MUTANTS, derandomize="MUTANTS" not in os.environ, database=None, deadline=None,
@@ -44,6 +46,8 @@ def test_damaged_models_are_read_or_refused_by_name(tmp_path):
     files = {name: (tmp_path / "run" / name).read_bytes() for name in ("model.pt", "config.yaml")}
     wrong = {**files, "config.yaml": files["config.yaml"].replace(b"sqrt: matrix", b"sqrt: latrix")}
     assert "'latrix' is unknown" in outcome(jbpool.load_run, wrong, tmp_path / "wrong")
+    wrong = {**files, "config.yaml": files["config.yaml"].replace(b"weighting: none", b"weighting: nan")}
+    assert "'nan' is unknown" in outcome(jbpool.load_run, wrong, tmp_path / "unknown")
     check(files, jbpool.load_run, tmp_path / "mutants")
 
 
@@ -59,6 +63,19 @@ def test_unicode_separators_and_infinite_ids(content, tmp_path):
 def test_ids_of_two_kinds_show_the_one_that_is_not_a_number(tmp_path):
     files = {"edges.csv": b"0,1\n1,2\n2,x7\n", "features.csv": b"0,1.5\n1,1\n2,1\n"}
     assert "x7" in outcome(EXAMPLES["tables"][1], files, tmp_path / "read")
+
+
+@pytest.mark.parametrize("rows", ["1,1,0.5\nn0,1\nn1,1,2,3\n", "1,n2,2,1.0,3\nn3,3,1,2\nn4,4,2,1\n"])
+def test_a_first_row_of_another_length_above_features(rows, tmp_path):
+    """It is for no node, so it may be a header, and the others are read again."""
+    files = {**TABLES, "features.csv": rows.encode()}
+    assert "fields instead of" in outcome(EXAMPLES["tables"][1], files, tmp_path / "read")
+
+
+def test_a_sparse_matrix_with_more_entries_than_can_be_counted(tmp_path):
+    wide = scipy.sparse.csr_matrix((NODES, 2**62))
+    files = {**ARRAYS, "features.npz": saved(scipy.sparse.save_npz, wide)}
+    assert "too many entries" in outcome(EXAMPLES["arrays"][1], files, tmp_path / "read")
 
 
 def test_a_failure_is_seen(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -93,6 +94,8 @@ def checked_csr(matrix: scipy.sparse.spmatrix) -> scipy.sparse.csr_matrix:
         if (np.diff(matrix.indptr) < 0).any():          # scipy's own check looks only if the last one is above 0
             raise ValueError("indptr decreases")
         matrix.check_format(full_check=True)
+    if math.prod(map(int, matrix.shape)) > np.iinfo(np.int64).max:
+        raise ValueError(f"its shape {matrix.shape} has too many entries")      # torch cannot count them
     return scipy.sparse.csr_matrix(matrix)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -22,7 +22,7 @@ from jbpool.ops.segment import graph_max, segment_lift, segment_products, segmen
 from jbpool.ops.sparse import at_least_float32
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pooled:
     """The result of a pool: the pooled graph, the assignments, and the losses to train with.
 
@@ -49,8 +49,13 @@ class Pooled:
     edge_weight: Tensor
     assign: Tensor
     losses: dict[str, Tensor]
-    source: Graph = field(repr=False)
-    coarse: Graph = field(repr=False)
+    source: Graph
+    coarse: Graph
+
+    def __repr__(self) -> str:
+        """Return the pooled graph, and shapes in place of numbers."""
+        tensors = {"feat": self.feat, "edge_weight": self.edge_weight, "assign": self.assign, **self.losses}
+        return f"Pooled({self.graph}, {', '.join(f'{name}={list(part.shape)}' for name, part in tensors.items())})"
 
     @property
     def sizes(self) -> Tensor:

@@ -324,6 +324,9 @@ def test_repr_tells_the_options():
     for word in ("in_feats=8", "num_clusters=3", "'diagonal'", "[0.5, 0.25, 0.25]", "normalize=False"):
         assert word in text
     assert "delta=0.85" in repr(DeltaConv(3, 4))
+    pooled = JBPool(3, 2)(grid(4), torch.rand(16, 3))
+    shapes = "feat=[2, 3], edge_weight=[4], assign=[16, 2], balance=[1]"
+    assert repr(pooled) == f"Pooled(Graph(2 nodes, 4 edges), {shapes})"
 
 
 def test_reset_parameters_draws_anew():

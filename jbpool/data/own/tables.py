@@ -190,7 +190,7 @@ class Table:
             known = places(nodes, self.ids(key)) >= 0
             if not known[0] and known[1:].all():
                 text, header = self.text.without_first_row(), [self.words(place)[0] for place in range(self.columns)]
-                return Table(self.source, text.parsed(), header, text), key, others
+                return _table(self.source, text, header, self.columns), key, others
         return self, key, others
 
     def names(self, places: Sequence[int]) -> list[str]:
@@ -212,7 +212,7 @@ class Table:
             if column.dtype == np.int64 and not self.text.has_odd_numbers():
                 return column.to_numpy()
             text = self.words(place)
-            self.refuse(text == "", f"field {place + 1} is empty")
+            self.refuse(text == "", f"field {place + 1} is empty: give an id, or remove the line")
             is_plain = column.dtype == np.int64 and pd.Series(text).str.fullmatch(PLAIN).all()
             return column.to_numpy() if is_plain else text
         self.refuse(column.isna().to_numpy(), f"{self.called(place)} has missing values: drop these rows")
@@ -329,17 +329,23 @@ def read_text(
     has_header = (find_header or is_header)(rows) if header is None else header
     if has_header and len(rows) == 1:
         raise DataError.at(path, "there are no rows below the header")
-    text, problem = Text(content, separator, comments), "rows of different lengths"
+    text = Text(content, separator, comments)
     text = text.without_first_row() if has_header else text
     kind, header_line = _called(separator), "a" if has_header else "no"
     log.info("%s: separated by %s, %s header line, %d columns", path, kind, header_line, len(rows[0]))
+    return _table(path, text, rows[0] if has_header else None, len(rows[0]))
+
+
+def _table(source: Path | str, text: Text, header: list[str] | None, columns: int) -> Table:
+    """Return the table of a text, or an error for the first line with another number of fields."""
+    problem = "rows of different lengths"
     try:
         frame = text.parsed()
     except (ValueError, OverflowError) as error:
         frame, problem = None, f"cannot be read ({error})"
-    if frame is None or frame.shape[1] != len(rows[0]):
-        raise _ragged(path, text.rows(), separator, len(rows[0])) or DataError.at(path, problem)
-    return Table(path, frame, rows[0] if has_header else None, text)
+    if frame is None or frame.shape[1] != columns:
+        raise _ragged(source, text.rows(), text.separator, columns) or DataError.at(source, problem)
+    return Table(source, frame, header, text)
 
 
 def unpacked(path: Path) -> bytes:
