@@ -24,6 +24,8 @@ from jbpool.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+LONELY = 0.05           # share of the lines whose two names occur nowhere else, up to which the first one is a header
+
 log = logging.getLogger(__name__)
 
 
@@ -225,12 +227,12 @@ def one_character(separator: str) -> str:
 
 
 def _is_odd_first_line(ids: np.ndarray, source: np.ndarray, target: np.ndarray) -> bool:
-    """Return whether the two names of the first line, and of no other, occur nowhere else: it is a header."""
+    """Return whether the two names of the first line occur nowhere else, as those of few others: it is a header."""
     if ids.dtype != object or source[0] == target[0]:
         return False
     once = np.bincount(source, minlength=len(ids)) + np.bincount(target, minlength=len(ids)) == 1
     lonely = once[source] & once[target]
-    return bool(lonely[0]) and len(lonely) > 1 and int(lonely.sum()) == 1
+    return bool(lonely[0]) and len(lonely) > 1 and int(lonely.sum()) <= max(1, LONELY * len(lonely))
 
 
 def list_of_arrays(path: Path, weight: str | None = None) -> Edges:

@@ -2,8 +2,7 @@
 
 The first row is a header if its first field is empty or a name such as ``id``, if it names a source and a target, or
 if it is text above columns of numbers, where the first column may be text ids; in features and labels, another field
-may be called ``id``, too. In lists of edges, it is one if its two names, and those of no other row, occur nowhere
-else.
+may be called ``id``, too. In lists of edges, it is one if its two names occur nowhere else, as those of few others.
 """
 
 from __future__ import annotations

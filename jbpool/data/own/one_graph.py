@@ -271,18 +271,20 @@ def _matched(edges: Edges, feat: Features, missing: str | None) -> tuple[Feature
     if not (names := pd.Series(pd.Index(ids, tupleize_cols=False))).is_unique:
         raise DataError.at(feat.origin, f"node {shown(names[names.duplicated()].iloc[0])} has more than one row")
     lacking = nodes[places(ids, nodes) < 0]
-    if len(lacking) and (missing is None or feat.ids is None):
+    none = len(lacking) == len(nodes)                       # other names, not gaps
+    if len(lacking) and (missing is None or feat.ids is None or none):
         others = f" and {len(lacking) - 1} others" if len(lacking) > 1 else ""
         graph = edges.origin.name if isinstance(edges.origin, Path) else edges.origin
-        what, fix = "has no row for", f"add rows, or {fill(feat.origin).rpartition('or ')[2]}"
+        fix = f"add rows, or {fill(feat.origin).rpartition('or ')[2]}"
+        what, fix = "has no row for", f"its first row is for {shown(ids[0])}: use the same names" if none else fix
         if feat.ids is None:
             what = f"its {rows} rows are for node ids 0..{rows - 1}, not for"
             fix = "give a DataFrame whose index holds the node ids" if in_memory else "give a table with node ids"
         raise DataError.at(feat.origin, f"{what} node {shown(lacking[0])}{others} of {graph}: {fix}")
     if edges.in_order:
-        unknown = rows - len(nodes) + len(lacking)
-        said = (f"{unknown:,} rows of {feat.origin} for ids that are not in the graph",) if unknown else ()
-        return replace(feat, ignored=(*feat.ignored, *said)), nodes
+        if unknown := rows - len(nodes) + len(lacking):
+            log.warning("%s: %s rows for ids that are not in the graph are not used", feat.origin, f"{unknown:,}")
+        return feat, nodes
     if in_memory:
         return feat, np.concatenate([ids, lacking])
     extra = ids[places(nodes, ids) < 0]

@@ -167,6 +167,7 @@ def test_a_third_column_of_words_is_refused_and_no_line_is_lost(tmp_path, conten
         ("woman,event\nEvelyn,E1\nLaura,E1\nEvelyn,E2\n", "woman,event"),
         ("from_city,to_city\nRome,Pisa\nPisa,Lucca\n", "from_city,to_city"),
         ("paper,cites\n0,1\n1,2\n", "paper,cites"),
+        ("woman,event\nMae,E9\n" + "Evelyn,E1\n" * 40, "woman,event"),      # one of many such pairs
         ("user,item,stars\nann,x,5\nbob,x,4\n", "user,item,stars"),
         ("ann,bob\nbob,eve\n", None),
         ("ann,bob\neve,dan\nx,y\ny,z\n", None),                         # two pairs that nobody else knows

@@ -148,11 +148,21 @@ def test_tables_in_memory_have_ids_where_tables_in_files_have_them(tmp_path, kin
         assert data.feat_names == ["age"]
 
 
-def test_rows_for_other_nodes_are_counted():
+def test_rows_for_other_nodes_are_counted(caplog):
     wide = pd.DataFrame({"x": [1.0, 2, 3, 4]}, index=["c", "b", "a", "alone"])
-    data = as_node_data(networkx.Graph([("b", "a"), ("a", "c")]), wide)
-    assert "ignored: 1 rows of features for ids that are not in the graph" in data.summary
+    assert as_node_data(networkx.Graph([("b", "a"), ("a", "c")]), wide).graph.num_nodes == 3
+    assert "features: 1 rows for ids that are not in the graph are not used" in caplog.text
     assert as_node_data([("b", "a"), ("a", "c")], wide).read.isolated == 1
+
+
+def test_rows_for_no_node_are_no_gaps(tmp_path):
+    """Else the mean of the columns would be the features of all nodes."""
+    pairs = [("b", "a"), ("a", "c")]
+    (tmp_path / "e.csv").write_text("b,a\na,c\n")
+    others = pd.DataFrame({"x": [1.0, 2, 3]}, index=["A", "B", "C"])
+    for graph in (pairs, networkx.Graph(pairs), tmp_path / "e.csv"):
+        with pytest.raises(DataError, match=r"no row for node '[ab]' and 2 others.*first row is for 'A': use the same"):
+            as_node_data(graph, others, "mean")
 
 
 def test_a_fingerprint_tells_whether_the_data_have_changed(tmp_path):
