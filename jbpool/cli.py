@@ -107,6 +107,7 @@ OPTIONS = {
     "--weight": Option("the column or edge attribute with the weights", "COLUMN", "dataset.weight", only="cluster"),
     "--scale": Option("standard: features of mean 0 and deviation 1", "none|standard", "dataset.scale", only="cluster"),
     "--graph": Option("the graph of a .h5ad: a key of obsp", "KEY", "dataset.graph", only="cluster"),
+    "--sample": Option("the samples of a .h5ad: a column of obs", "COLUMN", "dataset.sample", only="cluster"),
     "--labels": Option("classes of the nodes, to score the result", "FILE", "dataset.labels", only="cluster"),
     "--previous": Option("a run, or a table of nodes and clusters, whose numbers are kept", "RUN_DIR|FILE",
                          "method.previous", only="cluster", trains=True),

@@ -135,6 +135,7 @@ class JBClustering(Clusterer):
         missing: str | None = None,
         previous: Any = None,
         fixed: Any = None,
+        sample: str | None = None,
     ) -> JBClustering:
         """Cluster a graph.
 
@@ -162,17 +163,21 @@ class JBClustering(Clusterer):
             numbers, so that numbers may have gaps.
         fixed : mapping of nodes to clusters, Series or array of shape (N,), optional
             Nodes that keep their cluster, 0 to ``n_clusters`` - 1; the others arrange themselves around them.
+        sample : str, optional
+            Of an AnnData, the column of ``obs`` with the sample of each cell. Samples without edges between them are
+            joined by edges from each cell to the most similar one of every other sample.
         """
-        return self._fit(X, y, features, missing, previous, fixed)
+        return self._fit(X, y, features, missing, previous, fixed, sample)
 
     def _fit(
-        self, X: Any, y: Any, features: Any = None, missing: str | None = None, previous: Any = None, fixed: Any = None
-    ) -> JBClustering:
+        self, X: Any, y: Any, features: Any = None, missing: str | None = None, previous: Any = None,
+        fixed: Any = None, sample: str | None = None,
+    ) -> JBClustering:  # fmt: skip
         if y is not None and np.ndim(y) == 2:
             raise JBPoolError("the second argument is y and ignored: pass features by name, fit(X, features=...).")
         low, high = self._range()
         starts = check_count(self.n_init, "n_init")
-        data = as_node_data(X, features, missing)
+        data = as_node_data(X, features, missing, sample)
         num_nodes = data.graph.num_nodes
         if num_nodes < 2:
             raise DataError("the graph has one node: there is nothing to cluster (n_samples=1).")
@@ -353,14 +358,8 @@ class JBClustering(Clusterer):
         from jbpool.data.own.cells import write_clusters
 
         self._check_fitted()
-        notes = {
-            "params": {name: str(value) for name, value in self.get_params().items()}, "n_clusters": self.n_clusters_,
-            "chosen_by": self.chosen_by_, "data": str(self.data_),
-        }  # fmt: skip
-        if self.reproducibility_ is not None:
-            notes["reproducibility"] = float(self.reproducibility_)
-        if self.levels_ is not None:
-            notes["levels"] = self.levels_.astype(float)                # of None, which the file cannot hold, NaN
+        params = {name: str(value) for name, value in self.get_params().items()}
+        notes = {"params": params, "data": str(self.data_), **self._choice.described()}
         write_clusters(adata, key, self.node_ids_, self.labels_, self.confidence_, notes)
         return adata
 

@@ -51,6 +51,7 @@ class GraphView(NamedTuple):
     class_names: Sequence[str] = ()         # (C,)
     class_sizes: Sequence[int] = ()         # (C,) in the whole graph
     matched: Sequence[int] = ()             # (K,) class of each cluster by the best matching; -1: none
+    in_space: bool = False                  # whether xy are places of the user's
     sampled: str = ""                       # what is not shown, in a sentence; empty if everything is
 
 
@@ -68,12 +69,12 @@ def view_graph(
     nodes = np.arange(num_nodes) if num_nodes <= MAX_NODES else sample(place, sizes, MAX_NODES, rng)
     found = _edges(data, nodes, rng)
     edges = _some(found.inside, MAX_EDGES, rng)
-    feat = _smoothed(data, nodes, found.around, len(names), seed)
     label = None if data.label is None else data.label.numpy()
     classes = [] if label is None else class_names(data.class_names, data.num_classes or 0)
     trust = None if confidence is None else confidence.numpy()[nodes]
     return GraphView(
-        xy=positions(feat, _some(found.inside, LAYOUT_EDGES, rng), seed),
+        xy=_in_space(data.place[nodes]) if data.place is not None else
+        positions(_smoothed(data, nodes, found.around, len(names), seed), _some(found.inside, LAYOUT_EDGES, rng), seed),
         edges=edges,
         cluster=place[nodes],
         cluster_names=names,
@@ -85,8 +86,15 @@ def view_graph(
         class_names=classes,
         class_sizes=[] if label is None else np.bincount(label[label >= 0], minlength=len(classes)).tolist(),
         matched=[] if data.label is None else matched_classes(confusion(cluster, data.label), len(names)),
+        in_space=data.place is not None,
         sampled=_omitted(num_nodes, len(nodes), found.total, len(edges)),
     )
+
+
+def _in_space(place: np.ndarray) -> np.ndarray:
+    """Return places ``(n, 2)`` in [-1, 1], in proportion; y grows upwards, in images downwards."""
+    middle = (place.max(0) + place.min(0)) / 2
+    return (place - middle) / max(float(np.abs(place - middle).max()), 1e-12) * [1, -1]
 
 
 def sample(cluster: np.ndarray, sizes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -190,9 +198,13 @@ def graph_section(view: GraphView, title: str = "The graph") -> str:
     """Return the section of a page. The page needs the scripts ``SCRIPTS``."""
     nodes, edges = evenly(len(view.xy), STATIC_NODES), view.edges[evenly(len(view.edges), STATIC_EDGES)]
     picture = plane(view.xy, view.cluster, edges, nodes, view.cluster_names, "the graph in the plane")
+    where = (
+        "are where obsm['spatial'] has them" if view.in_space else
+        "near each other have similar smoothed features or share edges"
+    )  # fmt: skip
     note = (
-        f"{len(view.xy):,} nodes and {len(view.edges):,} edges. Nodes near each other have similar smoothed features "
-        f"or share edges; edges within a cluster have its colour, edges between clusters are grey. {view.sampled}"
+        f"{len(view.xy):,} nodes and {len(view.edges):,} edges. Nodes {where}; edges within a cluster have its colour, "
+        f"edges between clusters are grey. {view.sampled}"
     )
     return (
         f'<section class="wide graph-view"><h2>{escape(title)}</h2><div class="static">{picture}</div>'

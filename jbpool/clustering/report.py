@@ -190,6 +190,8 @@ def page(findings: Findings) -> str:
         lead += f" Labels are known for {run['labelled']:,} nodes; scores against labels use only these."
     if unknown := int((findings.place < 0).sum()):
         lead += f" {unknown:,} nodes without edges and features are in no cluster (-1)."
+    if samples := findings.data.by_sample(findings.confidence[run["seed"]]):
+        lead += " Confidence by sample: " + ", ".join(f"{name} {value:.2f}" for name, value in samples.items()) + "."
     means = {key: mean[key] for key in HEADLINE if key in mean}
     headline = {score_name(key): f"{mean:{'.3g' if key == 'used_clusters' else '.3f'}}" for key, mean in means.items()}
     title = f"{findings.data.name} clustered by {findings.method}"

@@ -162,6 +162,8 @@ class Job:
             cluster = self.clusters[best]
             self.explained = best, explain(self.given, cluster, self.confidence[best], self.sums.get(best))
             self.out.details |= as_json(self.explained[1])
+            if samples := self.given.by_sample(self.confidence[best]):
+                self.out.details["samples"] = samples
 
     def save_hierarchy(self, max_size: int) -> None:
         """Write unions of the clusters of the best seed, and parts of those with more than ``max_size`` nodes."""
@@ -407,9 +409,12 @@ def run(
             compare_baselines(job)
         if max_size is not None and rank() == 0:
             job.save_hierarchy(max_size)
+        if samples := out.details.get("samples"):
+            print("confidence by sample: " + ", ".join(f"{name} {value:.2f}" for name, value in samples.items()))
         if write is not None and rank() == 0:
             best = best_run(out.runs)["seed"]
-            notes = {"n_clusters": job.num_clusters, "data": str(data.read), "run": str(out.path)}
+            params = {"method": config.method.name, "random_state": str(best), "run": str(out.path)}
+            notes = {"params": params, "data": str(data.read), **choice.described()}
             write_copy(cells, write, data.own_ids, job.clusters[best].numpy(), job.confidence[best].numpy(), notes)
             print(f"the cells with their clusters: {write}")
     return out

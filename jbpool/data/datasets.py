@@ -48,6 +48,8 @@ class NodeData:
     lines: Lines = NO_LINES                 # what became of the lines of the user's edges
     ignored: Sequence[str] = ()             # unused parts of the user's files, for the summary
     first: np.ndarray | None = None         # (N,) of a bipartite graph: whether a node is one of the first column
+    place: np.ndarray | None = None         # (N, 2) where the nodes are in space, for pictures
+    sample: np.ndarray | None = None        # (N,) text: the sample that a node is of
 
     def __repr__(self) -> str:
         size = f"{self.graph.num_nodes} nodes, {self.graph.num_edges} edges"
@@ -67,7 +69,15 @@ class NodeData:
             label=None if self.label is None else self.label[rows],
             ids=None if self.ids is None else self.ids[rows],
             first=None if self.first is None else self.first[rows],
+            place=None if self.place is None else self.place[rows],
+            sample=None if self.sample is None else self.sample[rows],
         )  # fmt: skip
+
+    def by_sample(self, values: Tensor) -> dict[str, float]:
+        """Return the mean of a value per node, ``(N,)``, over each sample; empty if there are no samples."""
+        if self.sample is None:
+            return {}
+        return {name: float(values[torch.from_numpy(self.sample == name)].mean()) for name in np.unique(self.sample)}
 
     @property
     def own_ids(self) -> np.ndarray:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -54,6 +54,17 @@ class Choice(NamedTuple):
     def savings(self) -> dict[int, float] | None:
         """K -> bits per node that K clusters save in describing the edges; ``None`` for a given number."""
         return {row.n_clusters: row.saved for row in self.levels if row.saved is not None} if self.levels else None
+
+    def described(self) -> dict[str, Any]:
+        """Return number and agreement, with the table of all numbers tried, as an AnnData can hold them."""
+        import pandas as pd
+
+        said: dict[str, Any] = {"n_clusters": self.num_clusters, "chosen_by": self.by}
+        if self.reproducibility is not None:
+            said["reproducibility"] = self.reproducibility
+        if self.levels:
+            said["levels"] = pd.DataFrame(self.levels).astype(float)        # of None, which the file cannot hold, NaN
+        return said
 
 
 def ranked(savings: dict[int, float]) -> list[int]:

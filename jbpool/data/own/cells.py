@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 GRAPHS = ("spatial_connectivities", "connectivities")       # the first of these that the object has
 MAKE = "scanpy.pp.neighbors(adata), or squidpy.gr.spatial_neighbors(adata) for positions, makes one"
+COLUMNS, STEPS = 50, 16     # of the features by which cells of different samples are joined, and how often smoothed
 NORMALISE = "scanpy.pp.normalize_total(adata); scanpy.pp.log1p(adata)"
 
 log = logging.getLogger(__name__)
@@ -34,8 +35,13 @@ def read_cells(path: Path) -> AnnData:
         return anndata.read_h5ad(path)
 
 
-def edges_of_cells(adata: AnnData, graph: str | None = None, features: str | None = None) -> Edges:
-    """Return the graph of cells in ``obsp``, with their features: ``obsm["X_pca"]``, else ``X``, or what is named."""
+def edges_of_cells(
+    adata: AnnData, graph: str | None = None, features: str | None = None, sample: str | None = None
+) -> Edges:
+    """Return the graph of cells in ``obsp``, with their features: ``obsm["X_pca"]``, else ``X``, or what is named.
+
+    ``sample``: the column of ``obs`` with the sample of each cell.
+    """
     has = f"obsp has {', '.join(adata.obsp) or 'nothing'}"
     name = next((name for name in GRAPHS if name in adata.obsp), None) if graph is None else graph
     if name is None or name not in adata.obsp:
@@ -46,10 +52,66 @@ def edges_of_cells(adata: AnnData, graph: str | None = None, features: str | Non
     matrix = scipy.sparse.csr_matrix(adata.obsp[name], copy=True)
     matrix.eliminate_zeros()                                # connectivities are no distances, of which some may be zero
     edges = edges_of_matrix(matrix, adata.obs_names.to_numpy(dtype=object))
-    return replace(
+    place = np.asarray(adata.obsm["spatial"])[:, :2] if "spatial" in adata.obsm else None
+    edges = replace(
         edges, origin="the AnnData", weight_name=f"obsp[{name!r}]", feat=_features(adata, features),
         nodes=table_of_nodes("the AnnData", adata.obs_names.to_numpy(dtype=object), adata.obs),
+        place=place if place is not None and np.isfinite(place).all() else None,
     )  # fmt: skip
+    return edges if sample is None else _of_samples(edges, adata, sample)
+
+
+def _of_samples(edges: Edges, adata: AnnData, name: str) -> Edges:
+    """Return the graph with the sample of every cell; samples are joined if no edges are between them.
+
+    Each cell is joined to the one of every other sample with the nearest smoothed features. Otherwise, clusters of one
+    sample each would describe the edges best.
+    """
+    if name not in adata.obs or adata.obs[name].isna().any():
+        problem = "has gaps" if name in adata.obs else f"is not there; obs has {', '.join(adata.obs) or 'no columns'}"
+        raise DataError(f"the column {name!r} of the samples {problem}: --sample COLUMN has the sample of every cell.")
+    sample = adata.obs[name].astype(str).to_numpy(dtype=object)
+    edges = replace(edges, sample=sample)
+    groups = [np.flatnonzero(sample == one) for one in np.unique(sample)]
+    if len(groups) < 2 or (sample[edges.source] != sample[edges.target]).any():
+        return edges
+    if edges.feat is None:
+        raise DataError(f"the samples of {name!r} have neither edges between them nor features: give one of both.")
+    from sklearn.neighbors import NearestNeighbors
+
+    rows, shape = _smoothed(edges), (len(sample),) * 2
+    pairs = [(one, other) for one in groups for other in groups if one is not other]
+    near = [other[NearestNeighbors(n_neighbors=1).fit(rows[other]).kneighbors(rows[one], return_distance=False)[:, 0]]
+            for one, other in pairs]  # fmt: skip
+    ends = np.concatenate([one for one, _ in pairs]), np.concatenate(near)
+    joins = scipy.sparse.coo_matrix((np.ones(len(ends[0])), ends), shape).tocsr()
+    source, target = joins.maximum(joins.T).nonzero()
+    log.warning("the samples of %r have no edges between them: %s edges join each cell to the most similar one of "
+                "every other sample", name, f"{len(source) // 2:,}")  # fmt: skip
+    weight = edges.weight
+    if weight is not None:
+        weight = np.concatenate([weight, np.full(len(source), weight.mean(), dtype=weight.dtype)])
+    source, target = (np.concatenate([*both]) for both in ((edges.source, source), (edges.target, target)))
+    return replace(edges, source=source, target=target, weight=weight)
+
+
+def _smoothed(edges: Edges) -> np.ndarray:
+    """Return unit rows of features, the mean over steps to the neighbours, ``(N, D)``."""
+    from sklearn.decomposition import PCA, TruncatedSVD
+    from sklearn.preprocessing import normalize
+
+    assert edges.feat is not None
+    values, weight = edges.feat.values, np.ones(len(edges.source)) if edges.weight is None else edges.weight
+    if values.shape[1] > COLUMNS:
+        reduce = (TruncatedSVD if scipy.sparse.issparse(values) else PCA)(min(COLUMNS, *values.shape), random_state=0)
+        values = reduce.fit_transform(values)
+    values = values.toarray() if scipy.sparse.issparse(values) else values
+    step = normalize(scipy.sparse.csr_matrix((weight, (edges.source, edges.target)), (edges.num_nodes,) * 2), norm="l1")
+    mean = rows = values - values.mean(0)
+    for _ in range(STEPS):
+        rows = (rows + step @ rows) / 2
+        mean = mean + rows
+    return normalize(mean)
 
 
 def _features(adata: AnnData, name: str | None) -> Features | None:

@@ -48,6 +48,8 @@ class Edges:
     nodes: Table | None = None              # ids and attributes of the nodes of a graph in a file
     feat: Any = None                        # features that the graph holds
     label: np.ndarray | None = None         # (N,) classes that the graph holds
+    place: np.ndarray | None = None         # (N, 2) where the nodes are, in space
+    sample: np.ndarray | None = None        # (N,) which sample a node is of
 
     @property
     def own_ids(self) -> np.ndarray:

@@ -50,6 +50,7 @@ def load_node_files(
     missing: str | None = None,
     weight: str | int | None = None,
     scale: str | None = None,
+    sample: str | None = None,
 ) -> NodeData:
     """Load your own graph: a file with edges, optional ones with features and labels, or one file with all of them.
 
@@ -76,11 +77,13 @@ def load_node_files(
         or the third of three columns without a header.
     scale : str, optional
         ``standard``: every column of the features gets mean 0 and standard deviation 1. Default: none.
+    sample : str, optional
+        Of a ``.h5ad``, the column of ``obs`` with the sample of each cell.
     """
     if not is_cells(edges) and (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
     path = Path(graph if edges is None else edges)          # type: ignore[arg-type]
-    listed, features = _read(path, features, separator, header, weight, graph)
+    listed, features = _read(path, features, separator, header, weight, graph, sample)
     data = _together(path.name.split(".")[0], listed, _features(listed, features, missing, scale), missing)
     data = _labelled(data, listed, labels)
     if listed.nodes is None or is_cells(path):
@@ -123,7 +126,9 @@ def _labelled(data: NodeData, edges: Edges, labels: str | Path | None) -> NodeDa
     )  # fmt: skip
 
 
-def as_node_data(adjacency: Any, features: Any = None, missing: str | None = None) -> NodeData:
+def as_node_data(
+    adjacency: Any, features: Any = None, missing: str | None = None, sample: str | None = None
+) -> NodeData:
     """Return one graph to cluster, in a file or given as one of ``matrices.FORMS``, a ``Data`` of PyG or a ``Graph``.
 
     A square array is always a matrix. Matrices and directed graphs have to hold both directions of every edge, edge
@@ -134,7 +139,7 @@ def as_node_data(adjacency: Any, features: Any = None, missing: str | None = Non
     the index of a DataFrame holds them; else row i is node i, unless the index is a permutation of 0 .. N-1, which is
     followed with a warning. The ``ids`` of the result are in the order of the rows, ``None`` for matrices.
     """
-    listed, features = _read(adjacency, features)
+    listed, features = _read(adjacency, features, sample=sample)
     return _together("graph", listed, _features(listed, features, missing), missing)
 
 
@@ -146,16 +151,18 @@ def is_cells(given: Any) -> bool:
 
 def _read(
     given: Any, features: Any, separator: str | None = None, header: bool | None = None,
-    weight: str | int | None = None, graph: str | Path | None = None,
+    weight: str | int | None = None, graph: str | Path | None = None, sample: str | None = None,
 ) -> tuple[Edges, Any]:  # fmt: skip
     """Return the edges, and the features, unless they name a part of an AnnData, which the edges then hold."""
     if not is_cells(given):
+        if sample is not None:
+            raise DataError(f"sample={sample!r}: only an AnnData has samples; leave it out.")
         return read_edges(given, separator, header, None if weight is None else str(weight)), features
     is_key = isinstance(features, (str, Path)) and not Path(features).is_file()
     key = None if graph is None else str(graph)
     with reported_as(given) if isinstance(given, (str, Path)) else nullcontext():
         cells = read_cells(Path(given)) if isinstance(given, (str, Path)) else given
-        return edges_of_cells(cells, key, str(features) if is_key else None), None if is_key else features
+        return edges_of_cells(cells, key, str(features) if is_key else None, sample), None if is_key else features
 
 
 def read_edges(
@@ -217,6 +224,7 @@ def _together(name: str, edges: Edges, feat: Features | None, missing: str | Non
         feat=None if feat is None else feat.rows_of(edges.ids), feat_names=None if feat is None else feat.names,
         ids=edges.ids, ignored=[*edges.ignored, *(feat.ignored if feat else ())],
         first=_first_column(edges) if is_list and edges.nodes is None else None,
+        place=edges.place, sample=edges.sample,
     )  # fmt: skip
 
 
