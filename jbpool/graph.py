@@ -111,15 +111,22 @@ class Graph:
 
     @classmethod
     def from_rows(
-        cls, rows: CsrRows, sizes: Tensor | None = None, edge_index: Tensor | None = None, symmetric: bool = False
+        cls,
+        rows: CsrRows,
+        sizes: Tensor | None = None,
+        edge_index: Tensor | None = None,
+        symmetric: bool = False,
+        halo: Halo | None = None,
     ) -> Graph:
         """Return the graph of an adjacency matrix whose row i are the edges that end in node i; nothing is checked.
 
         ``edge_index``: ``(2, E)``, if it is known; by default the order of the rows, computed on first use.
-        ``symmetric``: whether both directions of every edge are known to be there.
+        ``symmetric``: whether both directions of every edge are known to be there. ``halo``: where rows are divided
+        between processes; columns are places in its extended rows.
         """
         known: dict[str, Any] = {"by_target": rows}
         known |= ({} if edge_index is None else {"edge_index": edge_index}) | ({"symmetric": True} if symmetric else {})
+        known |= {} if halo is None else {"halo": halo}
         num_nodes, columns = len(rows.pointers) - 1, rows.columns
         sizes = torch.full((1,), num_nodes, device=columns.device) if sizes is None else sizes
         return cls.__new__(cls)._start(sizes, num_nodes, len(columns), columns.dtype, **known)
@@ -134,9 +141,7 @@ class Graph:
         places in the extended rows of ``halo``, in the same order. ``edge_weight``: ``(E,)``.
         """
         halo = Halo.around(shares, columns)
-        graph = cls.from_rows(CsrRows(pointers, columns, None), symmetric=True)
-        graph._kept["halo"] = halo
-        return graph.weighted(edge_weight)
+        return cls.from_rows(CsrRows(pointers, columns, None), symmetric=True, halo=halo).weighted(edge_weight)
 
     @staticmethod
     def complete(num_graphs: int, num_nodes: int, idtype: torch.dtype, device: torch.device) -> Graph:

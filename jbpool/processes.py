@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
@@ -125,6 +126,7 @@ def gather(value: Any) -> list[Any]:
 
 
 ROWS = 1024             # of a block: shares begin at multiples of it, so that blocks do not depend on how many share
+NEXT_SEED = 2654435761  # from the seed of a block to that of the next; of seeds, torch uses 32 bits
 PER_ROW = 8             # entries of the adjacency matrix that take as long as what is done once per row
 
 
@@ -161,6 +163,15 @@ class RowShares:
         """Return the sum over the processes, the same in each."""
         return total_over_processes(value) if self.processes > 1 else value
 
+    def total(self, count: int) -> int:
+        """Return the sum of a number over the processes."""
+        return int(self.add_up(torch.tensor(count))) if self.processes > 1 else count
+
+    def with_rows(self, count: int) -> RowShares:
+        """Return shares of other rows, of which this process has ``count``."""
+        counts = self.stacked(torch.tensor(count)).tolist()
+        return RowShares([0, *accumulate(counts)], self.place)
+
     def from_first(self, value: Tensor) -> Tensor:
         """Return the value of the first process: rounding may differ between machines."""
         if self.processes > 1:
@@ -182,13 +193,12 @@ class RowShares:
         return self.add_up(everything)
 
     def chosen(self, rows: Tensor, numbers: Tensor) -> Tensor:
-        """Return the rows with these numbers, which ascend, in every process: ``(n, ...)`` to ``(m, ...)``."""
-        first, last = torch.searchsorted(numbers, numbers.new_tensor([self.start, self.stop])).tolist()
-        mine = rows[numbers[first:last] - self.start]
+        """Return the rows with these numbers, in every process: ``(n, ...)`` to ``(m, ...)``."""
         if self.processes == 1:
-            return mine
-        everything = mine.new_zeros(len(numbers), *mine.shape[1:])
-        everything[first:last] = mine
+            return rows[numbers]
+        here = (numbers >= self.start) & (numbers < self.stop)
+        everything = rows.new_zeros(len(numbers), *rows.shape[1:])
+        everything[here] = rows[numbers[here] - self.start]
         return self.add_up(everything)
 
     def swap(self, rows: Tensor, give: Sequence[int], take: Sequence[int], out: Tensor | None = None) -> Tensor:
@@ -199,6 +209,40 @@ class RowShares:
         with collective():
             distributed.all_to_all_single(out, rows.contiguous(), list(take), list(give))
         return out
+
+    def magnitude(self, rows: Tensor) -> Tensor:
+        """Return the largest absolute value in the rows of all processes, by column: ``(n, ...)`` to ``(...)``."""
+        low, high = rows.aminmax(dim=0) if len(rows) else rows.new_zeros(2, *rows.shape[1:])
+        return self.stacked(torch.maximum(-low, high)).amax(0)
+
+    def sum_of_blocks(self, part: Callable[[slice], Tensor], num_rows: int, most: Tensor) -> Tensor:
+        """Return the sum of ``part(rows)`` over blocks of the rows of all processes, in float64.
+
+        It is the same to the bit for any number of processes: parts are rounded so that all sums are exact. ``most``:
+        what the part of a row is at most, of the same shape.
+        """
+        step = torch.exp2((most.double() * max(self.num_rows, 1)).clamp_min(1e-200).log2().ceil() - 52)
+        blocks = (slice(first, first + ROWS) for first in range(0, max(num_rows, 1), ROWS))
+        total = part(next(blocks)).double().div(step).round_()
+        for rows in blocks:
+            total += part(rows).double().div_(step).round_()
+        return self.add_up(total) * step
+
+    def drawn(self, draw: Callable[[int, torch.Generator], Tensor], seed: int) -> Tensor:
+        """Draw the rows of this process, the same for any number of processes; ``draw`` is called with their number."""
+        def block(first: int) -> Tensor:
+            generator = torch.Generator().manual_seed((seed + first // ROWS * NEXT_SEED) % 2**63)
+            return draw(min(ROWS, self.stop - first), generator)
+
+        return torch.cat([draw(0, torch.Generator()), *map(block, range(self.start, self.stop, ROWS))])
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Return the numbers of ``count`` rows at random, or of all if there are fewer, in ascending order."""
+        if self.num_rows <= count:
+            return torch.arange(self.num_rows)
+        seed = int(torch.randint(2**62, (1,), generator=generator))
+        some = np.random.default_rng(seed).choice(self.num_rows, count, replace=False, shuffle=False)
+        return torch.from_numpy(np.sort(some))
 
     def owners(self, numbers: Tensor) -> list[int]:
         """Return how many of these rows, whose numbers ascend, each process has."""
@@ -231,6 +275,9 @@ class RowShares:
             )  # fmt: skip
         parts = received.split([mine * width for width in widths])
         return [part.view(mine, width) for part, width in zip(parts, widths, strict=True) if width]
+
+
+ALONE = RowShares.alone(0)      # for sums over rows that this process alone has
 
 
 class Halo:

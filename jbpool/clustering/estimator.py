@@ -191,7 +191,7 @@ class JBClustering(Clusterer):
             None if previous is None else clusters_of(previous, data.own_ids, "previous"),
             None if fixed is None else clusters_of(fixed, data.own_ids, "fixed"),
         )
-        for remark in remarks(num_nodes, data.feat):
+        for remark in remarks(data.graph.shares, data.feat):
             warnings.warn(remark, stacklevel=3)
         seed = self._seed()
         with watched("number of clusters", disable=not self.verbose or low == high) as watch:

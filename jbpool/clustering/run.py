@@ -39,7 +39,7 @@ from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.errors import ConfigError, reported_as
 from jbpool.files import save_state, write_text
 from jbpool.ops.segment import contingency
-from jbpool.processes import RowShares, rank, world_size
+from jbpool.processes import rank, world_size
 from jbpool.schema import as_dict
 
 
@@ -210,9 +210,9 @@ def search(job: Job, seed: int) -> SeedResult:
     """Cluster by ``auto``: views, partitions, and the one that describes the graph best, chosen without labels."""
     began = time.perf_counter()
     graph, feat, weight = job.data.on(job.device)
-    starts, shares = job.config.train.restarts or STARTS, _shares(job.data)
+    starts = job.config.train.restarts or STARTS
     with watched(f"seed {seed}", disable=rank() > 0) as watch:
-        result = find_clusters(graph, feat, job.choice, weight, seed, starts, watch, shares, job.anchors)
+        result = find_clusters(graph, feat, job.choice, weight, seed, starts, watch, job.anchors)
     record = {
         "loss": result.loss, "score": result.saved, "seconds": time.perf_counter() - began, "seconds_per_step": None,
         "view": result.view, "trials": result.trials, "moved": result.moved,
@@ -221,11 +221,6 @@ def search(job: Job, seed: int) -> SeedResult:
     if result.model is not None:
         model = {"state": result.model.cpu().state_dict(), "num_clusters": len(result.model.prior)}
     return SeedResult(result.cluster.cpu(), result.confidence.cpu(), record, model, notes=result.notes)
-
-
-def _shares(data: NodeData) -> RowShares:
-    """Return the rows of each process in whole blocks, so that sums are the same for any number of processes."""
-    return RowShares.of_this_run(data.graph.num_nodes)
 
 
 def embed(job: Job, seed: int) -> SeedResult:
@@ -428,7 +423,7 @@ def _announce(config: ClusterConfig, data: NodeData, out: RunFolder, job: Job) -
     if config.method.name in EMBEDDINGS and job.device.type != "cpu":
         print(f"{config.method.name} runs on the CPU")
     if config.method.name == "auto":
-        for remark in remarks(data.graph.num_nodes, data.feat):
+        for remark in remarks(data.graph.shares, data.feat):
             _note(out, remark)
 
 
@@ -443,7 +438,7 @@ def _choose(low: int, high: int, data: NodeData, seed: int, out: RunFolder, devi
     """Choose the number of clusters; the curve is kept for the report."""
     graph, feat, weight = data.on(device)
     with watched("number of clusters", total=high - low + 1, disable=rank() > 0) as watch:
-        choice = choose(graph, feat, low, high, weight, seed, watch, _shares(data))
+        choice = choose(graph, feat, low, high, weight, seed, watch)
     if rank() > 0:
         return choice
     agreement = {row.n_clusters: row.reproducibility for row in choice.levels if row.reproducibility is not None}

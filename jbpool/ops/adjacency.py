@@ -111,24 +111,17 @@ def _make_operator(graph: Graph, edge_weight: Tensor | None, dtype: torch.dtype,
 
 
 def smoothing_matrix(
-    graph: Graph,
-    edge_weight: Tensor | None,
-    dtype: torch.dtype,
-    delta: float,
-    transposed: bool = False,
-    added: float = 0.0,
+    graph: Graph, edge_weight: Tensor | None, dtype: torch.dtype, delta: float, transposed: bool = False
 ) -> Tensor:
     """Return the smoothing operator ``(1 - delta) I + delta D^-1/2 A D^-1/2`` as a CSR matrix ``(N, N)``.
 
     It is built in blocks of rows: beyond the result, memory does not grow with the graph. The transpose differs only if
-    the graph is not symmetric. ``added`` regularises the degrees D: this many times their mean is added to each of
-    them.
+    the graph is not symmetric.
     """
     rows = graph.by_source if transposed else graph.by_target
     edge_weight = graph.edge_weight if edge_weight is None else edge_weight
     pointers, columns = rows.pointers, rows.columns
-    degrees = degree(graph, edge_weight, dtype)                                         # (N,)
-    scale = inverse_sqrt(degrees + added * degrees.mean() if added else degrees)
+    scale = inverse_sqrt(degree(graph, edge_weight, dtype))                             # (N,)
     num_nodes, num_edges, device = len(scale), len(columns), columns.device
     all_columns = columns.new_empty(num_edges + num_nodes)
     all_values = torch.full((num_edges + num_nodes,), 1 - delta, dtype=scale.dtype, device=device)
@@ -145,6 +138,26 @@ def smoothing_matrix(
         all_values[moved] = value
     pointers = pointers + torch.arange(num_nodes + 1, device=device)
     return csr(pointers, all_columns, all_values, (num_nodes, num_nodes))
+
+
+def normalized_rows(graph: Graph, edge_weight: Tensor | None, added: float = 0.0) -> Tensor:
+    """Return the rows of this process of ``D^-1/2 A D^-1/2``, a CSR matrix from the extended rows: ``(n, n + h)``.
+
+    ``added`` regularises the degrees D: this many times their mean is added to each of them.
+    """
+    rows, halo = graph.by_target, graph.halo
+    edge_weight = graph.edge_weight if edge_weight is None else edge_weight
+    degrees = degree(graph, edge_weight, torch.float32)                                 # (n,)
+    shares, num_rows = halo.shares, halo.shares.num_rows
+    total = shares.sum_of_blocks(lambda some: degrees[some].double().sum(), len(degrees), shares.magnitude(degrees))
+    scale = halo.extended(inverse_sqrt(degrees + added * float(total) / max(num_rows, 1)))          # (n + h,)
+    values = torch.empty(graph.num_edges, device=graph.device)
+    for first, last, start, stop in _row_blocks(rows.pointers, graph.num_edges):
+        node = torch.arange(first, last, device=graph.device)
+        row = torch.repeat_interleave(node, rows.pointers[first : last + 1].diff(), output_size=stop - start)
+        value = scale[row] * scale[rows.columns[start:stop]]
+        values[start:stop] = value if edge_weight is None else value * edge_weight[rows.numbers(start, stop)]
+    return csr(rows.pointers, rows.columns, values, (graph.num_nodes, len(scale)))
 
 
 BLOCK_ROWS = 1 << 19        # rows of the adjacency matrix handled at a time

@@ -1,4 +1,4 @@
-"""The recipe for any graph: two and three processes give what one gives."""
+"""Graphs whose rows are divided between processes: several give what one gives, in every step and in all."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,17 @@ from jbpool.engine.config import load_config
 from jbpool.errors import ConfigError
 
 SCRIPT = ROOT / "tests" / "shared_runs.py"
+STEPS = ROOT / "tests" / "clustering" / "divided_rows.py"
 REAL = pytest.mark.skipif(not (SHARED / "planetoid").is_dir(), reason="the data are not beside this checkout")
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_every_step_gives_what_one_process_gets(tmp_path, count):
+    run_ranks(STEPS, tmp_path, cwd=tmp_path, processes=count)
+    seen = [json.loads((tmp_path / f"{place}.json").read_text()) for place in range(count)]
+    steps = [(case, step, equal) for one in seen for case, found in one.items() for step, equal in found.items()]
+    different = {(case, step) for case, step, equal in steps if not equal}
+    assert not different
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -4,6 +4,8 @@ Head r assigns node i to cluster k by the cosine to its prototype, ``S = softmax
 vectors x and w. The loss and its gradient need the nodes only through sums over rows, so that S is never held for all
 nodes: one pass over the blocks gives the Gram matrices, a second one the gradient. A head has K x D numbers, for which
 a sample of the nodes is enough: heads are trained on it and applied to all nodes.
+
+Every process has some rows and the whole sample. The processes divide the starts, and what is summed over rows.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from jbpool.nn.heads import spread_rows, unit_rows
 from jbpool.ops.matrix_sqrt import trace_and_inverse_sqrt
-from jbpool.processes import RowShares
+from jbpool.processes import ALONE, RowShares
 
 BLOCK = 2**18           # entries of S per block, all starts together: a block stays in the cache
 KEPT = 2**24            # entries of S kept between the two passes; beyond that they are computed twice
@@ -30,9 +32,9 @@ class Heads:
     def __init__(self, prototypes: Tensor):
         self.prototypes = prototypes.clone()
 
-    def losses(self, feat: Tensor) -> Tensor:
-        """Return the balance loss of every head on unit rows: ``(N, D)`` to ``(R,)``."""
-        return self._pass(feat, with_gradient=False)[0]
+    def losses(self, feat: Tensor, shares: RowShares = ALONE) -> Tensor:
+        """Return the balance loss of every head on unit rows, of all processes: ``(n, D)`` to ``(R,)``."""
+        return self._pass(feat, with_gradient=False, shares=shares)[0]
 
     def gradient(self, feat: Tensor) -> tuple[Tensor, Tensor]:
         """Return the losses ``(R,)``, and the gradient of each with respect to its prototypes, ``(R, K, D)``."""
@@ -41,7 +43,7 @@ class Heads:
         along = (grad * unit).sum(-1, keepdim=True)                                 # the length has no influence
         return losses, (grad - along * unit) / self.prototypes.norm(dim=-1, keepdim=True).clamp_min(1e-12)
 
-    def _pass(self, feat: Tensor, with_gradient: bool) -> tuple[Tensor, Tensor]:
+    def _pass(self, feat: Tensor, with_gradient: bool, shares: RowShares = ALONE) -> tuple[Tensor, Tensor]:
         """Return ``-Tr(sqrt(S^T S)) / sqrt(N K)``, and its gradient by ``dL/dS = -S (S^T S)^(-1/2) / sqrt(N K)``.
 
         Not by ``objectives.balance_loss``, whose autograd would hold S of all nodes; the roots are the same function.
@@ -57,8 +59,8 @@ class Heads:
             gram += wide @ wide.mT
             if keep:
                 kept.append(soft)
-        trace, root = trace_and_inverse_sqrt(gram)                                  # (R,), (R, K, K)
-        best = (feat.shape[0] * num_clusters) ** 0.5
+        trace, root = trace_and_inverse_sqrt(shares.add_up(gram))                   # (R,), (R, K, K)
+        best = (shares.total(feat.shape[0]) * num_clusters) ** 0.5
         grad = torch.zeros(weight.shape, dtype=torch.float64, device=feat.device)   # a sum over many blocks
         if with_gradient:
             slope = (-root / best).to(feat.dtype)
@@ -85,20 +87,14 @@ def _row_blocks(feat: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
     return feat.split(max(256, BLOCK // max(1, weight.shape[0] * weight.shape[1])))
 
 
-def sampled(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Return all rows, or ``count`` of them if there are more: ``(N, D)`` to ``(n, D)``."""
-    if len(rows) <= count:
-        return rows
-    return rows[torch.randperm(len(rows), generator=generator)[:count].to(rows.device)]
-
-
 def spread_nodes(feat: Tensor, num_clusters: int, num_heads: int, generator: torch.Generator) -> Tensor:
     """Return initial prototypes ``(R, K, D)``: for each head K nodes far from each other, as k-means++ draws them.
 
     ``feat``: ``(N, D)`` unit rows; rows of zeros are never chosen.
     """
     device = feat.device
-    feat = sampled(feat, CANDIDATES, generator).cpu()           # where the generator is
+    some = RowShares.alone(len(feat)).sample(CANDIDATES, generator)
+    feat = feat[some.to(device)].cpu()                          # where the generator is
     return torch.stack([spread_rows(feat, num_clusters, generator) for _ in range(num_heads)]).to(device)
 
 
@@ -140,31 +136,30 @@ def trained_heads(
     num_clusters: int,
     starts: int,
     generator: torch.Generator,
-    shares: RowShares | None = None,
+    shares: RowShares = ALONE,
     epochs: int = EPOCHS,
 ) -> tuple[Heads, Tensor]:
     """Train heads from several starts: k-means++ nodes, a few k-means steps, then the balance loss.
 
-    ``rows``: ``(N, D)`` unit rows; rows of zeros take no part, and of many rows a sample is trained on. The processes
-    of ``shares`` divide the starts; the generator is in the same state in each of them. Returns the heads, and their
-    losses over all rows, ``(R,)``, the same in every process.
+    ``rows``: ``(n, D)`` unit rows; rows of zeros take no part, and of many rows a sample is trained on. The generator
+    is in the same state in every process. Returns the heads, and their losses over the rows of all processes, ``(R,)``,
+    the same in every process.
     """
-    shares = shares or RowShares.alone(len(rows))
     present = (rows != 0).any(1)
-    if bool(present.any()) and not bool(present.all()):
+    if not bool(present.all()):
         rows = rows[present]
-    some = sampled(rows, TRAIN_NODES, generator)
+    known = shares.with_rows(len(rows))
+    some = known.chosen(rows, known.sample(TRAIN_NODES, generator).to(rows.device))
     prototypes = spread_nodes(some, num_clusters, starts, generator)                # (R, K, D)
     heads = Heads(lloyd(some, prototypes[shares.place :: shares.processes]))
-    losses = train_heads(heads, some, epochs)
-    losses = losses if some is rows else heads.losses(rows)
-    return Heads(shares.in_turn(heads.prototypes, starts)), shares.in_turn(losses, starts)
+    losses = shares.in_turn(train_heads(heads, some, epochs), starts)
+    heads = Heads(shares.in_turn(heads.prototypes, starts))
+    return heads, losses if len(some) == known.num_rows else heads.losses(rows, shares)
 
 
-def hard_clusters(heads: Heads, rows: Tensor) -> Tensor:
-    """Return the cluster of every node by every head, ``(R, N)``; nodes whose row is zero join the largest cluster."""
-    clusters, empty = heads.clusters(rows), (rows == 0).all(1)
-    if bool(empty.any()) and not bool(empty.all()):
-        for cluster in clusters:
-            cluster[empty] = cluster[~empty].bincount().argmax()
-    return clusters
+def hard_clusters(heads: Heads, rows: Tensor, shares: RowShares = ALONE) -> Tensor:
+    """Return the cluster of every node by every head, ``(R, n)``; nodes whose row is zero join the largest cluster."""
+    clusters, present = heads.clusters(rows), (rows != 0).any(1)
+    num_clusters = heads.prototypes.shape[1]
+    sizes = torch.stack([cluster[present].bincount(minlength=num_clusters) for cluster in clusters])    # (R, K)
+    return torch.where(present, clusters, shares.add_up(sizes).argmax(1, keepdim=True))

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from jbpool.clustering.auto.bounded_heads import sampled
 from jbpool.clustering.auto.views import FixedFeatures, edge_view
 from jbpool.clustering.auto.weighting import are_counts
 from jbpool.clustering.scores import adjusted_mutual_information
@@ -47,7 +46,7 @@ class Half(NamedTuple):
 class Halves:
     """Random splits of a graph into two halves, as the leading directions of each; parameters as for ``choose``.
 
-    ``largest``: number of clusters. The processes of ``shares`` divide the splits.
+    ``largest``: number of clusters. Every process has the directions of the whole sample.
     """
 
     def __init__(
@@ -57,32 +56,30 @@ class Halves:
         largest: int,
         edge_weight: Tensor | None = None,
         seed: int = 0,
-        shares: RowShares | None = None,
     ):
-        self.shares = shares or RowShares.alone(graph.num_nodes)
-        self.splits = 1 if graph.num_nodes > LARGE else SPLITS
-        self.seed = seed
+        self.seed, shares = seed, graph.shares
         rows: list[Tensor] = []
-        for split in range(self.shares.place, self.splits, self.shares.processes):
+        for split in range(1 if shares.num_rows > LARGE else SPLITS):
             generator = torch.Generator().manual_seed(seed + split)
-            some = sampled(torch.arange(graph.num_nodes), SAMPLE, generator).to(graph.device)
-            pair = [directions(half, largest, seed)[some] for half in divided(graph, feat, edge_weight, generator)]
-            rows += [pad(half, (0, largest - half.shape[1])) for half in pair]
-        self.rows = torch.stack(rows) if rows else torch.zeros(0, 0, largest, device=graph.device)  # (2 S, n, C)
+            some = shares.sample(SAMPLE, generator).to(graph.device)
+            for half in divided(graph, feat, edge_weight, generator):
+                leading = shares.chosen(directions(half, largest, seed), some)
+                rows.append(pad(leading, (0, largest - leading.shape[1])))
+        self.rows = torch.stack(rows)                                                   # (2 S, n, C)
 
     def agreement(self, num_clusters: int) -> Tensor:
-        """Return the agreement of K clusters in each split, ``(splits,)``, the same in every process."""
+        """Return the agreement of K clusters in each split, ``(splits,)``."""
         first, second = self.clusters(num_clusters)
         shape = num_clusters, num_clusters
         tables = [contingency(*pair, shape=shape) for pair in zip(first, second, strict=True)]
         alone = [int((table.sum(0) > 0).sum()) < 2 for table in tables]                 # one agrees with everything
         values = [0.0 if one else adjusted_mutual_information(table) for one, table in zip(alone, tables, strict=True)]
-        return self.shares.in_turn(torch.tensor(values, dtype=torch.float64), self.splits)
+        return torch.tensor(values, dtype=torch.float64)
 
     def crossing(self, num_clusters: int) -> float:
         """Return how much 2K clusters cross the borders of K: the nats of these that they leave unknown.
 
-        Mean of all halves, the same in every process; NaN where there are too few directions for 2K.
+        Mean of all halves; NaN where there are too few directions for 2K.
         """
         if 2 * num_clusters > self.rows.shape[2]:
             return math.nan
@@ -92,11 +89,10 @@ class Halves:
             share = contingency(*pair, shape=(num_clusters, 2 * num_clusters)).double()             # (K, 2K)
             share /= share.sum().clamp_min(1)
             values.append(float(torch.special.entr(share).sum() - torch.special.entr(share.sum(0)).sum()))
-        mean = torch.tensor(values, dtype=torch.float64).view(2, -1).mean(0)                        # (S,)
-        return float(self.shares.in_turn(mean, self.splits).mean())
+        return sum(values) / len(values)
 
     def clusters(self, num_clusters: int) -> Tensor:
-        """Return the clusters of both halves of the splits of this process, ``(2, S, n)``; -1: nothing is known."""
+        """Return the clusters of both halves of the splits, ``(2, S, n)``; -1: nothing is known."""
         leading = unit_rows(self.rows[:, :, :num_clusters])
         clusters = spherical_kmeans(leading, num_clusters, torch.Generator().manual_seed(self.seed))
         return torch.where((leading != 0).any(2), clusters, -1).unflatten(0, (-1, 2)).transpose(0, 1)
@@ -114,24 +110,25 @@ def divided(
     graph: Graph, feat: Tensor | None, edge_weight: Tensor | None, generator: torch.Generator
 ) -> Iterator[Half]:
     """Yield two random halves of the edges, each with one half of the columns of the features."""
-    rows = graph.by_target
+    rows, seed = graph.by_target, generator.initial_seed()
     target = row_of_entries(rows.pointers, graph.num_edges)                             # (E,)
     # The sign of a product of random odd numbers is the same in both directions, and a fair coin for each pair.
-    key = torch.randint(-(2**62), 2**62, (graph.num_nodes,), generator=generator).to(graph.device) * 2 + 1
+    key = graph.shares.drawn(lambda count, random: torch.randint(-(2**62), 2**62, (count,), generator=random), seed)
+    key = graph.halo.extended(key.to(graph.device)) * 2 + 1                             # (n + h,)
     side = key[target] * key[rows.columns] < 0                                          # (E,)
     weight = None if edge_weight is None else rows.of_edges(edge_weight)
-    columns = None if feat is None or feat.shape[1] < FEWEST else _divided_columns(feat, generator)
+    columns = None if feat is None or feat.shape[1] < FEWEST else _divided_columns(feat, generator, graph.shares)
     for part in (side, ~side):
         before = pad(part.cumsum(0), (1, 0))
         pointers = before[rows.pointers.long()].to(rows.pointers.dtype)
-        half = Graph.from_rows(CsrRows(pointers, rows.columns[part], None), symmetric=graph.known_symmetric)
+        half = Graph.from_rows(CsrRows(pointers, rows.columns[part], None), halo=graph.halo)
         yield Half(half, None if weight is None else weight[part], None if columns is None else next(columns))
 
 
-def _divided_columns(feat: Tensor, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield two halves of the columns, ``(N, D)`` dense or CSR."""
+def _divided_columns(feat: Tensor, generator: torch.Generator, shares: RowShares) -> Iterator[Tensor]:
+    """Yield two halves of the columns, ``(n, D)`` dense or CSR."""
     width = feat.shape[1]
-    if not is_sparse(feat) and not are_counts(feat):
+    if not is_sparse(feat) and not are_counts(feat, shares):
         count = min(width // 2, COLUMNS)
         axes = torch.linalg.qr(torch.randn(width, 2 * count, generator=generator))[0].to(feat.device)
         yield from (feat @ axes[:, :count], feat @ axes[:, count:])
@@ -175,15 +172,14 @@ def spherical_kmeans(rows: Tensor, num_clusters: int, generator: torch.Generator
 
 def spread(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Draw rows that lie far apart, as ``nn.heads.spread_rows`` for each start: ``(B, n, C)`` to ``(B, R, K, C)``."""
-    few = sampled(torch.arange(rows.shape[1]), DRAWN_FROM, generator).to(rows.device)
+    few = RowShares.alone(rows.shape[1]).sample(DRAWN_FROM, generator).to(rows.device)
     some = rows if len(few) == rows.shape[1] else rows[:, few]                          # (B, m, C)
-    place = torch.rand(count, len(rows), STARTS, 1, generator=generator).to(rows.device)
     present = (some != 0).any(2).to(rows.dtype)[:, None]                                # (B, 1, m)
     cosine, chosen = -torch.ones(len(rows), STARTS, len(few), device=rows.device), []
     every = torch.arange(len(rows), device=rows.device)[:, None]
-    for number in range(count):
-        total = (present * (1 - cosine).clamp_min(1e-7)).cumsum(2)                      # (B, R, m)
-        drawn = torch.searchsorted(total, place[number] * total[:, :, -1:]).clamp_max(len(few) - 1)
-        chosen.append(some[every, drawn.squeeze(2)])                                    # (B, R, C)
+    for _ in range(count):
+        chance = present * (1 - cosine).clamp_min(1e-7)                                 # (B, R, m)
+        race = torch.empty(cosine.shape).exponential_(generator=generator).to(rows.device)      # rounding hardly counts
+        chosen.append(some[every, (chance / race).argmax(2)])                           # (B, R, C)
         cosine = torch.maximum(cosine, chosen[-1] @ some.mT)
     return torch.stack(chosen, dim=2)

@@ -10,8 +10,8 @@
 4. **Confidence** of each node: the share of its cluster that the starts of a view keep together with it, on average,
    times the probability of the cluster.
 
-Several processes share the columns that are smoothed, the starts, and the partitions that are refined. Above ``LARGE``
-nodes fewer views and partitions are tried.
+Every process has some rows of everything, ``(n, ...)`` below, and all of them call these functions together. Above
+``LARGE`` nodes fewer views and partitions are tried.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +51,7 @@ from jbpool.errors import DataError
 from jbpool.graph import Graph
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.segment import contingency
-from jbpool.processes import RowShares, gather
+from jbpool.processes import RowShares
 
 STARTS = 8                          # of every view
 RANGE = 2, 30                       # numbers of clusters to choose from
@@ -107,10 +106,10 @@ def default_range(num_nodes: int) -> tuple[int, int]:
     return RANGE[0], min(RANGE[1], max(RANGE[0], num_nodes // 3))
 
 
-def remarks(num_nodes: int, feat: Tensor | None) -> list[str]:
+def remarks(shares: RowShares, feat: Tensor | None) -> list[str]:
     """Return what users should know before a graph is clustered: scales of features, and what is not tried."""
-    said = [scale_warning(feat)]
-    if num_nodes > LARGE:
+    said = [scale_warning(feat, shares)]
+    if shares.num_rows > LARGE:
         views = "" if feat is None else f" and the views {EDGES} and {FEATURES}"
         starts = f"all starts but the {REFINED} with the lowest loss"
         said.append(f"more than {LARGE:,} nodes: {starts}{views} are skipped.")
@@ -126,7 +125,6 @@ def choose(
     edge_weight: Tensor | None = None,
     seed: int = 0,
     watch: Callable[[int, int], None] = lambda done, total: None,
-    shares: RowShares | None = None,
 ) -> Choice:
     """Choose the number of clusters from ``low`` to ``high``; where they are equal, it is given.
 
@@ -139,7 +137,7 @@ def choose(
 
     def divided(largest: int, known: int | None, watch: Callable[[int], None]) -> tuple[Halves, dict[int, Tensor]]:
         for columns in (feat, None):                            # features may hide what edges show
-            halves = Halves(graph, columns, largest, edge_weight, seed, shares)
+            halves = Halves(graph, columns, largest, edge_weight, seed)
             agreement = reproducibility(halves, first, high, known, watch)
             if feat is None or max(float(splits.mean()) for splits in agreement.values()) >= NOISE:
                 break
@@ -148,13 +146,13 @@ def choose(
     if low == high:
         return given(low, divided(high, None, lambda done: None)[1])
     evidence = Evidence(graph, feat, edge_weight)
-    attempts = try_partitions(evidence, feat, high, edge_weight, seed, RANGE_STARTS, epochs=0, shares=shares)
+    attempts = try_partitions(evidence, feat, high, edge_weight, seed, RANGE_STARTS, epochs=0)
     by_edges = [entry for entry in attempts if entry[0].view == EDGES]          # here, too
     partitions = [best_of(some)[1].cluster for some in (attempts, by_edges) if some]
     savings, blocks = describe(evidence, partitions, first, lambda done: watch(min(done, steps), 2 * steps))
     ratio = closure(graph, blocks, seed)
     known = ranked(savings)[0] if is_described(ratio, savings) else None
-    largest = max(high, default_range(graph.num_nodes)[1])      # directions for twice the number that is found
+    largest = max(high, default_range(graph.shares.num_rows)[1])        # directions for twice the number that is found
     halves, agreement = divided(largest, known, lambda done: watch(steps + min(done, steps), 2 * steps))
     if low == 1:
         savings[1] = 0.0
@@ -170,28 +168,26 @@ def find_clusters(
     seed: int = 0,
     starts: int = STARTS,
     watch: Callable[[int, int, float], None] = lambda done, total, saved: None,
-    shares: RowShares | None = None,
     anchors: Anchors = NOTHING,
 ) -> Clustering:
     """Cluster the nodes of a graph.
 
     ``feat``: ``(N, D)``, dense or CSR, or ``None``. ``choice``: what ``choose`` returned. ``starts``: of every view.
     ``watch`` is called with the number of views clustered so far, their total, and the most bits saved per node so far.
-    ``shares``: rows of each process of the run; all of them get the same result. By default this process is alone.
     ``anchors``: clusters that are given for some nodes, previous ones or fixed ones.
     """
     num_clusters, evidence = choice.num_clusters, Evidence(graph, feat, edge_weight)
     if num_clusters == 1:
         inside = evidence.informed if bool(evidence.informed.any()) else torch.ones_like(evidence.informed)
         return Clustering(inside.long() - 1, inside.float(), -1.0, 0.0, None, [], 0, None)
-    attempts = try_partitions(evidence, feat, num_clusters, edge_weight, seed, starts, EPOCHS, watch, shares)
-    if feat is None and graph.num_nodes <= LARGE:
-        attempts += unite_smaller(evidence, num_clusters, edge_weight, seed, shares)
+    attempts = try_partitions(evidence, feat, num_clusters, edge_weight, seed, starts, EPOCHS, watch)
+    if feat is None and graph.shares.num_rows <= LARGE:
+        attempts += unite_smaller(evidence, num_clusters, edge_weight, seed)
     best, (cluster, _, model) = best_of(attempts)
     view = EDGES if feat is None else SMOOTHED
     previous, fixed = (given if given is None else given.to(graph.device) for given in anchors)
     if fixed is not None:
-        rows = view_rows(view, graph, feat, num_clusters, edge_weight, seed, shares)
+        rows = view_rows(view, graph, feat, num_clusters, edge_weight, seed)
         attempts = [_given(view, *seeded(evidence, rows, cluster, fixed, num_clusters), num_clusters)]
         best, (cluster, _, model) = attempts[0]
     elif previous is not None and (found := continued(evidence, previous, num_clusters)) is not None:
@@ -215,16 +211,14 @@ def find_clusters(
 
 
 def view_rows(
-    view: str, graph: Graph, feat: Tensor | None, num_clusters: int, edge_weight: Tensor | None, seed: int,
-    shares: RowShares | None = None,
-) -> Tensor:  # fmt: skip
-    """Return the rows of a view, ``(N, C)``, the same in every process."""
-    shares = shares or RowShares.alone(graph.num_nodes)
+    view: str, graph: Graph, feat: Tensor | None, num_clusters: int, edge_weight: Tensor | None, seed: int
+) -> Tensor:
+    """Return the rows of a view, ``(n, C)``."""
     if view == EDGES or feat is None:
-        return shares.from_first(edge_view(graph, num_clusters, edge_weight, seed))
+        return edge_view(graph, num_clusters, edge_weight, seed)
     steps = STEPS if view == SMOOTHED else 0
     fixed = FixedFeatures(feat.shape[1], steps, num_clusters=num_clusters).to(feat.device)
-    return shares.whole(fixed.fit(graph, feat, edge_weight, seed, shares))
+    return fixed.fit(graph, feat, edge_weight, seed)
 
 
 def _given(view: str, start: Tensor, refined: Refined, num_clusters: int) -> tuple[Attempt, Refined]:
@@ -294,44 +288,43 @@ def try_partitions(
     starts: int,
     epochs: int = EPOCHS,
     watch: Callable[[int, int, float], None] = lambda done, total, saved: None,
-    shares: RowShares | None = None,
 ) -> list[tuple[Attempt, Refined]]:
     """Cluster every view from several starts, and refine the partitions; parameters as for ``find_clusters``.
 
     ``epochs``: of training; without any, heads are those of k-means.
     """
     graph, generator = evidence.graph, torch.Generator().manual_seed(seed)
-    large, shares = graph.num_nodes > LARGE, shares or RowShares.alone(graph.num_nodes)
+    shares, large = graph.shares, graph.shares.num_rows > LARGE
     attempts: list[tuple[Attempt, Refined]] = []
     views = [EDGES] if feat is None else [SMOOTHED] if large else [SMOOTHED, EDGES, FEATURES]
     for done, view in enumerate(views, 1):
-        rows = view_rows(view, graph, feat, num_clusters, edge_weight, seed, shares)    # (N, C)
-        if bool(rows.any()):                                                            # else it has no information
+        rows = view_rows(view, graph, feat, num_clusters, edge_weight, seed)        # (n, C)
+        if shares.total(int(rows.any())):                                               # else it has no information
             heads, losses = trained_heads(rows, num_clusters, starts, generator, shares, epochs)
             best = losses.argsort()[:REFINED].sort().values if large else torch.arange(starts)
-            clusters = hard_clusters(Heads(heads.prototypes[best]), rows)
+            clusters = hard_clusters(Heads(heads.prototypes[best]), rows, shares)
             del rows
             by_start = dict(zip(best.tolist(), losses[best].tolist(), strict=True))
-            attempts += _refined(evidence, view, by_start, clusters, num_clusters, shares)
+            attempts += _refined(evidence, view, by_start, clusters, num_clusters)
         watch(done, len(views), max((attempt.saved for attempt, _ in attempts), default=0.0))
     if not attempts:
-        raise DataError(f"the features and edges do not distinguish the {graph.num_nodes} nodes: give others.")
+        raise DataError(f"the features and edges do not distinguish the {shares.num_rows} nodes: give others.")
     return attempts
 
 
 def unite_smaller(
-    evidence: Evidence, num_clusters: int, edge_weight: Tensor | None, seed: int, shares: RowShares | None = None
+    evidence: Evidence, num_clusters: int, edge_weight: Tensor | None, seed: int
 ) -> list[tuple[Attempt, Refined]]:
     """Unite two or three times as many clusters until ``num_clusters`` are left, and refine; edges alone."""
     graph, generator = evidence.graph, torch.Generator().manual_seed(seed)
-    shares = shares or RowShares.alone(graph.num_nodes)
-    counts = [count for count in (2 * num_clusters, 3 * num_clusters) if count <= graph.num_nodes // 3]
+    shares = graph.shares
+    counts = [count for count in (2 * num_clusters, 3 * num_clusters) if count <= shares.num_rows // 3]
     attempts: list[tuple[Attempt, Refined]] = []
-    view = shares.from_first(edge_view(graph, max(counts, default=1), edge_weight, seed))
+    view = edge_view(graph, max(counts, default=1), edge_weight, seed)
     for count in counts:
-        rows = unit_rows(view[:, :count])                                               # (N, count)
+        rows = unit_rows(view[:, :count])                                               # (n, count)
         heads, _ = trained_heads(rows, count, UNITED_STARTS, generator, shares, epochs=0)
-        smaller = [refine(evidence, cluster, count) for cluster in hard_clusters(heads, rows)]
+        smaller = [refine(evidence, cluster, count) for cluster in hard_clusters(heads, rows, shares)]
         best = max(smaller, key=lambda refined: refined.saved)
         *_, (partition, _) = unions(Partition(evidence, best.cluster), num_clusters)
         united = refine(evidence, partition.cluster, num_clusters)
@@ -345,20 +338,14 @@ def _refined(
     losses: dict[int | None, float],
     clusters: Iterable[Tensor],
     num_clusters: int,
-    shares: RowShares,
 ) -> list[tuple[Attempt, Refined]]:
-    """Refine the partitions of a view, each in one of the processes. ``losses``: start -> that of its partition."""
-    mine = []
-    for number, ((start, loss), cluster) in enumerate(zip(losses.items(), clusters, strict=True)):
-        if number % shares.processes == shares.place:
-            refined = refine(evidence, cluster, num_clusters)
-            moved = int((refined.cluster != cluster).sum())
-            mine.append((Attempt(view, start, loss, refined.saved / math.log(2) / len(cluster), moved), refined))
-    if shares.processes > 1:                                        # those of each process, in the order of the starts
-        parts = gather([(attempt, refined.to(torch.device("cpu"))) for attempt, refined in mine])
-        turns = (entry for turn in zip_longest(*parts) for entry in turn if entry is not None)
-        mine = [(attempt, refined.to(evidence.graph.device)) for attempt, refined in turns]
-    return mine
+    """Refine the partitions of a view. ``losses``: start -> that of its partition."""
+    found, shares = [], evidence.graph.shares
+    for (start, loss), cluster in zip(losses.items(), clusters, strict=True):
+        refined = refine(evidence, cluster, num_clusters)
+        moved = shares.total(int((refined.cluster != cluster).sum()))
+        found.append((Attempt(view, start, loss, refined.saved / math.log(2) / shares.num_rows, moved), refined))
+    return found
 
 
 def best_of(attempts: list[tuple[Attempt, Refined]]) -> tuple[Attempt, Refined]:

@@ -11,8 +11,8 @@ after K directions depends on chance. The view of the edges has the K leading ei
 The mean of the powers is a polynomial of ``D^-1/2 A D^-1/2``, and so smooth that the first ten Chebyshev polynomials
 give it to 1e-4: nine products instead of 16.
 
-Smoothing treats every column independently, the reduction every row. So columns are smoothed a few at a time and
-distributed over the processes; afterwards each process has all columns of its share of the rows.
+Every process has some rows of the graph, of its features and of the view. A product with the adjacency matrix needs
+rows of others, its halo; everything else is a sum over the rows of all processes. Columns are smoothed a few at a time.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from jbpool.data import NodeData
 from jbpool.graph import Graph
 from jbpool.names import lookup
 from jbpool.nn.heads import unit_rows
-from jbpool.ops.adjacency import degree, smoothing_matrix
+from jbpool.ops.adjacency import degree, normalized_rows
 from jbpool.ops.sparse import is_sparse
-from jbpool.processes import RowShares
+from jbpool.processes import ROWS as BLOCK
+from jbpool.processes import Halo, RowShares
 
 STEPS = 16                  # smoothing steps t
 DELTA = 0.5                 # the step size: at 1/2 no eigenvalue of A is negative
@@ -47,6 +48,7 @@ ROWS = 1 << 14              # rows reduced at a time
 REGULARIZED = 0.25          # edges: share of the mean degree added to every degree, against small appendages
 ROUNDS, DEGREE = 12, 8      # edges: filters of the subspace iteration that finds eigenvectors, and products in each
 CONVERGED = 1e-5            # change of an eigenvalue in a round that ends it
+DEPENDENT = 1e-10           # eigenvalue of products of unit columns below which a column adds no direction
 
 
 class FixedFeatures(nn.Module):
@@ -85,15 +87,14 @@ class FixedFeatures(nn.Module):
         feat: Tensor,
         edge_weight: Tensor | None = None,
         seed: int = 0,
-        shares: RowShares | None = None,
     ) -> Tensor:
         """Measure weights, centre and axes on this graph, and apply them: the rows of this process, ``(n, out_feats)``.
 
-        ``feat``: ``(N, D)``, dense or CSR. The seed is that of the randomised reduction.
+        ``feat``: ``(n, D)``, dense or CSR. The seed is that of the randomised reduction.
         """
-        shares = shares or RowShares.alone(graph.num_nodes)
-        self.column_weight = self.weigh(feat)
-        smoothing = self._smoothing(graph, feat, edge_weight, shares)
+        shares = graph.shares
+        self.column_weight = self.weigh(feat, shares)
+        smoothing = self._smoothing(graph, feat, edge_weight)
         if self.num_clusters is None:
             rows = smoothing.rows_of(None, self.out_feats)
             self.centre = (shares.add_up(_column_sums(rows)) / shares.num_rows).float()
@@ -110,16 +111,14 @@ class FixedFeatures(nn.Module):
 
     @torch.no_grad()
     def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-        """Apply what was measured: ``(N, D)`` to ``(N, out_feats)``."""
-        smoothing = self._smoothing(graph, feat, edge_weight, RowShares.alone(graph.num_nodes))
+        """Apply what was measured: ``(n, D)`` to ``(n, out_feats)``."""
+        smoothing = self._smoothing(graph, feat, edge_weight)
         smoothed = smoothing.rows_of(self.axes, self.out_feats)
         return _in_place(smoothed, lambda block: unit_rows(block - self.centre), self.out_feats)
 
-    def _smoothing(
-        self, graph: Graph, feat: Tensor, edge_weight: Tensor | None, shares: RowShares
-    ) -> _Smoothing:
+    def _smoothing(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None) -> _Smoothing:
         rows, mean_of_steps = UnitRows(feat, self.column_weight), self.num_clusters is not None
-        return _Smoothing(graph, rows, self.steps, self.delta, edge_weight, shares, mean_of_steps)
+        return _Smoothing(graph, rows, self.steps, self.delta, edge_weight, mean_of_steps)
 
 
 def _worth_smoothing(out_feats: int, feat: Tensor) -> int:
@@ -129,11 +128,7 @@ def _worth_smoothing(out_feats: int, feat: Tensor) -> int:
 
 
 class _Smoothing:
-    """Smoothed columns of X, of ``X V``, and of ``X^T`` times them, a few columns at a time.
-
-    Column block j belongs to process j modulo the number of processes. Blocks, and hence
-    results, are the same for any number of processes.
-    """
+    """Smoothed columns of X, of ``X V``, and of ``X^T`` times them, a few columns at a time: rows of this process."""
 
     def __init__(
         self,
@@ -142,65 +137,54 @@ class _Smoothing:
         steps: int,
         delta: float,
         edge_weight: Tensor | None,
-        shares: RowShares,
         mean_of_steps: bool,
     ):
-        self.rows, self.shares = rows, shares
+        self.rows, self.halo = rows, graph.halo
         self.weights = filter_weights(steps, delta, mean_of_steps)
-        self.operator = smoothing_matrix(graph, edge_weight, torch.float32, 1.0) if steps else None
+        self.operator = normalized_rows(graph, edge_weight) if steps else None
 
     def smooth(self, columns: Tensor) -> Tensor:
-        """Filter columns ``(N, b)``, which are overwritten: ``sum_j weight_j T_j(D^-1/2 A D^-1/2) X``."""
+        """Filter columns ``(n, b)``, which are overwritten: ``sum_j weight_j T_j(D^-1/2 A D^-1/2) X``."""
         if self.operator is None:
             return columns
-        older, newer = columns, torch.empty_like(columns).addmm_(self.operator, columns, beta=0)
-        total = (self.weights[0] * older).add_(newer, alpha=self.weights[1])
+        total, num_rows = self.weights[0] * columns, len(columns)
+        older, newer = self.halo.extended(columns), self.halo.empty(columns.shape[1])           # (n + h, b)
+        del columns
+        newer[:num_rows].addmm_(self.operator, older, beta=0)
+        total.add_(newer[:num_rows], alpha=self.weights[1])
         for weight in self.weights[2:]:
-            older, newer = newer, older.addmm_(self.operator, newer, beta=-1, alpha=2)
-            total.add_(newer, alpha=weight)
+            older, newer = self.halo.fill(newer), older
+            newer[:num_rows].addmm_(self.operator, older, beta=-1, alpha=2)
+            total.add_(newer[:num_rows], alpha=weight)
         return total
 
     def rows_of(self, axes: Tensor | None, width: int) -> Tensor:
-        """Return smoothed ``X V``, or X without axes: its rows of this process, ``(n, width)``."""
-        blocks, shares = list(_blocks(width)), self.shares
-        mine = torch.empty(shares.stop - shares.start, width, device=self.rows.device)
+        """Return smoothed ``X V``, or X without axes, ``(n, width)``."""
+        smoothed = torch.empty(self.rows.shape[0], width, device=self.rows.device)
         with progress_bar("smoothing", width, "columns") as bar:
-            for turn in range(0, len(blocks), shares.processes):
-                parts = blocks[turn : turn + shares.processes]                  # one for each process
-                self._fill(mine, parts, axes)
-                bar.update(parts[-1][1] - parts[0][0])
-        return mine
-
-    def _fill(self, mine: Tensor, parts: list[tuple[int, int]], axes: Tensor | None) -> None:
-        """Smooth a block of columns in each process, and collect the rows of this process.
-
-        A separate function, so that each block is freed before the next one is allocated.
-        """
-        columns = mine.new_empty(self.shares.num_rows, 0)
-        if self.shares.place < len(parts):
-            first, last = parts[self.shares.place]
-            columns = self.rows.columns(first, last) if axes is None else self.rows.times(axes[:, first:last])
-            columns = self.smooth(columns)
-        received = self.shares.exchange(columns, [last - first for first, last in parts])
-        for (first, last), part in zip(parts, received, strict=True):
-            mine[:, first:last] = part
+            for first, last in _blocks(width):
+                smoothed[:, first:last] = self.smooth(
+                    self.rows.columns(first, last) if axes is None else self.rows.times(axes[:, first:last])
+                )
+                bar.update(last - first)
+        return smoothed
 
     def leading_axes(self, width: int, generator: torch.Generator) -> Tensor:
         """Return an orthonormal basis of the leading directions of the smoothed rows Z, ``(D, width)``.
 
         Randomised subspace iteration with ``Z^T Z V = X^T F F X V``, F being the filter: columns stay independent.
         """
+        shares = self.halo.shares
         axes = torch.randn(self.rows.shape[1], width, generator=generator).to(self.rows.device)
         with progress_bar("finding axes", ITERATIONS * width, "columns") as bar:
             for _ in range(ITERATIONS):
                 product = torch.zeros_like(axes)
-                for number, (first, last) in enumerate(_blocks(width)):
-                    if number % self.shares.processes == self.shares.place:
-                        columns = self.smooth(self.smooth(self.rows.times(axes[:, first:last])))
-                        product[:, first:last] = self.rows.transposed_times(columns)
+                for first, last in _blocks(width):
+                    columns = self.smooth(self.smooth(self.rows.times(axes[:, first:last])))
+                    product[:, first:last] = self.rows.transposed_times(columns)
                     bar.update(last - first)
-                axes = torch.linalg.qr(self.shares.add_up(product))[0]
-        return self.shares.from_first(axes)
+                axes = torch.linalg.qr(shares.add_up(product))[0]
+        return shares.from_first(axes)
 
 
 def filter_weights(steps: int, delta: float, mean_of_steps: bool) -> list[float]:
@@ -227,19 +211,19 @@ def _whitening(rows: Tensor, num_clusters: int, out_feats: int, shares: RowShare
 
     One pass over the rows accumulates their products in float64.
     """
-    gram = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
-    with progress_bar("reducing", len(rows), "rows") as bar:
-        for block in rows.split(ROWS):
-            wide = block.double()
-            gram.addmm_(wide.T, wide)
-            bar.update(len(block))
-    squares, vectors = torch.linalg.eigh(shares.add_up(gram))                               # ascending
+    squares, vectors = torch.linalg.eigh(_products(rows, rows, shares))                     # ascending
     value = squares.flip(0)[:out_feats].clamp_min(0).sqrt()
     present = value > 1e-6 * value[0]                                   # the others are rounding
     last = value[: num_clusters][present[:num_clusters]].amin() if bool(present.any()) else value[0]
     power = torch.where(torch.arange(out_feats, device=value.device) < num_clusters, LEADING, TRAILING)
     weight = torch.where(present, (value / last) ** power / value, 0)
     return shares.from_first((vectors.flip(1)[:, :out_feats] * weight).float().contiguous())
+
+
+def _products(left: Tensor, right: Tensor, shares: RowShares) -> Tensor:
+    """Return ``L^T R`` over the rows of all processes, float64: ``(n, C)`` and ``(n, C')`` to ``(C, C')``."""
+    most = torch.outer(shares.magnitude(left).double(), shares.magnitude(right).double())
+    return shares.sum_of_blocks(lambda rows: left[rows].double().T @ right[rows].double(), len(left), most)
 
 
 def _column_sums(rows: Tensor) -> Tensor:
@@ -257,44 +241,72 @@ def _in_place(rows: Tensor, change: Callable[[Tensor], Tensor], width: int) -> T
     return changed
 
 
+def _rotate(rows: Tensor, rotation: Tensor) -> None:
+    """Multiply rows ``(n, C)`` by ``(C, C)`` in place; in the same blocks for any number of processes: to the bit."""
+    rotation = rotation.to(rows.dtype)
+    for block in rows.split(BLOCK):
+        block.copy_(block @ rotation)
+
+
 @torch.no_grad()
 def edge_view(graph: Graph, num_clusters: int, edge_weight: Tensor | None = None, seed: int = 0) -> Tensor:
-    """Return unit rows from the K leading eigenvectors of the lazy walk, the trivial one included: ``(N, min(K, N))``.
+    """Return unit rows from the K leading eigenvectors of the lazy walk, the trivial one included: ``(n, min(K, N))``.
 
     Degrees are regularised: the leading eigenvectors of the plain walk sit on small appendages of the graph. Nodes
     without edges have rows of zeros. Only ratios of edge weights matter. The seed starts the iteration that finds the
     eigenvectors; those of equal eigenvalues, such as of components of the graph, are mixed at random, so that each node
-    has a part in some of them.
+    has a part in some of them. Rounding would mix them anew for every number of processes: nothing here depends on it.
     """
-    if edge_weight is not None and len(edge_weight):
-        edge_weight = edge_weight / edge_weight.max().clamp_min(torch.finfo(edge_weight.dtype).tiny)
-    walk, num_nodes = smoothing_matrix(graph, edge_weight, torch.float32, 1.0, added=REGULARIZED), graph.num_nodes
-    width = min(num_clusters + OVERSAMPLING, num_nodes)
-    vectors = torch.randn(num_nodes, width, generator=torch.Generator().manual_seed(seed)).to(graph.device)
+    halo, shares = graph.halo, graph.shares
+    if edge_weight is not None:
+        edge_weight = edge_weight / shares.magnitude(edge_weight).clamp_min(torch.finfo(edge_weight.dtype).tiny)
+    walk, width = normalized_rows(graph, edge_weight, REGULARIZED), min(num_clusters + OVERSAMPLING, shares.num_rows)
+    vectors, image = halo.empty(width), halo.empty(width)                                   # (n + h, C)
+    mine = slice(0, graph.num_nodes)
+    vectors[mine] = shares.drawn(lambda count, random: torch.randn(count, width, generator=random), seed)
     before = torch.full((width,), torch.inf, device=graph.device)
     with progress_bar("eigenvectors", ROUNDS, "rounds") as bar:
         for number in range(ROUNDS + 1):
-            vectors = torch.linalg.qr(vectors)[0].contiguous()          # by columns, products take twice the time
-            image = walk @ vectors
-            values, rotation = torch.linalg.eigh(vectors.T @ image)                     # ascending
+            _orthonormalise(vectors[mine], shares)
+            image[mine].addmm_(walk, halo.fill(vectors), beta=0)
+            values, rotation = map(shares.from_first, torch.linalg.eigh(_products(vectors[mine], image[mine], shares)))
+            _rotate(vectors[mine], rotation)
+            _rotate(image[mine], rotation)
             if number == ROUNDS or bool(((values - before).abs() < CONVERGED)[-num_clusters:].all()):
                 break
-            vectors = _amplified(walk, vectors, image, float(values[0].clamp(-0.5, 0.95)))
+            vectors, image = _amplified(walk, halo, vectors, image, mine, float(values[0].clamp(-0.5, 0.95)))
             before = values
             bar.update()
-    vectors = vectors @ rotation.flip(1)
     connected = degree(graph, edge_weight, torch.float32) > 0
-    return unit_rows(vectors[:, :num_clusters].float()) * connected[:, None]
+    return unit_rows(vectors[mine].flip(1)[:, :num_clusters]) * connected[:, None]
 
 
-def _amplified(walk: Tensor, vectors: Tensor, image: Tensor, cut: float) -> Tensor:
-    """Multiply vectors ``(N, C)`` by the Chebyshev polynomial that is at most 1 from -1 to ``cut``, and large above."""
+def _orthonormalise(vectors: Tensor, shares: RowShares) -> None:
+    """Make columns ``(n, C)`` orthonormal in place, each as close as possible to what it was.
+
+    By the inverse square root of their products. Twice: float32 rounds.
+    """
+    for _ in range(2):
+        products = _products(vectors, vectors, shares)
+        length = products.diagonal().sqrt().clamp_min(torch.finfo(torch.float32).tiny)
+        values, axes = torch.linalg.eigh(products / torch.outer(length, length))
+        _rotate(vectors, (axes * values.clamp_min(DEPENDENT).rsqrt()) @ axes.T / length[:, None])
+
+
+def _amplified(
+    walk: Tensor, halo: Halo, vectors: Tensor, image: Tensor, mine: slice, cut: float
+) -> tuple[Tensor, Tensor]:
+    """Multiply vectors by the Chebyshev polynomial that is at most 1 from -1 to ``cut``, and large above.
+
+    ``vectors``, ``image``: ``(n + h, C)``, both overwritten. Returns the result, and the other one.
+    """
     scale = 2 / (1 + cut)
-    older, newer = vectors, image.mul_(scale).add_(vectors, alpha=scale * (1 - cut) / 2)
+    image[mine].mul_(scale).add_(vectors[mine], alpha=scale * (1 - cut) / 2)
+    older, newer = vectors, image
     for _ in range(DEGREE - 1):
-        older.addmm_(walk, newer, beta=-1, alpha=2 * scale).add_(newer, alpha=scale * (1 - cut))
+        older[mine].addmm_(walk, halo.fill(newer), beta=-1, alpha=2 * scale).add_(newer[mine], alpha=scale * (1 - cut))
         older, newer = newer, older
-    return newer
+    return newer, older
 
 
 def with_features(data: NodeData, num_clusters: int) -> NodeData:

@@ -1,6 +1,7 @@
 """Weights of the feature columns, and unit rows that are never copied as a whole.
 
-Dense features may be a memory map of many gigabytes, so everything here processes them in blocks of rows.
+Features are the rows of this process; what is found out about them is that of the rows of all processes. Dense ones may
+be a memory map of many gigabytes, so everything here processes them in blocks of rows.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from jbpool.ops.sparse import csr, is_sparse, multiply, with_transpose
+from jbpool.processes import ALONE, ROWS, RowShares
 
 BLOCK = 1 << 22             # dense values looked at together
 UNEQUAL = 30                # how many times as large as the typical column the largest one may be, without a warning
@@ -40,10 +42,13 @@ class UnitRows:
         return multiply(self.sparse, right)
 
     def transposed_times(self, left: Tensor) -> Tensor:
-        """Return ``X^T U``: ``(N, C)`` to ``(D, C)``."""
+        """Return ``X^T U``: ``(N, C)`` to ``(D, C)``, float64."""
         if self.sparse is None:
-            return self.column_weight[:, None] * (self.feat.T @ (self.scale * left))
-        return multiply(self.sparse.T, left)
+            total = left.new_zeros(self.shape[1], left.shape[1], dtype=torch.float64)
+            for rows, scale, block in zip(*(some.split(ROWS) for some in (self.feat, self.scale, left)), strict=True):
+                total += rows.T @ (scale * block)
+            return self.column_weight[:, None] * total
+        return multiply(self.sparse.T, left).double()
 
     def squares(self) -> Tensor:
         """Return the sums of squares of the columns of X, ``(D,)`` float64."""
@@ -80,12 +85,12 @@ def _unit_sparse(feat: Tensor, column_weight: Tensor) -> Tensor:
     return csr(feat.crow_indices(), feat.col_indices(), values, (feat.shape[0], feat.shape[1]))
 
 
-def no_weights(feat: Tensor) -> Tensor:
+def no_weights(feat: Tensor, shares: RowShares = ALONE) -> Tensor:
     """Return ones, ``(D,)``."""
     return torch.ones(feat.shape[1], device=feat.device)
 
 
-def idf_weights(feat: Tensor) -> Tensor:
+def idf_weights(feat: Tensor, shares: RowShares = ALONE) -> Tensor:
     """Return ``log(N / nodes with a nonzero value)`` of every column, or 0 if none has: ``(N, D)`` to ``(D,)``."""
     if is_sparse(feat):
         present = feat.col_indices()[feat.values() != 0].bincount(minlength=feat.shape[1])
@@ -93,43 +98,46 @@ def idf_weights(feat: Tensor) -> Tensor:
         present = torch.zeros(feat.shape[1], dtype=torch.long, device=feat.device)
         for block in _row_blocks(feat):
             present += (block != 0).sum(0)
-    return torch.where(present > 0, (feat.shape[0] / present.clamp_min(1)).log(), 0)
+    present, num_rows = shares.add_up(torch.cat([present, present.new_tensor([feat.shape[0]])])).tensor_split([-1])
+    return torch.where(present > 0, (num_rows / present.clamp_min(1)).log(), 0)
 
 
-def auto_weights(feat: Tensor) -> Tensor:
+def auto_weights(feat: Tensor, shares: RowShares = ALONE) -> Tensor:
     """Return the inverse document frequency if the features are counts, else ones: ``(N, D)`` to ``(D,)``."""
-    return idf_weights(feat) if are_counts(feat) else no_weights(feat)
+    return (idf_weights if are_counts(feat, shares) else no_weights)(feat, shares)
 
 
 WEIGHTINGS = {"none": no_weights, "idf": idf_weights, "auto": auto_weights}
 
 
-def are_counts(feat: Tensor) -> bool:
+def are_counts(feat: Tensor, shares: RowShares = ALONE) -> bool:
     """Return whether features are counts or flags: multiples of the smallest value of their row."""
-    stored = whole = compared = multiples = 0
+    below = stored = whole = compared = multiples = 0
     for row, values, num_rows in _nonzeros(feat):
-        if bool((values < 0).any()):
-            return False
+        below += int((values < 0).sum())
         stored, whole = stored + len(values), whole + int((values == values.round()).sum())
         several = (row.bincount(minlength=num_rows) > 1)[row]           # a single value is a multiple of itself
         smallest = values.new_full((num_rows,), torch.inf).scatter_reduce_(0, row, values, "amin")
         ratio = (values / smallest[row])[several]
         compared += len(ratio)
         multiples += int(((ratio - ratio.round()).abs() < 1e-3 * ratio).sum())
-    if stored == 0 or 2 * stored > feat.shape[0] * feat.shape[1]:       # few zeros: usually measurements
+    found = torch.tensor([below, stored, whole, compared, multiples, feat.shape[0] * feat.shape[1]], device=feat.device)
+    below, stored, whole, compared, multiples, every = shares.add_up(found).tolist()
+    if below > 0 or stored == 0 or 2 * stored > every:                  # few zeros: usually measurements
         return False
     return whole == stored or (compared > 0 and multiples / compared > 0.99)
 
 
-def scale_warning(feat: Tensor | None) -> str | None:
+def scale_warning(feat: Tensor | None, shares: RowShares = ALONE) -> str | None:
     """Return a warning if one column of measurements is so large that it alone decides the direction of every row."""
-    if feat is None or is_sparse(feat) or are_counts(feat):
+    if feat is None or is_sparse(feat) or are_counts(feat, shares):
         return None
     square = torch.zeros(feat.shape[1], dtype=torch.float64, device=feat.device)                        # (D,)
     count = torch.zeros_like(square)
     for block in _row_blocks(feat):
         square += block.double().square().sum(0)
         count += (block != 0).sum(0)
+    square, count = shares.add_up(torch.stack([square, count]))
     size = (square / count)[count > 0].sqrt()                           # where it is not zero: flags may be rare
     if len(size) < 2 or size.max() <= UNEQUAL * size.median():
         return None

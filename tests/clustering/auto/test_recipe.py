@@ -298,12 +298,12 @@ def test_agreement_needs_a_matching(data):
 def test_large_graphs_try_less_and_say_so(monkeypatch, with_features):
     data = load_nodes("sbm", num_nodes=400, num_clusters=4)
     feat = data.feat if with_features else None
-    assert recipe.remarks(400, feat) == []
+    assert recipe.remarks(data.graph.shares, feat) == []
     monkeypatch.setattr(recipe, "LARGE", 399)
     monkeypatch.setattr(bounded_heads, "TRAIN_NODES", 100)
     found = find_clusters(data.graph, feat, Choice(4), seed=0, starts=5)
     assert [trial["view"] for trial in found.trials] == [SMOOTHED if with_features else EDGES] * recipe.REFINED
     assert label_scores(found.cluster, data.label)["nmi"] > 0.9
-    (said,) = recipe.remarks(400, feat)
+    (said,) = recipe.remarks(data.graph.shares, feat)
     assert f"the {recipe.REFINED} with the lowest loss" in said
     assert (FEATURES in said) == with_features
