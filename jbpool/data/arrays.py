@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import zipfile
 from collections.abc import Iterable
@@ -10,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from numpy.lib import format as npy
 
+from jbpool.data.parts import WHOLE, Part
 from jbpool.errors import DataError, reported_as
 
 Arrays = dict[str, np.ndarray]
@@ -36,7 +39,7 @@ def read_array(path: Path, wanted: str) -> np.ndarray | scipy.sparse.csr_matrix:
 def open_npy(path: Path) -> np.ndarray:
     """Return the array of a ``.npy`` file as a memory map; what is written to it does not reach the file."""
     with reported_as(path, NO_ARRAYS):
-        return np.lib.format.open_memmap(path, mode="c")
+        return npy.open_memmap(path, mode="c")
 
 
 def array_names(path: Path) -> list[str]:
@@ -45,8 +48,10 @@ def array_names(path: Path) -> list[str]:
         return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
 
-def read_arrays(path: Path, names: Iterable[str] | None = None) -> Arrays:
-    """Return the arrays of a ``.npz`` file by name."""
+def read_arrays(path: Path, names: Iterable[str] | None = None, part: Part = WHOLE) -> Arrays:
+    """Return the arrays of a ``.npz`` file by name, or a part of their rows."""
+    if part.processes > 1 and names is not None:
+        return {name: _member_in_part(path, name, part) for name in names}
     with reported_as(path, NO_ARRAYS), open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
         return {name: _member(stored, name) for name in (stored.files if names is None else names)}
 
@@ -56,6 +61,21 @@ def _member(stored: Any, name: str) -> np.ndarray:
     if isinstance(array, bytes):                        # what numpy returns for a member without the head of an array
         raise ValueError(f"{name} is no array")
     return array
+
+
+def _member_in_part(path: Path, name: str, part: Part) -> np.ndarray:
+    with reported_as(path, NO_ARRAYS), zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as member:
+        read_header = {(1, 0): npy.read_array_header_1_0}.get(npy.read_magic(member), npy.read_array_header_2_0)
+        shape, columns_first, dtype = read_header(member)
+        if dtype.hasobject or (columns_first and len(shape) > 1):
+            raise ValueError(f"{name} holds objects, or columns one after another")
+        rows = part.of(shape[0])
+        array = np.empty((rows.stop - rows.start, *shape[1:]), dtype)
+        member.seek(member.tell() + rows.start * dtype.itemsize * math.prod(shape[1:]))
+        content = io.BufferedReader(member)                 # type: ignore[type-var]
+        if content.readinto(array.reshape(-1).view(np.uint8).data) < array.nbytes:
+            raise ValueError(f"{name} ends early")
+        return array
 
 
 def csr_from_arrays(path: Path, arrays: Arrays, prefix: str = "") -> scipy.sparse.csr_matrix:

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from jbpool.data.datasets import GraphData, NodeData
+from jbpool.data.parts import Part, Route
 from jbpool.data.read import Lines
 from jbpool.errors import DataError
-from jbpool.formats import CsrRows
 from jbpool.graph import Graph
+from jbpool.processes import RowShares
 
 
 def symmetric_adjacency(
@@ -38,13 +39,17 @@ def symmetric_adjacency(
 
 def added_up(
     one: np.ndarray, other: np.ndarray, weight: np.ndarray | None, sizes: Sequence[int] | np.ndarray,
-    both: bool | None = None,
+    both: bool | None = None, shares: RowShares | None = None,
 ) -> tuple[scipy.sparse.csr_matrix, Lines]:  # fmt: skip
     """Return the adjacency matrix of graphs of these sizes, and what became of the lines that list their edges.
 
     The weights of repeated lines, 1 by default, are added. A graph in which every edge has its reverse with the same
     total weight holds both directions; in others every line counts for both. ``both`` says which, if it is known.
+    ``shares``: every process has a part of the lines of a single graph, and gets its rows of the matrix.
     """
+    num_nodes = int(np.sum(sizes))
+    shares = shares or RowShares.alone(num_nodes)
+    part = Part(shares.place, shares.processes)
     keep = one != other
     loops = zeros = int((~keep).sum())
     if weight is not None:
@@ -53,13 +58,12 @@ def added_up(
     if zeros:                                           # before anything is added up: the order decides the rounding
         one, other, weight = one[keep], other[keep], None if weight is None else weight[keep]
     del keep
-    data = np.ones(len(one), dtype=np.float32) if weight is None else narrow_weights(weight)
-    num_nodes = int(np.sum(sizes))
-    total = scipy.sparse.coo_matrix((data, (one, other)), shape=(num_nodes, num_nodes)).tocsr()    # adds up
-    back = total.T.tocsr()
+    if weight is not None:
+        weight = narrow_weights(weight).astype(np.float64)          # whose sums do not depend on the order
+    total, back = (_rows_of_lines(shares, part, *ends, weight) for ends in ((one, other), (other, one)))
     if both is None:
-        both = np.array_equal(total.indptr, back.indptr) and np.array_equal(total.indices, back.indices)
-        both = both and np.allclose(total.data, back.data, rtol=1e-5, atol=0)
+        same = np.array_equal(total.indptr, back.indptr) and np.array_equal(total.indices, back.indices)
+        both = part.all(same and np.allclose(total.data, back.data, rtol=1e-5, atol=0))
     if both:
         matrix = total.maximum(back)                    # equal up to rounding
     elif len(sizes) == 1:
@@ -69,11 +73,25 @@ def added_up(
         excess = (abs(total - back) - 1e-5 * total.maximum(back)).tocoo()
         one_way = np.isin(graph_of, graph_of[excess.row[excess.data > 0]]).astype(np.float32)
         matrix = total.maximum(back) + scipy.sparse.diags_array(one_way) @ total.minimum(back)
+    with np.errstate(over="ignore"):
+        matrix.data = matrix.data.astype(np.float32, copy=False)
     if not np.isfinite(matrix.data).all():
         raise DataError("an edge weight is beyond the range of float32; scale the weights down.")
-    repeated = (len(one) - matrix.nnz) // 2 if both else len(one) - matrix.nnz // 2
-    lines = Lines(repeated, loops, zeros - loops, bool(both) and len(one) > 0)
-    return scipy.sparse.csr_matrix(matrix), lines
+    listed, entries, loops, zeros = part.total(len(one), matrix.nnz, loops, zeros)
+    repeated = (listed - entries) // 2 if both else listed - entries // 2
+    return scipy.sparse.csr_matrix(matrix), Lines(repeated, loops, zeros - loops, bool(both) and listed > 0)
+
+
+def _rows_of_lines(
+    shares: RowShares, part: Part, row: np.ndarray, column: np.ndarray, weight: np.ndarray | None
+) -> scipy.sparse.csr_matrix:
+    """Return the rows of this process of a matrix whose entries are lists in all processes; repeated ones are added."""
+    route = Route(part, row, shares.bounds[1:-1])
+    row, column = route.there(row), route.there(column)
+    if shares.start:                                    # then these are ours
+        row -= shares.start
+    data = np.ones(len(row), dtype=np.float32) if weight is None else route.there(weight)
+    return scipy.sparse.coo_matrix((data, (row, column)), shape=(shares.stop - shares.start, shares.num_rows)).tocsr()
 
 
 def undirected(one: np.ndarray, other: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -83,21 +101,23 @@ def undirected(one: np.ndarray, other: np.ndarray, num_nodes: int) -> tuple[np.n
 
 
 def node_data(
-    name: str, adjacency: scipy.sparse.csr_matrix, *, weight_name: str | None = None, feat: Tensor | None = None,
-    label: Tensor | None = None, **fields: Any,
+    name: str, adjacency: scipy.sparse.csr_matrix, *, shares: RowShares | None = None, weight_name: str | None = None,
+    feat: Tensor | None = None, label: Tensor | None = None, **fields: Any,
 ) -> NodeData:  # fmt: skip
     """Return a graph with its node data: fields of ``NodeData``; weights that are all 1 are none.
+
+    ``shares``: the adjacency matrix has the rows of this process alone; by default all.
 
     The index type is that of ``adjacency``: 32 bits, half the memory of 64, unless there are 2^31 nodes or edges.
     """
     adjacency.sort_indices()
     # The matrix is symmetric, so its rows are the columns of the transpose. These arrays are kept as they are; lists of
     # sources and targets and numbers of edges would take three times the memory.
-    rows = CsrRows(torch.from_numpy(adjacency.indptr), torch.from_numpy(adjacency.indices), None)
-    weighted = bool((adjacency.data != 1).any())
+    shares = shares or RowShares.alone(adjacency.shape[0])
+    weighted = not Part(shares.place, shares.processes).all((adjacency.data == 1).all())
     weight = torch.from_numpy(adjacency.data.astype(np.float32, copy=False)) if weighted else None
     num_classes = None if label is None else int(label.max()) + 1
-    graph = Graph.from_rows(rows, symmetric=True).weighted(weight)
+    graph = Graph.of_rows(shares, torch.from_numpy(adjacency.indptr), torch.from_numpy(adjacency.indices), weight)
     return NodeData(graph, feat, label, num_classes, name, edge_weight=weight, weight_name=weight_name, **fields)
 
 

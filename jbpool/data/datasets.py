@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -17,13 +17,14 @@ from torch.nn import functional
 
 from jbpool.checks import check_index
 from jbpool.data.arrays import narrow
+from jbpool.data.parts import Part
 from jbpool.data.read import NO_LINES, Lines, Read
 from jbpool.errors import DataError
 from jbpool.formats import CsrRows
 from jbpool.graph import Graph
 from jbpool.inputs import is_symmetric
 from jbpool.ops.sparse import csr, is_sparse, rows_between
-from jbpool.processes import RowShares
+from jbpool.processes import ROWS, RowShares
 
 UNLABELLED = -1
 
@@ -92,23 +93,20 @@ class NodeData:
 
     @cached_property
     def read(self) -> Read:
-        """What was read, in numbers."""
-        rows = self.graph.by_target
-        pointers, columns = rows.pointers.numpy(), rows.columns.numpy()
-        shape = (self.graph.num_nodes,) * 2
-        matrix = scipy.sparse.csr_matrix((np.ones(len(columns), dtype=np.int8), columns, pointers), shape)
-        component = connected_components(matrix, directed=False)[1]
-        sizes = np.bincount(component)
-        sides = None if self.first is None else (int(self.first.sum()), int((~self.first).sum()))
+        """What was read, in numbers; all processes of a run ask for it together."""
+        nodes, isolated = self.graph.shares.num_rows, int((self.graph.by_target.pointers.diff() == 0).sum())
+        first = 0 if self.first is None else int(self.first.sum())
+        entries, isolated, first = _part(self.graph).total(self.graph.num_edges, isolated, first)
+        components, largest = _components(self.graph)
         return Read(
-            name=self.name, nodes=shape[0], edges=self.graph.num_edges // 2, **self.lines._asdict(),
-            bipartite=sides, weights=self.weight_name, isolated=int((np.diff(pointers) == 0).sum()),
-            components=len(sizes), largest=int(sizes.max(initial=0)),
+            name=self.name, nodes=nodes, edges=entries // 2, **self.lines._asdict(),
+            bipartite=None if self.first is None else (first, nodes - first), weights=self.weight_name,
+            isolated=isolated, components=components, largest=largest,
         )  # fmt: skip
 
     @property
     def summary(self) -> str:
-        """One line for users: what was read, features, labels, and what was ignored."""
+        """One line for users: what was read, features, labels, what was ignored; asked for together."""
         ignored = f"; ignored: {', '.join(self.ignored)}" if self.ignored else ""
         return f"{self.read}; {self._features}, {self._classes}{ignored}"
 
@@ -116,24 +114,70 @@ class NodeData:
     def _classes(self) -> str:
         if self.label is None:
             return "no labels"
-        labelled, nodes = int((self.label != UNLABELLED).sum()), len(self.label)
+        labelled, nodes = _part(self.graph).total(int((self.label != UNLABELLED).sum()), len(self.label))
         some = f" ({labelled:,} of {nodes:,} nodes labelled)" if labelled < nodes else ""
         return f"{self.num_classes} classes{some}"
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of graph, weights and features."""
-        rows = self.graph.by_target
-        weight = None if self.edge_weight is None else rows.of_edges(self.edge_weight)
-        feat: tuple[Tensor | None, ...] = (self.feat,)
-        if self.feat is not None and is_sparse(self.feat):
-            feat = self.feat.crow_indices(), self.feat.col_indices(), self.feat.values()
-        return _hash(rows.pointers, rows.columns, weight, *feat)
+        """A hash of graph, weights and features, the same for any number of processes."""
+        numbers = self.graph.halo.numbers
+        return self._hash(lambda rows: self._content(rows, numbers))
 
     @property
     def fingerprint_with_labels(self) -> str:
         """A hash of everything that decides the results of a run, scores included."""
-        return _hash(self.label, names=self.fingerprint)
+        return self._hash(lambda rows: [None if self.label is None else self.label[rows]], self.fingerprint)
+
+    def _hash(self, content: Callable[[slice], list[Tensor | None]], names: str = "") -> str:
+        """Return a hash of names and of the content of all rows; which process has a block of them has no effect."""
+        first, total = self.graph.shares.start, 0
+        for start in range(0, self.graph.num_nodes, ROWS):
+            block = slice(start, min(start + ROWS, self.graph.num_nodes))
+            total += int(_hash(*content(block), names=str(first + start)), 16)
+        return _hash(names=f"{names}{_part(self.graph).total(total)}")
+
+    def _content(self, block: slice, numbers: Tensor) -> list[Tensor | None]:
+        """Return graph, weights and features of some rows of this process; ``numbers``: of its extended rows."""
+        rows = self.graph.by_target
+        pointers = rows.pointers[block.start : block.stop + 1]
+        first, last = int(pointers[0]), int(pointers[-1])
+        weight = None if self.edge_weight is None else self.edge_weight[rows.numbers(first, last)]
+        feat: list[Tensor] = [] if self.feat is None else [rows_between(self.feat, block.start, block.stop)]
+        if feat and is_sparse(feat[0]):
+            feat = [feat[0].crow_indices(), feat[0].col_indices(), feat[0].values()]
+        return [pointers - first, numbers[rows.columns[first:last].long()], weight, *feat]
+
+
+def _part(graph: Graph) -> Part:
+    return Part(graph.shares.place, graph.shares.processes)
+
+
+def _components(graph: Graph) -> tuple[int, int]:
+    """Return the number of connected components, and the nodes of the largest.
+
+    Every process finds those of its rows and their halo; which of them are one component, the halo says.
+    """
+    rows, halo, part, num_nodes = graph.by_target, graph.halo, _part(graph), graph.num_nodes
+    pointers = functional.pad(rows.pointers, (0, len(halo.wanted)), value=graph.num_edges).numpy()
+    shape = (len(pointers) - 1,) * 2
+    ones = np.ones(graph.num_edges, dtype=np.int8)
+    matrix = scipy.sparse.csr_matrix((ones, rows.columns.numpy(), pointers), shape)
+    count, component = connected_components(matrix, directed=False)
+    sizes, first = np.bincount(component[:num_nodes], minlength=count), part.before(count)
+    label = torch.from_numpy(component).long() + first                                      # different in all processes
+    pairs = torch.stack([label, halo.extended(label[:num_nodes])])[:, num_nodes:].unique(dim=1).numpy()
+    shared = np.unique(pairs[0])                                                            # with other processes
+    alone = np.delete(sizes, shared - first)
+    counts, largest, known, known_sizes, joined = zip(
+        *part.gather((len(alone), int(alone.max(initial=0)), shared, sizes[shared - first], pairs)), strict=True
+    )
+    names, ends = np.concatenate(known), np.concatenate(joined, axis=1)
+    ends = np.searchsorted(names, ends)
+    matrix = scipy.sparse.coo_matrix((np.ones(ends.shape[1]), tuple(ends)), (len(names),) * 2)
+    count, component = connected_components(matrix, directed=False)
+    sizes = np.bincount(component, weights=np.concatenate(known_sizes), minlength=count)
+    return sum(counts) + count, int(max(*largest, sizes.max(initial=0)))
 
 
 def _hash(*tensors: Tensor | None, names: str = "") -> str:

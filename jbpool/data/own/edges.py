@@ -19,6 +19,7 @@ from jbpool.data.arrays import array_names, narrow, open_npy, read_arrays
 from jbpool.data.assemble import check_weights, narrow_weights
 from jbpool.data.own.headers import WEIGHT_WORDS, ends_named, is_unnamed
 from jbpool.data.own.tables import SPACES, Table, of_one_kind, places, shown
+from jbpool.data.parts import WHOLE, Names, Part
 from jbpool.errors import DataError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Edges:
     label: np.ndarray | None = None         # (N,) classes that the graph holds
     place: np.ndarray | None = None         # (N, 2) where the nodes are, in space
     sample: np.ndarray | None = None        # (N,) which sample a node is of
+    part: Part = WHOLE                      # which edges these are; nodes are those that occur in them
 
     @property
     def own_ids(self) -> np.ndarray:
@@ -125,7 +127,8 @@ def list_of_table(
     of another column.
     """
     source, target, place = columns = _columns(table, weight)
-    if not len(table.frame):
+    part = table.part
+    if part.all(table.frame.empty):
         raise table.error("has no edges")
     if table.unnamed and 0 not in columns and None in ends_named(table.header or ()):
         table.skip_index()
@@ -145,24 +148,34 @@ def list_of_table(
     ids, (one, other) = _numbered(*ends)
     first = None
     if table.text is not None and header is None:
-        if table.header is None and listed is None and _is_odd_first_line(ids, one, other):
-            first = f"{ids[one[0]]},{ids[other[0]]}"
-            ids, (one, other) = _numbered(*(end[1:] for end in ends))
+        if table.header is None and listed is None:
+            first = _odd_first_line(part, ids, one, other)
+            if first is not None:
+                skipped = int(part.before(len(one)) == 0)
+                ids, (one, other) = _numbered(*(end[skipped:] for end in ends))
         elif table.header is not None and None in ends_named(table.header):
             first = ",".join(table.header)
     return Edges(
         table.source, one, other, listed, len(ids), ids, weight_name, header=first,
-        columns=_named_columns(table, (source, target), one, other), ignored=table.ignored(columns),
+        columns=_named_columns(table, (source, target), ids, one, other), ignored=table.ignored(columns), part=part,
     )  # fmt: skip
 
 
-def _named_columns(table: Table, chosen: tuple[int, int], one: np.ndarray, other: np.ndarray) -> str | None:
+def _named_columns(
+    table: Table, chosen: tuple[int, int], ids: np.ndarray, one: np.ndarray, other: np.ndarray
+) -> str | None:
     """Return which columns were taken for the ends of the edges, if they are not called so, and what they share."""
     if table.header is None or None not in ends_named(table.header):
         return None
-    shared = len(np.intersect1d(one, other))
     names = " and ".join(repr(table.header[place]) for place in chosen)
+    _, shared = sides(Names(table.part, ids), one, other)
     return f"{names}, {shared:,} of them in both" if shared else names
+
+
+def sides(names: Names, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return which of the names that this process keeps are sources, and how many of all names are both."""
+    is_source, is_target = (names.summed(_occurs(end, len(names.numbers))) > 0 for end in (source, target))
+    return is_source, names.part.total(int((is_source & is_target).sum()))[0]
 
 
 def _naming(origin: Path | str) -> str:
@@ -199,24 +212,31 @@ def _numbered(*ends: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return the ids that occur, sorted, and the number of each end in them."""
     import pandas as pd
 
+    if not len(ends[0]):                                # of a part
+        return np.concatenate(ends), [np.zeros(0, dtype=np.int32)] * 2
     if all(end.dtype.kind in "iu" for end in ends):
         low, high = min(end.min() for end in ends), max(end.max() for end in ends)
         if low < 0 or high >= 2 * len(ends[0]) + (1 << 20):             # too far apart for a table of all numbers
-            ids = np.sort(pd.unique(np.concatenate(ends)))
+            ids = np.sort(pd.unique(np.concatenate(ends))).astype(np.int64)
             return ids, [narrow(pd.Index(ids).get_indexer(end)) for end in ends]
-        occurs = np.zeros(high + 1, dtype=bool)
-        for end in ends:
-            occurs[end] = True
-        if occurs.all():
+        present = _occurs(ends[0], high + 1) | _occurs(ends[1], high + 1)
+        if present.all():
             return np.arange(high + 1), [narrow(end) for end in ends]
-        place = narrow(np.cumsum(occurs) - 1)
-        return np.flatnonzero(occurs), [place[end] for end in ends]
+        place = narrow(np.cumsum(present) - 1)
+        return np.flatnonzero(present), [place[end] for end in ends]
     codes, ids = pd.factorize(np.concatenate([end.astype(object) for end in ends]))
     mixed = pd.api.types.infer_dtype(ids).startswith("mixed")            # numbers and text have no order
     order = np.array(sorted(range(len(ids)), key=lambda code: str(ids[code])) if mixed else np.argsort(ids))
     rank = np.empty(len(ids), dtype=np.int32)
     rank[order] = np.arange(len(ids))
     return ids[order], np.split(rank[codes], 2)
+
+
+def _occurs(numbers: np.ndarray, count: int) -> np.ndarray:
+    """Return which of the numbers 0 .. count - 1 occur."""
+    present = np.zeros(count, dtype=bool)
+    present[numbers] = True
+    return present
 
 
 def one_character(separator: str) -> str:
@@ -228,24 +248,30 @@ def one_character(separator: str) -> str:
     return separator
 
 
-def _is_odd_first_line(ids: np.ndarray, source: np.ndarray, target: np.ndarray) -> bool:
-    """Return whether the two names of the first line occur nowhere else, as those of few others: it is a header."""
-    if ids.dtype != object or source[0] == target[0]:
-        return False
-    once = np.bincount(source, minlength=len(ids)) + np.bincount(target, minlength=len(ids)) == 1
+def _odd_first_line(part: Part, ids: np.ndarray, source: np.ndarray, target: np.ndarray) -> str | None:
+    """Return the first line if its two names occur nowhere else, as those of few others: it is a header."""
+    if ids.dtype != object:
+        return None
+    names = Names(part, ids)
+    ends = np.bincount(source, minlength=len(ids)) + np.bincount(target, minlength=len(ids))
+    once = names.told(names.summed(ends) == 1)
     lonely = once[source] & once[target]
-    return bool(lonely[0]) and len(lonely) > 1 and int(lonely.sum()) <= max(1, LONELY * len(lonely))
+    first = f"{ids[source[0]]},{ids[target[0]]}" if lonely[:1].any() else None
+    counts, odd, firsts = zip(*part.gather((len(lonely), int(lonely.sum()), first)), strict=True)
+    few = sum(counts) > 1 and sum(odd) <= max(1, LONELY * sum(counts))
+    return next(line for line, count in zip(firsts, counts, strict=True) if count) if few else None
 
 
-def list_of_arrays(path: Path, weight: str | None = None) -> Edges:
-    """Return the edges of a ``.npy``, or of the arrays ``source`` and ``target`` of a ``.npz``."""
+def list_of_arrays(path: Path, weight: str | None = None, part: Part = WHOLE) -> Edges:
+    """Return the edges of a ``.npy``, or of the arrays ``source`` and ``target`` of a ``.npz``, or a part of them."""
     import pandas as pd
 
     if path.suffix.lower() == ".npy":
         pairs = open_npy(path)
         if pairs.ndim != 2 or pairs.shape[1] != 2:
             raise DataError.at(path, f"array of shape {pairs.shape}: (E, 2) expected, source and target of each edge")
-        names, arrays = ["source", "target"], [pairs[:, 0], pairs[:, 1]]
+        rows = pairs[part.of(len(pairs))]
+        names, arrays = ["source", "target"], [rows[:, 0], rows[:, 1]]
     else:
         names = array_names(path)
         if not {"source", "target"} <= set(names):
@@ -253,7 +279,8 @@ def list_of_arrays(path: Path, weight: str | None = None) -> Edges:
             expected = "source and target expected, and optionally weight"
             raise DataError.at(path, f"has the arrays {names}: {expected}{layout}")
         used = [name for name in ("source", "target", weight or "", *WEIGHT_WORDS) if name in names]
-        arrays, names = [*read_arrays(path, used).values()], [*used, *(name for name in names if name not in used)]
+        arrays = [*read_arrays(path, used, part).values()]
+        names = [*used, *(name for name in names if name not in used)]
     for name, array in zip(names, arrays, strict=False):
         if array.ndim != 1 or array.shape != arrays[0].shape:
             raise DataError.at(path, f"{name} has shape {array.shape}: one number per edge expected")
@@ -261,4 +288,4 @@ def list_of_arrays(path: Path, weight: str | None = None) -> Edges:
             raise DataError.at(path, f"{name} holds {array.dtype}: node ids must be whole numbers")
     native = (array.astype(array.dtype.newbyteorder("="), copy=False) for array in arrays)
     frame = pd.DataFrame(dict(enumerate(native)), copy=False)
-    return list_of_table(Table(path, frame, names), weight=weight, from_zero=True)
+    return list_of_table(Table(path, frame, names, part=part), weight=weight, from_zero=True)

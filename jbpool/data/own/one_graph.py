@@ -21,6 +21,7 @@ from jbpool.data.assemble import added_up, node_data
 from jbpool.data.datasets import NodeData
 from jbpool.data.own.cells import edges_of_cells, read_cells
 from jbpool.data.own.dgl_bin import edges_of_bin
+from jbpool.data.own.divided import divided, first_column
 from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_character
 from jbpool.data.own.features import Features, fill, read_features, standardised
 from jbpool.data.own.headers import NO_NAMES
@@ -33,9 +34,11 @@ from jbpool.data.own.libraries import (
 )
 from jbpool.data.own.matrices import as_matrix, edges_of_matrix, is_of, plain
 from jbpool.data.own.tables import PLAIN, kind_of, of_one_kind, places, read_table, shown
+from jbpool.data.parts import WHOLE, Names, Part
 from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 from jbpool.interop import is_dgl, is_pyg
+from jbpool.processes import RowShares
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +86,7 @@ def load_node_files(
     if not is_cells(edges) and (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
     path = Path(graph if edges is None else edges)          # type: ignore[arg-type]
-    listed, features = _read(path, features, separator, header, weight, graph, sample)
+    listed, features = _read(path, features, separator, header, weight, graph, sample, WHOLE)
     data = _together(path.name.split(".")[0], listed, _features(listed, features, missing, scale), missing)
     data = _labelled(data, listed, labels)
     if listed.nodes is None or is_cells(path):
@@ -151,13 +154,13 @@ def is_cells(given: Any) -> bool:
 
 def _read(
     given: Any, features: Any, separator: str | None = None, header: bool | None = None,
-    weight: str | int | None = None, graph: str | Path | None = None, sample: str | None = None,
+    weight: str | int | None = None, graph: str | Path | None = None, sample: str | None = None, part: Part = WHOLE,
 ) -> tuple[Edges, Any]:  # fmt: skip
     """Return the edges, and the features, unless they name a part of an AnnData, which the edges then hold."""
     if not is_cells(given):
         if sample is not None:
             raise DataError(f"sample={sample!r}: only an AnnData has samples; leave it out.")
-        return read_edges(given, separator, header, None if weight is None else str(weight)), features
+        return read_edges(given, separator, header, None if weight is None else str(weight), part), features
     is_key = isinstance(features, (str, Path)) and not Path(features).is_file()
     key = None if graph is None else str(graph)
     with reported_as(given) if isinstance(given, (str, Path)) else nullcontext():
@@ -166,12 +169,16 @@ def _read(
 
 
 def read_edges(
-    given: Any, separator: str | None = None, header: bool | None = None, weight: str | None = None
-) -> Edges:
-    """Return the edges of a file, or of any other form; separator and header of text are detected unless given."""
+    given: Any, separator: str | None = None, header: bool | None = None, weight: str | None = None,
+    part: Part = WHOLE,
+) -> Edges:  # fmt: skip
+    """Return the edges of a file, or of any other form; separator and header of text are detected unless given.
+
+    ``part``: which lines of a list in a file are read; other forms are read whole.
+    """
     if isinstance(given, (str, Path)):
         with reported_as(Path(given)):
-            return _edges_of_file(Path(given), separator, header, weight)
+            return _edges_of_file(Path(given), separator, header, weight, part)
     if isinstance(given, Graph) or is_dgl(given) or is_pyg(given):
         return edges_of_library(given)
     if is_of(given, "networkx", "Graph"):
@@ -187,7 +194,7 @@ def read_edges(
     return list_of_table(read_table(pd.DataFrame(given), "the edge list"), from_zero=isinstance(given, np.ndarray))
 
 
-def _edges_of_file(path: Path, separator: str | None, header: bool | None, weight: str | None) -> Edges:
+def _edges_of_file(path: Path, separator: str | None, header: bool | None, weight: str | None, part: Part) -> Edges:
     kind = kind_of(path)
     if kind != "text" and (separator or header is not None):
         raise DataError("dataset.separator and dataset.header are for text files: leave them out")
@@ -201,40 +208,37 @@ def _edges_of_file(path: Path, separator: str | None, header: bool | None, weigh
     if is_matrix:                                           # of scipy.sparse.save_npz
         return edges_of_matrix(read_array(path, "adjacency"))
     if kind == "array":
-        return list_of_arrays(path, weight)
+        return list_of_arrays(path, weight, part)
     separator = one_character(separator) if separator else None
-    return list_of_table(read_table(path, separator=separator, header=header, attributes=True), header, weight)
+    table = read_table(path, part=part, separator=separator, header=header, attributes=True)
+    return list_of_table(table, header, weight)
 
 
 def _together(name: str, edges: Edges, feat: Features | None, missing: str | None) -> NodeData:
-    """Return the graph of all nodes that have edges or features."""
-    if edges.num_nodes < 1:
+    """Return the graph of all nodes that have edges or features, or the rows of this process."""
+    if edges.num_nodes < 1 and edges.part.processes == 1:
         raise DataError("the graph has no nodes: there is nothing to cluster.")
-    if feat is not None:
-        feat, ids = _matched(edges, feat, missing)
-        edges = edges if ids is None else edges.onto(ids)
-    with reported_as(edges.origin) if isinstance(edges.origin, Path) else nullcontext():  # a weight beyond float32
-        adjacency, lines = added_up(edges.source, edges.target, edges.weight, [edges.num_nodes], edges.both)
     is_list = edges.both is None
+    if edges.part.processes > 1:
+        edges, shares, first = divided(edges)
+    else:
+        if feat is not None:
+            feat, ids = _matched(edges, feat, missing)
+            edges = edges if ids is None else edges.onto(ids)
+        shares = RowShares.alone(edges.num_nodes)
+        is_text = edges.ids is not None and edges.ids.dtype == object
+        first = first_column(Names(WHOLE, edges.own_ids), edges) if is_text and is_list and not edges.nodes else None
+    with reported_as(edges.origin) if isinstance(edges.origin, Path) else nullcontext():  # a weight beyond float32
+        adjacency, lines = added_up(edges.source, edges.target, edges.weight, [edges.num_nodes], edges.both, shares)
     lines = lines._replace(both_directions=lines.both_directions and is_list, header=edges.header,
                            columns=edges.columns)  # fmt: skip
     _mention_odd_names(edges)
     return node_data(
-        name, adjacency, weight_name=edges.weight_name, lines=lines,
+        name, adjacency, shares=shares, weight_name=edges.weight_name, lines=lines,
         feat=None if feat is None else feat.rows_of(edges.ids), feat_names=None if feat is None else feat.names,
-        ids=edges.ids, ignored=[*edges.ignored, *(feat.ignored if feat else ())],
-        first=_first_column(edges) if is_list and edges.nodes is None else None,
-        place=edges.place, sample=edges.sample,
+        ids=edges.ids, ignored=[*edges.ignored, *(feat.ignored if feat else ())], first=first, place=edges.place,
+        sample=edges.sample,
     )  # fmt: skip
-
-
-def _first_column(edges: Edges) -> np.ndarray | None:
-    """Return which nodes are sources, if no name occurs as source and as target, such as people and events."""
-    if edges.ids is None or edges.ids.dtype != object or not len(edges.source):
-        return None
-    is_source = np.zeros(edges.num_nodes, dtype=bool)
-    is_source[edges.source] = True
-    return None if is_source[edges.target].any() else is_source
 
 
 def _mention_odd_names(edges: Edges) -> None:

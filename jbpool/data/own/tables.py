@@ -12,6 +12,7 @@ import csv
 import gzip
 import io
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jbpool.data.own.headers import ID_WORDS, column_named, is_header, is_unnamed
+from jbpool.data.parts import WHOLE, Part
 from jbpool.errors import DataError, importing, reported_as
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 PLAIN = r"-?(?:0|[1-9]\d*)"             # a whole number that is written like any other program would write it
 SPACES = r"\s+"
 SAMPLE = 20                             # rows from which the format of a table is detected
+BATCH = 1 << 20                         # rows of a Parquet file that are read together
 KINDS = {
     ".npy": "array", ".npz": "array", ".parquet": "parquet", ".pq": "parquet", ".gml": "gml", ".graphml": "graphml",
     ".gexf": "gexf", ".bin": "dgl", ".h5ad": "cells",
@@ -103,20 +106,23 @@ class Text:
     content: bytes                  # the rows and blank lines: comments and the header are blank
     separator: str
     comments: int                   # lines left out
+    first: int = 1                  # number of the first line
 
     def rows(self) -> Iterator[tuple[int, str]]:
-        """Yield line number (from 1) and text of every line that is not blank."""
+        """Yield line number and text of every line that is not blank."""
         return ((number, line.decode("utf-8").rstrip("\n"))
-                for number, line in enumerate(io.BytesIO(self.content), start=1) if line.strip())  # fmt: skip
+                for number, line in enumerate(io.BytesIO(self.content), self.first) if line.strip())  # fmt: skip
 
     def without_first_row(self) -> Text:
         """Return the text below a header; the numbers of the lines stay."""
         return replace(self, content=re.sub(rb"[^\n]*\S[^\n]*", b"", self.content, count=1))
 
-    def parsed(self, **more: Any) -> pd.DataFrame:
-        """Return the columns, of numbers or of text as pandas infers them from all rows."""
+    def parsed(self, columns: int = 0, **more: Any) -> pd.DataFrame:
+        """Return the columns, of numbers or of text as pandas infers them from all rows; a part may have no rows."""
         import pandas as pd
 
+        if columns and not self.content.strip():        # which pandas refuses
+            return pd.DataFrame(dict.fromkeys(range(columns), pd.Series([], dtype=str)))
         with np.errstate(invalid="ignore"):             # an infinite id: pandas converts it, compares, and refuses it
             return pd.read_csv(
                 io.BytesIO(self.content), sep=self.separator, header=None, na_filter=False,
@@ -139,6 +145,7 @@ class Table:
     frame: pd.DataFrame
     header: list[str] | None        # as the user has written it; key words count in any case
     text: Text | None = None
+    part: Part = WHOLE             # which rows of the file these are
 
     @property
     def columns(self) -> int:
@@ -190,7 +197,7 @@ class Table:
             known = places(nodes, self.ids(key)) >= 0
             if not known[0] and known[1:].all():
                 text, header = self.text.without_first_row(), [self.words(place)[0] for place in range(self.columns)]
-                return _table(self.source, text, header, self.columns), key, others
+                return _table(self.source, text, header, self.columns, self.part), key, others
         return self, key, others
 
     def names(self, places: Sequence[int]) -> list[str]:
@@ -209,12 +216,14 @@ class Table:
 
         column = self.frame[place]
         if self.text is not None:
-            if column.dtype == np.int64 and not self.text.has_odd_numbers():
-                return column.to_numpy()
+            is_plain = column.dtype == np.int64 or column.empty
+            if is_plain and self.text.has_odd_numbers():
+                is_plain = pd.Series(self.words(place)).str.fullmatch(PLAIN).all()
+            if self.part.all(is_plain):
+                return column.to_numpy(dtype=np.int64)
             text = self.words(place)
             self.refuse(text == "", f"field {place + 1} is empty: give an id, or remove the line")
-            is_plain = column.dtype == np.int64 and pd.Series(text).str.fullmatch(PLAIN).all()
-            return column.to_numpy() if is_plain else text
+            return text
         self.refuse(column.isna().to_numpy(), f"{self.called(place)} has missing values: drop these rows")
         is_text = pd.api.types.is_string_dtype(column)
         if is_text or (isinstance(self.source, str) and column.dtype in ("object", "category")):
@@ -256,7 +265,8 @@ class Table:
 
     def counts_rows(self) -> bool:
         """Return whether the first column is 0, 1, 2, ..."""
-        return np.array_equal(self.frame[0].to_numpy(), np.arange(len(self.frame)))
+        first, count = self.part.before(len(self.frame)), len(self.frame)
+        return self.part.all(np.array_equal(self.frame[0].to_numpy(), np.arange(first, first + count)))
 
     def skip_index(self) -> None:
         """Warn that the unnamed first column is skipped; refuse it if it does not count the rows."""
@@ -269,8 +279,9 @@ class Table:
         """Return the unused parts of the table, for the summary."""
         used, name = set(used), getattr(self.source, "name", self.source)
         parts = [self.called(place) for place in range(len(self.header or ())) if place not in used]
-        if self.text is not None and self.text.comments:
-            parts.append(f"{self.text.comments:,} comment line{'s' if self.text.comments > 1 else ''}")
+        (comments,) = self.part.total(self.text.comments if self.text else 0)
+        if comments:
+            parts.append(f"{comments:,} comment line{'s' if comments > 1 else ''}")
         return [f"{part} of {name}" for part in parts]
 
 
@@ -282,8 +293,13 @@ def not_a_number(field: str, place: int, fix: str = "") -> str:
     return f"{field[:40]!r} is not a finite number{fix}"
 
 
-def read_table(given: Path | pd.DataFrame, what: str = "the table", **options: Any) -> Table:
-    """Return a table in text or Parquet, with the options of ``read_text``, or a DataFrame, called ``what``."""
+def read_table(
+    given: Path | pd.DataFrame, what: str = "the table", part: Part = WHOLE, **options: Any
+) -> Table:
+    """Return a table in text or Parquet, with the options of ``read_text``, or a DataFrame, called ``what``.
+
+    ``part``: which rows of a file are read.
+    """
     import pandas as pd
 
     if isinstance(given, pd.DataFrame):
@@ -291,37 +307,56 @@ def read_table(given: Path | pd.DataFrame, what: str = "the table", **options: A
         return Table(what, given.set_axis(range(given.shape[1]), axis=1), names)
     kind = kind_of(given)
     if kind == "text":
-        return read_text(given, **options)
+        return read_text(given, part=part, **options)
     if kind == "parquet":
-        return _read_parquet(given)
+        return _read_parquet(given, part)
     raise DataError.at(given, f"a table is expected (text or Parquet), not a file of {kind.upper()}")
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path, part: Part) -> Table:
     with reported_as(path, "not a Parquet file, or a damaged one"):
         with importing("pyarrow", "reading Parquet", "pip install pyarrow"):
+            import pyarrow
             from pyarrow import parquet
-        table = parquet.ParquetFile(path).read()
-        frame = table.to_pandas(ignore_metadata=True)       # an index of pandas is a column
-    if not len(frame):
+        file = parquet.ParquetFile(path)
+        rows = pyarrow.Table.from_batches(_batches(file, part.of(file.metadata.num_rows)), file.schema_arrow)
+        frame = rows.to_pandas(ignore_metadata=True)        # an index of pandas is a column
+    if not file.metadata.num_rows:
         raise DataError.at(path, "has no rows")
-    return Table(path, frame.set_axis(range(frame.shape[1]), axis=1), list(table.schema.names))
+    return Table(path, frame.set_axis(range(frame.shape[1]), axis=1), list(rows.schema.names), part=part)
+
+
+def _batches(file: Any, wanted: slice) -> Iterator[Any]:
+    """Yield the wanted rows of a Parquet file; a group of rows that several processes share is not kept whole."""
+    first = 0
+    for group in range(file.num_row_groups):
+        last = first + file.metadata.row_group(group).num_rows
+        for batch in file.iter_batches(BATCH, [group]) if first < wanted.stop and last > wanted.start else ():
+            low, high = max(wanted.start - first, 0), min(wanted.stop - first, len(batch))
+            if low < high:
+                yield batch.slice(low, high - low)
+            first += len(batch)
+        first = last
 
 
 def read_text(
     path: Path, *, separator: str | None = None, header: bool | None = None,
-    find_header: Callable[[list[list[str]]], bool] | None = None, attributes: bool = False,
+    find_header: Callable[[list[list[str]]], bool] | None = None, attributes: bool = False, part: Part = WHOLE,
 ) -> Table:  # fmt: skip
-    """Return the rows of a file, one at least.
+    """Return the rows of a file, one at least, or a part of them, maybe none.
 
     Separator and header are detected unless they are given, the header by ``find_header``, default ``is_header``.
     ``attributes``: lines may end with the attributes of an edge, as networkx writes them.
     """
-    content, comments = _cleaned(path, unpacked(path))
+    content = unpacked(path, part)
+    first = 1 + part.before(content.count(b"\n"))
+    content, comments = _cleaned(path, content, first)
     if attributes and b"}" in content:
-        content = _without_attributes(path, content)
-    sample = [*islice(Text(content, SPACES, comments).rows(), SAMPLE)]
+        content = _without_attributes(path, content, first)
+    samples = part.gather([*islice(Text(content, SPACES, comments, first).rows(), SAMPLE)])
+    sample, is_first = [row for rows in samples for row in rows][:SAMPLE], not any(samples[: part.place])
     if not sample:
+        (comments,) = part.total(comments)
         only_comments = f"has only comments, lines that begin with # or % ({comments:,})"
         raise DataError.at(path, only_comments if comments else "the file is empty")
     separator = _separator(path, sample) if separator is None else separator
@@ -329,36 +364,51 @@ def read_text(
     has_header = (find_header or is_header)(rows) if header is None else header
     if has_header and len(rows) == 1:
         raise DataError.at(path, "there are no rows below the header")
-    text = Text(content, separator, comments)
-    text = text.without_first_row() if has_header else text
+    text = Text(content, separator, comments, first)
+    text = text.without_first_row() if has_header and is_first else text
+    if part.processes > 1 and not part.all(separator == SPACES or content.count(b'"') % 2 == 0):
+        raise DataError.at(path, "a text in quotes may have several lines, which processes cannot share: use Parquet")
     kind, header_line = _called(separator), "a" if has_header else "no"
     log.info("%s: separated by %s, %s header line, %d columns", path, kind, header_line, len(rows[0]))
-    return _table(path, text, rows[0] if has_header else None, len(rows[0]))
+    return _table(path, text, rows[0] if has_header else None, len(rows[0]), part)
 
 
-def _table(source: Path | str, text: Text, header: list[str] | None, columns: int) -> Table:
+def _table(source: Path | str, text: Text, header: list[str] | None, columns: int, part: Part) -> Table:
     """Return the table of a text, or an error for the first line with another number of fields."""
     problem = "rows of different lengths"
     try:
-        frame = text.parsed()
+        frame = text.parsed(columns)
     except (ValueError, OverflowError) as error:
         frame, problem = None, f"cannot be read ({error})"
     if frame is None or frame.shape[1] != columns:
         raise _ragged(source, text.rows(), text.separator, columns) or DataError.at(source, problem)
-    return Table(source, frame, header, text)
+    return Table(source, frame, header, text, part)
 
 
-def unpacked(path: Path) -> bytes:
-    """Return the content of a file, unpacked if it is gzip, whatever its name."""
-    with reported_as(path, "cannot be read"):
-        content = path.read_bytes()
-        return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+def unpacked(path: Path, part: Part = WHOLE) -> bytes:
+    """Return the content of a file, unpacked if it is gzip, whatever its name, or the lines that begin in a part."""
+    with reported_as(path, "cannot be read"), open(path, "rb") as packed:
+        file = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(b"\x1f\x8b") else packed
+        if part.processes == 1:
+            return file.read()
+        ends = part.of(file.seek(0, os.SEEK_END))
+        places = [_next_line(file, end) for end in (ends.start, ends.stop)]
+        file.seek(places[0])
+        return file.read(places[1] - places[0])
 
 
-def _cleaned(path: Path, content: bytes) -> tuple[bytes, int]:
-    """Return UTF-8 with LF, comments blanked out, and how many there were."""
+def _next_line(file: Any, place: int) -> int:
+    """Return where the first line begins that begins at a place or later."""
+    file.seek(max(place - 1, 0))
+    file.readline()
+    return file.tell() if place else 0
+
+
+def _cleaned(path: Path, content: bytes, first: int) -> tuple[bytes, int]:
+    """Return UTF-8 with LF, comments blanked out, and how many there were; ``first``: number of the first line."""
     content = content.removeprefix(b"\xef\xbb\xbf")
-    if foreign := next((fix for start, fix in FOREIGN.items() if re.match(start, content)), None):
+    foreign = next((fix for start, fix in FOREIGN.items() if re.match(start, content)), None)
+    if foreign and first == 1:
         raise DataError.at(path, foreign)
     if b"\r" in content:
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -369,20 +419,20 @@ def _cleaned(path: Path, content: bytes) -> tuple[bytes, int]:
     except UnicodeDecodeError as error:
         place, problem = error.start, f"not UTF-8 text ({error.reason}): save it as UTF-8"
     if place >= 0:
-        raise DataError.at(path, problem, content.count(b"\n", 0, place) + 1)
+        raise DataError.at(path, problem, content.count(b"\n", 0, place) + first)
     if b"#" in content or b"%" in content:
         return re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
     return content, 0
 
 
-def _without_attributes(path: Path, content: bytes) -> bytes:
+def _without_attributes(path: Path, content: bytes, first: int) -> bytes:
     """Turn ``0 1 {}``, as networkx.write_edgelist writes it, into ``0 1``, ``0 1 {'weight': 2.0}`` into ``0 1 2.0``."""
     content = re.sub(rb"(?m)[ \t,;]+\{\}[ \t]*$", b"", content)
     content = re.sub(rb"(?m)\{'weight': ([-+.\w]+)\}[ \t]*$", rb"\1", content)
     other = re.search(rb"(?m)(?<=[ \t,;])\{'[^\n]*\}[ \t]*$", content)
     if other:
         fix = "only {} and {'weight': number} are read; write the file with networkx.write_weighted_edgelist"
-        line = content.count(b"\n", 0, other.start()) + 1
+        line = content.count(b"\n", 0, other.start()) + first
         raise DataError.at(path, f"edge attributes {other[0].decode()[:60]}: {fix}", line)
     return content
 

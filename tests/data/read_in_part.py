@@ -1,0 +1,49 @@
+"""One of several processes; test_parts.py starts them. Reads every file of a folder in part, and says what it got."""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from jbpool import processes
+from jbpool.data import datasets
+from jbpool.data.datasets import NodeData
+from jbpool.data.own import divided, one_graph
+from jbpool.data.parts import Part
+from jbpool.processes import process_group, rank
+
+BLOCK = 4               # rows, instead of 1,024: shares of small graphs
+
+
+def content(data: NodeData) -> dict:
+    """The rows of this process, and what is the same in all of them."""
+    graph, weight = data.graph, data.edge_weight
+    pointers, columns, _ = graph.by_target
+    return {
+        "rows": {
+            "ids": data.own_ids.tolist(),
+            "degree": pointers.diff().tolist(),
+            "neighbours": graph.halo.numbers[columns.long()].tolist(),
+            "weight": None if weight is None else weight.tolist(),
+            "first": None if data.first is None else data.first.tolist(),
+            "feat": None if data.feat is None else data.feat.tolist(),
+            "label": None if data.label is None else data.label.tolist(),
+        },
+        "shared": [data.summary, data.read.counts, data.fingerprint_with_labels, data.class_names, data.feat_names],
+        "types": [str(data.own_ids.dtype), str(columns.dtype), graph.shares.num_rows],
+    }
+
+
+if __name__ == "__main__":
+    folder, out = Path(sys.argv[1]), Path(sys.argv[2])
+    for module in (processes, datasets, divided):
+        module.ROWS = BLOCK
+    with process_group(torch.device("cpu")):
+        one_graph.WHOLE = Part.of_this_run()
+        seen = {}
+        for case in sorted(folder.iterdir()):
+            files = {path.name.split(".")[0]: path for path in case.iterdir()}
+            options = json.loads(files.pop("options").read_text()) if "options" in files else {}
+            seen[case.name] = content(one_graph.load_node_files(**files, **options))
+        (out / f"{rank()}.json").write_text(json.dumps(seen))
