@@ -3,6 +3,7 @@
 # make test-gpu    the tests of the layer and of both networks on a GPU (docs/install.md)
 # make test-slow   the slow ones: large datasets, the longer benchmarks
 # make fuzz   1,000 damaged inputs of every kind: each is read, or refused by name (docs/development/reliability.md)
+# make soak   20 runs of each task, killed at random steps: each is continued to the result of an unbroken one
 # make matrix the oldest and the newest versions, and fresh Debians, each made from nothing (gigabytes)
 # make bench  the benchmarks (about twenty minutes); make bench-env installs the libraries to compare with
 # make release  build the wheel and the source archive, check both, and say how to upload them
@@ -26,7 +27,7 @@ export JBPOOL_DATA ?= $(abspath ../shared/data)
 endif
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test test-gpu test-slow fuzz matrix bench bench-env docs release notebook-env lint env lock clean
+.PHONY: run test test-gpu test-slow fuzz soak matrix bench bench-env docs release notebook-env lint env lock clean
 .DEFAULT_GOAL := test
 
 env: $(READY)
@@ -64,6 +65,9 @@ test-slow: $(READY)
 
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 MUTANTS=1000 $(BIN)/python -m pytest -n 2 tests/test_fuzz.py
+
+soak: $(READY)
+	OMP_NUM_THREADS=1 KILLS=20 $(BIN)/python -m pytest -n 2 tests/engine/test_new_processes.py -k killed_and_resumed
 
 matrix: $(READY)
 	$(BIN)/python scripts/qa/matrix.py

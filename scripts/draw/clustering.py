@@ -18,7 +18,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "reproduce")]
 
 STYLE = (
     "<style>svg{background:#fff;color:#222}text{font:11px system-ui,sans-serif;fill:#222}"
-    ".grid{stroke:#222;stroke-opacity:.13}</style>"
+    ".grid{stroke:#222;stroke-opacity:.13}@media(prefers-color-scheme:dark){svg{background:#16181d}"
+    "text{fill:#e4e4e4}.grid{stroke:#e4e4e4}}</style>"
 )
 
 
@@ -68,7 +69,7 @@ def draw_heads(dataset: str, starts: int) -> None:
     heads, bounded = trained_heads(rows, num_clusters, starts, torch.Generator().manual_seed(0))
     scored = [nmi(cluster) for cluster in hard_clusters(heads, rows)]
     series = {"MLP, linear head": linear, "bounded head": (bounded.tolist(), scored)}
-    save("heads.svg", scatter(series, "balance loss; upwards: NMI with the classes", "loss against NMI"))
+    save("heads.svg", scatter(series, "to the right: balance loss; up: NMI with the classes", "loss against NMI"))
 
 
 def scatter(series: dict[str, tuple[list[float], list[float]]], x_label: str, label: str) -> str:
@@ -96,13 +97,15 @@ def draw_confidence(seeds: int = 3) -> None:
     kinds: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for seed in range(seeds):
         for data in uncertain(seed):
-            kinds.setdefault(NAMES[data.name.split()[0]], []).append(rightness(data, seed))
+            if (kind := NAMES.get(data.name.split()[0])) is not None:
+                kinds.setdefault(kind, []).append(rightness(data, seed))
     series: dict[str, tuple[list[float], list[float]]] = {}
     for name, pairs in kinds.items():
         bins = [found for found in bins_of(*map(np.concatenate, zip(*pairs, strict=True))) if found[2]]
         series[name] = [float(sure) for sure, *_ in bins], [float(right) for _, right, _ in bins]
-    series["as promised"] = [0.0, 1.0], [0.0, 1.0]
-    save("confidence.svg", charts.lines(series, "confidence; upwards: share of right nodes", "confidence").svg)
+    series["as it should be"] = [0.0, 1.0], [0.0, 1.0]
+    words = "to the right: confidence; up: share of nodes in the right cluster"
+    save("confidence.svg", charts.lines(series, words, "confidence").svg)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from commands import CLASSIFY, CPU, SHARED, assert_same_weights, call, result_of, run_task, settings
+from commands import CLASSIFY, CPU, assert_same_weights, call, result_of, run_task, settings
 from own_graphs import MANY, write_targets
 from own_graphs import SMALL as SMALL_OWN
 from sklearn.metrics import r2_score
@@ -120,20 +120,16 @@ def test_folds_of_a_dataset_with_an_official_split(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["mutag", "enzymes", "proteins", "nci1"])
-def test_a_short_run_on_the_real_sets(name, tmp_path):
-    if not SHARED.is_dir():
-        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
-    changes = [f"dataset.root={SHARED}", "train.epochs=2"]
+def test_a_short_run_on_the_real_sets(name, shared, tmp_path):
+    changes = [f"dataset.root={shared}", "train.epochs=2"]
     out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", folds=[0])
     assert out.history[-1]["loss"] < out.history[0]["loss"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dd", "reddit-binary", "molhiv"])
-def test_a_short_run_on_the_large_sets(name, tmp_path):
-    if not SHARED.is_dir():
-        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
-    changes = [f"dataset.root={SHARED}", "train.epochs=1", "train.seeds=[0]"]
+def test_a_short_run_on_the_large_sets(name, shared, tmp_path):
+    changes = [f"dataset.root={shared}", "train.epochs=1", "train.seeds=[0]"]
     out = run(load_config(GRAPH_CLASSIFY, name, changes), tmp_path / "r", folds=[0])
     assert out.runs[0]["test"] > 0.5
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
-from commands import CLUSTER, SHARED, call, result_of, run_task, settings
+from commands import CLUSTER, call, result_of, run_task, settings
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from zoo import random_graph, undirected
@@ -236,10 +236,8 @@ def test_the_pools_have_the_same_capacity():
 
 
 @pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "dblp"])
-def test_a_short_run_on_the_real_sets(name, tmp_path):
-    if not SHARED.is_dir():
-        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
-    changes = [f"dataset.root={SHARED}", "train.epochs=4", "train.seeds=[0]", "train.eval_every=2"]
+def test_a_short_run_on_the_real_sets(name, shared, tmp_path):
+    changes = [f"dataset.root={shared}", "train.epochs=4", "train.seeds=[0]", "train.eval_every=2"]
     out = run(load_config(NODE_CLUSTER, name, changes), tmp_path / "r")
     assert out.history[-1]["loss"] < out.history[0]["loss"]
 

@@ -1,6 +1,8 @@
 """Tests that need a new process: signals, torchrun, imports of --help."""
 
 import csv
+import os
+import random
 import signal
 from pathlib import Path
 
@@ -8,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 from commands import (
+    CASES,
     CLASSIFY,
     CLUSTER,
-    SHARED,
     assert_same_weights,
     call,
     launch,
@@ -27,18 +29,25 @@ from jbpool.classification import run as classification_run
 
 KILLED = Path(__file__).with_name("killed_run.py")
 AGENT = Path(__file__).with_name("torchrun_agent.py")
+SOAK = int(os.environ.get("KILLS", "0"))
 
 
-def test_killed_and_resumed_a_run_equals_an_unbroken_one(tmp_path):
-    """Killed between two checkpoints; test_both_tasks.py stops runs of both tasks at every checkpoint."""
-    arguments = CLUSTER.arguments("train.eval_every=20", "train.restarts=2")
-    killed = launch(KILLED, "cluster", 0, 90, *arguments, "--out", "broken", cwd=tmp_path)
+# One is killed between two checkpoints. ``KILLS=20`` (make soak) kills so many of each task at random steps.
+KILLS = [(name, random.Random(number).randrange(140)) for name in CASES for number in range(SOAK)]
+
+
+@pytest.mark.parametrize(("name", "step"), KILLS or [("node_cluster", 90)])
+def test_killed_and_resumed_a_run_equals_an_unbroken_one(name, step, tmp_path):
+    """test_stops.py stops runs of both tasks at every file."""
+    case = CASES[name]
+    more = ["train.eval_every=20", "train.restarts=2"] if case is CLUSTER else ["train.epochs=40"]
+    command, arguments = case.command.__name__, case.arguments(*more)
+    killed = launch(KILLED, command, 0, step, *arguments, "--out", "broken", cwd=tmp_path)
     _, error = killed.communicate(timeout=120)
     assert killed.returncode == -signal.SIGKILL, error
-    assert (tmp_path / "broken" / "checkpoint.pt").exists()
     assert not (tmp_path / "broken" / "report.html").exists()
     for folder in ("broken", "whole"):
-        call(CLUSTER.command, *arguments, "--out", folder, "--resume", cwd=tmp_path)
+        call(case.command, *arguments, "--out", folder, "--resume", cwd=tmp_path)
     assert numbers(tmp_path / "broken") == numbers(tmp_path / "whole")
     assert_same_weights(tmp_path / "broken", tmp_path / "whole")
     history = [(tmp_path / folder / "history.csv").read_text() for folder in ("broken", "whole")]
@@ -153,14 +162,12 @@ def test_torchrun(tmp_path):
     assert "2 processes" in printed
 
 
-def test_two_processes_follow_one_on_a_real_set(tmp_path):
+def test_two_processes_follow_one_on_a_real_set(shared, tmp_path):
     """Rounding of batch normalisation in float32 parts the losses by some 1e-4; biases in front of it would by more.
 
     Later, single ReLUs switch at different steps: docs/howto/processes.md says how far runs part by then.
     """
-    if not SHARED.is_dir():
-        pytest.skip("the real datasets are not beside this checkout (../shared/data)")
-    changes = settings(f"dataset.root={SHARED}", "train.epochs=1", "train.batch_size=64", "model.dropout=0")
+    changes = settings(f"dataset.root={shared}", "train.epochs=1", "train.batch_size=64", "model.dropout=0")
     arguments = ["--cfg", "mutag", *changes, "--folds", "0", "--seeds", "0,1,2,3,4,5,6,7,8,9"]
     run_ranks(CLASSIFY.script, *arguments, "--out", "of2", cwd=tmp_path, processes=2)
     call(CLASSIFY.command, *arguments, "--out", "of1", cwd=tmp_path)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from browser import BROWSER, HOSTILE, NODES, Browser
-from commands import CASES, CLUSTER, SHARED, call, settings
+from commands import CASES, CLUSTER, call, settings
 
 from jbpool.clustering.picture import SCRIPTS, GraphView, graph_section
 from jbpool.report.page import render_page
@@ -14,15 +14,25 @@ pytestmark = BROWSER
 
 
 @pytest.fixture
-def page(browser, folders):
-    """The clustering report, ready."""
+def opened(browser):
+    """A function that opens a page, and waits until its graphs can be explored."""
+
+    def opened(path, part=".graph-view", **screen):
+        browser.open(path, **screen)
+        browser.until(f"document.querySelector('{part}').dataset.ready")
+        return browser
+
     browser.errors.clear()
     browser.requests.clear()
-    browser.open(folders["node_cluster"])
-    browser.until("document.querySelector('.graph-view').dataset.ready")
-    yield browser
+    yield opened
     assert browser.errors == []
     assert all(request.startswith("file:") for request in browser.requests)     # nothing is loaded from elsewhere
+
+
+@pytest.fixture
+def page(opened, folders):
+    """The clustering report, ready."""
+    return opened(folders["node_cluster"])
 
 
 def shown(page):
@@ -233,13 +243,10 @@ def made_up(count, clusters, labels, confidence, edges=True):
         (9, 3, True, True, False),
     ],
 )  # fmt: skip
-def test_unusual_graphs(count, clusters, labels, confidence, edges, browser, tmp_path):
+def test_unusual_graphs(count, clusters, labels, confidence, edges, opened, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(made_up(count, clusters, labels, confidence, edges))
-    browser.errors.clear()
-    browser.open(path)
-    browser.until("document.querySelector('.graph-view').dataset.ready")
-    assert browser.errors == []
+    browser = opened(path)
     assert shown(browser) == count
     assert browser.js("document.querySelectorAll('.legend button').length") == clusters
     assert browser.seen("[value=class]") == labels
@@ -254,13 +261,11 @@ def test_unusual_graphs(count, clusters, labels, confidence, edges, browser, tmp
     assert "0" in browser.text(".chosen dd")
 
 
-def test_nodes_and_legend_have_marks_where_colours_repeat(browser, tmp_path):
+def test_nodes_and_legend_have_marks_where_colours_repeat(opened, tmp_path):
     """Without them, clusters 0, 10, 20 and 30 would look the same; classes and confidence have their own colours."""
     path = tmp_path / "page.html"
     path.write_text(made_up(250, 35, True, True))
-    browser.errors.clear()
-    browser.open(path)
-    browser.until("document.querySelector('.graph-view').dataset.ready")
+    browser = opened(path)
     kinds = "[0, 10, 20, 30, 4].map((node) => jbpoolView.renderer.getNodeDisplayData(node).type)"
     assert browser.js(kinds) == ["circle", "hole", "slit", "cross", "circle"]
     marks = "Object.fromEntries([...document.querySelectorAll('.legend button')].map((b) => [b.dataset.group,"
@@ -271,7 +276,6 @@ def test_nodes_and_legend_have_marks_where_colours_repeat(browser, tmp_path):
     assert browser.js(kinds)[1] == "hole"
     legend = "document.querySelector('.legend')"
     assert browser.js(f"{legend}.scrollHeight > {legend}.clientHeight")
-    assert browser.errors == []
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -286,9 +290,8 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(name, dark, browser, 
     assert ground == ("rgb(17, 19, 23)" if dark else "rgb(246, 247, 249)")
 
 
-def test_print_shows_the_static_picture(browser, folders):
-    browser.open(folders["node_cluster"], media="print")
-    browser.until("document.querySelector('.graph-view').dataset.ready")
+def test_print_shows_the_static_picture(opened, folders):
+    browser = opened(folders["node_cluster"], media="print")
     assert browser.seen(".static svg")
     assert not browser.seen(".explorer")
 
@@ -313,38 +316,28 @@ def test_without_webgl_a_line_says_why(folders, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_report_of_cora(browser, tmp_path):
+def test_the_report_of_cora(opened, shared, tmp_path):
     """Small enough to be sent by mail, and complete."""
-    if not SHARED.is_dir():
-        pytest.skip("no shared data folder")
-    changes = [f"dataset.root={SHARED}", "dataset.name=cora", "method.name=kmeans", "train.seeds=[0]"]
+    changes = [f"dataset.root={shared}", "dataset.name=cora", "method.name=kmeans", "train.seeds=[0]"]
     call(CLUSTER.command, *settings(*changes), "--cfg", "cora.yaml", "--out", "r", cwd=tmp_path)
     page = tmp_path / "r" / "report.html"
     assert page.stat().st_size < 1.5e6
-    browser.open(page)
-    browser.until("document.querySelector('.graph-view').dataset.ready")
-    assert browser.js("[jbpoolView.graph.order, jbpoolView.graph.size]") == [2708, 5278]
+    assert opened(page).js("[jbpoolView.graph.order, jbpoolView.graph.size]") == [2708, 5278]
 
 
-def test_the_report_of_a_command(browser, tmp_path):
+def test_the_report_of_a_command(opened, tmp_path):
     """Without labels or ids of its own, as a user starts it."""
     call(CLUSTER.command, *CLUSTER.arguments("train.epochs=20"), "--out", "r", cwd=tmp_path)
-    browser.open(tmp_path / "r" / "report.html")
-    browser.until("document.querySelector('.graph-view').dataset.ready")
-    assert browser.errors == []
+    opened(tmp_path / "r" / "report.html")
 
 
 # ---------------------------------------------------------------- the browser of test graphs
 
 
 @pytest.fixture
-def graphs(browser, folders):
+def graphs(opened, folders):
     """The classification report, ready."""
-    browser.errors.clear()
-    browser.open(folders["graph_classify"])
-    browser.until("document.querySelector('.browser').dataset.ready")
-    yield browser
-    assert browser.errors == []
+    return opened(folders["graph_classify"], ".browser")
 
 
 def pictured(page):

@@ -200,6 +200,7 @@
     // The threshold, the share of nodes on its side, and how many of them are right: by their confidence, and where
     // classes are known, in fact.
     function drawLimit() {
+      if (!confidence) return;
       const limit = Number(control("threshold").value), least = control("side").value === "least";
       const percent = (part, all) => `${Math.round(100 * part / all)} %`;
       let some = 0, expected = 0, labelled = 0, right = 0;
