@@ -311,20 +311,6 @@ def test_a_forbidden_import_is_found(source, module, is_package, line):
     assert forbidden(edge)
 
 
-@pytest.mark.parametrize(
-    ("source", "module"),
-    [
-        ("from jbpool.ops import segment", "jbpool.nn.pools"),
-        ("from jbpool.graph import Graph", "jbpool.nn"),
-        ("from jbpool.errors import DataError", "jbpool.checks"),
-        ("from jbpool import objectives", "jbpool"),
-    ],
-)
-def test_an_allowed_import_is_not(source, module):
-    (edge,) = read_imports(source, module, module in ("jbpool", "jbpool.nn"), set(MODULES))
-    assert not forbidden(edge)
-
-
 def test_outside_imports_are_found():
     source = "import os.path\nfrom scripts.compare import write\nfrom . import x\ndef f():\n    import tests.zoo"
     assert outside(source) == {"os", "scripts", "tests"}

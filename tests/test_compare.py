@@ -249,7 +249,3 @@ def test_nodes_without_a_cluster_are_left_out(pair, compare):
     clusters(pair[0], [0, 0, 1, 1, -1])
     clusters(pair[1], [1, 1, 0, -1, 0])
     assert "0 of 3 nodes (0.0 %) moved" in compare(*pair)
-
-
-def test_one_run_is_not_enough(runs, capsys):
-    assert "at least two" in refusal(capsys, runs / "a")

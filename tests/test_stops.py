@@ -112,23 +112,6 @@ def test_ctrl_c_in_every_phase(command, phase, tmp_path, monkeypatch, capsys):
     assert (folder / "finished.pt").exists() == ("finished work" in printed)
 
 
-@both
-def test_ctrl_c_in_a_comparison_reports_what_is_finished(command, tmp_path, monkeypatch):
-    from jbpool.engine import fit
-
-    steps, step = iter(range(10**6)), fit.mean_gradients
-
-    def stopping(parameters):
-        if next(steps) == 1:                                    # the second seed, the second pool
-            raise KeyboardInterrupt
-        step(parameters)
-
-    monkeypatch.setattr(fit, "mean_gradients", stopping)
-    assert command(arguments(command, "--out", tmp_path / "run")) == 130
-    assert (tmp_path / "run" / "report.html").exists()
-    assert len(scores(tmp_path / "run")) == 1
-
-
 # ------------------------------------------------------------ disks
 
 

@@ -19,7 +19,6 @@ from jbpool.classification.training import ClassifyProblem
 from jbpool.data import Split, load_graphs
 from jbpool.engine.config import load_config
 from jbpool.engine.fit import fit
-from jbpool.engine.run_folder import RunFolder
 from jbpool.errors import ConfigError, RunFolderError, TrainingError
 
 SMALL = CLASSIFY.changes
@@ -77,18 +76,6 @@ def test_test_labels_have_no_say(tmp_path, monkeypatch):
     assert plain.runs[0]["valid"] == shuffled.runs[0]["valid"]
     assert plain.runs[0]["test"] > 0.55
     assert shuffled.runs[0]["test"] < 1 / 3 + 3 * (2 / 9 / len(split.test)) ** 0.5     # three deviations above chance
-
-
-def test_a_run_stopped_while_it_writes(tmp_path, monkeypatch):
-    """A fold that was killed just before it was recorded is repeated, and all files are complete."""
-    config = load_config(GRAPH_CLASSIFY, None, [*SMALL, "model.compare=[]"])
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "keep", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            run(config, tmp_path / "r", folds=[0])
-    run(config, tmp_path / "r", folds=[0], resume=True)
-    assert (tmp_path / "r" / "predictions.npz").is_file()
-    assert len(result_of(tmp_path / "r")["runs"]) == 1
 
 
 def test_folds_of_a_dataset_with_an_official_split(tmp_path, capsys):

@@ -301,12 +301,11 @@ def test_a_log_whose_package_is_missing(case, tmp_path, monkeypatch):
 COMMON = [
     (["--cfg", "nowhere.yaml"], "--cfg nowhere.yaml: no such file"),
     (["--set", "train.epoch=3"], "train.epochs"),
-    (["--seeds", "a"], "--seeds a"),
     (["--out", "afile/x"], "a file of that name exists"),
     (["--device", "cuda"], "no GPU"),
     (["--device", "tpu"], "'tpu'"),
     (["--resumee"], "--resumee"),
-    (["--predict", "nowhere"], "no model.pt"),
+    (["--predict", "nowhere"], "nowhere has no model.pt (no such folder)"),
 ]
 OWN = [
     (CLUSTER, ["--cfg", "file"], "edges.csv: no such file"),
