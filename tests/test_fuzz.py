@@ -72,6 +72,11 @@ def test_a_first_row_of_another_length_above_features(rows, tmp_path):
     assert "fields instead of" in outcome(EXAMPLES["tables"][1], files, tmp_path / "read")
 
 
+def test_a_name_of_a_column_that_cannot_be_printed(tmp_path):
+    files = {**TABLES, "edges.csv": TABLES["edges.csv"].replace(b"source", b"so\x7frce")}
+    assert outcome(EXAMPLES["tables"][1], files, tmp_path / "read") is None
+
+
 def test_a_sparse_matrix_with_more_entries_than_can_be_counted(tmp_path):
     wide = scipy.sparse.csr_matrix((NODES, 2**62))
     files = {**ARRAYS, "features.npz": saved(scipy.sparse.save_npz, wide)}

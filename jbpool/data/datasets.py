@@ -19,7 +19,7 @@ from jbpool.checks import check_index
 from jbpool.data.arrays import narrow
 from jbpool.data.parts import Part
 from jbpool.data.read import NO_LINES, Lines, Read
-from jbpool.errors import DataError
+from jbpool.errors import DataError, one_line
 from jbpool.formats import CsrRows
 from jbpool.graph import Graph
 from jbpool.inputs import is_symmetric
@@ -108,7 +108,7 @@ class NodeData:
     def summary(self) -> str:
         """One line for users: what was read, features, labels, what was ignored; asked for together."""
         ignored = f"; ignored: {', '.join(self.ignored)}" if self.ignored else ""
-        return f"{self.read}; {self._features}, {self._classes}{ignored}"
+        return one_line(f"{self.read}; {self._features}, {self._classes}{ignored}")
 
     @property
     def _classes(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from jbpool.errors import one_line
+
 
 class Lines(NamedTuple):
     """What became of the lines that list the edges of a graph."""
@@ -55,7 +57,7 @@ class Read(NamedTuple):
             f"{self.isolated:,} node{'s' * (self.isolated > 1)} without edges" if self.isolated else "",
             f"{self.components:,} components, the largest {self.largest:,}" if self.components > 1 else "",
         ]  # fmt: skip
-        return "; ".join(part for part in parts if part)
+        return one_line("; ".join(part for part in parts if part))         # names of columns may be anything
 
     @property
     def counts(self) -> dict[str, Any]:
