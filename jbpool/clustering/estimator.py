@@ -82,7 +82,8 @@ class JBClustering(Clusterer):
     trials_ : list of dict
         The partitions that were tried, and what each of them saves.
     chosen_by_ : str
-        What the number of clusters was chosen by: ``"reproducibility"``, ``"description"`` or ``"given"``.
+        What the number of clusters was chosen by: ``"reproducibility"``, ``"description"``, ``"given"``, or
+        ``"previous"``: it is that of the previous clusters.
     reproducibility_ : float or None
         Agreement of the clusters of two random halves of the data, for this number: 0 by chance, 1 the same.
     levels_ : DataFrame or None
@@ -158,9 +159,9 @@ class JBClustering(Clusterer):
         missing : str, optional
             ``"mean"``: gaps in the features get the mean of their column. Default: an error.
         previous : mapping of nodes to clusters, Series or array of shape (N,), optional
-            Clusters of an earlier version of the graph, -1 for none. They are continued where others do not describe
-            the graph clearly better. Clusters keep the numbers of those they overlap with most; new ones get new
-            numbers, so that numbers may have gaps.
+            Clusters of an earlier version of the graph, -1 for none. They and, of a range, their number are continued
+            where others are not clearly better. Clusters keep the numbers of those they overlap with most; new ones get
+            new numbers, so that numbers may have gaps.
         fixed : mapping of nodes to clusters, Series or array of shape (N,), optional
             Nodes that keep their cluster, 0 to ``n_clusters`` - 1; the others arrange themselves around them.
         sample : str, optional
@@ -196,6 +197,7 @@ class JBClustering(Clusterer):
         seed = self._seed()
         with watched("number of clusters", disable=not self.verbose or low == high) as watch:
             choice = choose(data.graph, data.feat, low, high, data.edge_weight, seed, watch)
+        choice = choice.keeping(anchors.num_previous())
         for note in choice.notes:
             warnings.warn(note, stacklevel=3)
         with watched("clustering", disable=not self.verbose) as watch:

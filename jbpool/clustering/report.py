@@ -95,7 +95,9 @@ def number_section(choice: Choice | None) -> str:
     if not choice.levels:
         return section("Number of clusters", f"<p>{choice.num_clusters}, as given. {note}</p>")
     note += f" Levels: {', '.join(levels)}." if levels else ""
-    if choice.by == "reproducibility":
+    if choice.by == "previous":
+        note += " The number of the previous clusters is kept, since no other one is clearly better."
+    elif choice.by == "reproducibility":
         note += " The smallest number is chosen whose agreement is the highest, within its standard error."
     elif choice.num_clusters == 1:
         note += " No number of clusters describes the edges more briefly than one: the graph may have no clusters."

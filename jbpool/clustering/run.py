@@ -67,6 +67,7 @@ class Job:
         config: ClusterConfig,
         data: NodeData,
         choice: Choice,
+        anchors: Anchors,
         out: RunFolder,
         device: torch.device,
         log: Log | None,
@@ -74,7 +75,7 @@ class Job:
         self.config, self.choice, self.out, self.device, self.log = config, choice, out, device, log
         self.num_clusters = choice.num_clusters
         self.given = data
-        self.anchors = anchors_of(config, data) if config.method.name == "auto" else NOTHING
+        self.anchors = anchors
         self.data = data if config.method.name == "auto" else with_features(data, self.num_clusters)
         out.own |= {"clusters": {}, "confidence": {}}     # seed -> (N,)
         out.write, out.draw = self.save_clusters, lambda: page(self.findings())
@@ -393,8 +394,9 @@ def run(
     low, high = number_of_clusters(config, data)
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
     out.details["data"] = data.read.counts
-    choice = _choose(low, high, data, config.train.seeds[0], out, device) if auto else Choice(low)
-    job = Job(config, data, choice, out, device, open_log(log, folder) if log else None)
+    anchors = anchors_of(config, data) if auto else NOTHING
+    choice = _choose(low, high, data, config.train.seeds[0], out, device, anchors) if auto else Choice(low)
+    job = Job(config, data, choice, anchors, out, device, open_log(log, folder) if log else None)
     out.begin(resume)
     if rank() == 0:
         _announce(config, data, out, job)
@@ -434,11 +436,13 @@ def _note(out: RunFolder, note: str) -> None:
         out.notes.append(note)
 
 
-def _choose(low: int, high: int, data: NodeData, seed: int, out: RunFolder, device: torch.device) -> Choice:
+def _choose(
+    low: int, high: int, data: NodeData, seed: int, out: RunFolder, device: torch.device, anchors: Anchors
+) -> Choice:
     """Choose the number of clusters; the curve is kept for the report."""
     graph, feat, weight = data.on(device)
     with watched("number of clusters", total=high - low + 1, disable=rank() > 0) as watch:
-        choice = choose(graph, feat, low, high, weight, seed, watch)
+        choice = choose(graph, feat, low, high, weight, seed, watch).keeping(anchors.num_previous())
     if rank() > 0:
         return choice
     agreement = {row.n_clusters: row.reproducibility for row in choice.levels if row.reproducibility is not None}
@@ -449,10 +453,11 @@ def _choose(low: int, high: int, data: NodeData, seed: int, out: RunFolder, devi
         "chosen": choice.num_clusters, "by": choice.by, "levels": levels, "reproducibility": agreement,
         "savings": choice.savings or {},
     }  # fmt: skip
-    said = [f"{choice.num_clusters}, {'as given' if choice.by == 'given' else f'chosen by {choice.by}'}"]
+    how = {"given": "as given", "previous": "as before"}.get(choice.by, f"chosen by {choice.by}")
+    said = [f"{choice.num_clusters}, {how}"]
     if levels and choice.by == "reproducibility":
         said.append(f"levels: {', '.join(map(str, levels))}")
-    elif choice.savings:
+    elif choice.savings and choice.by == "description":
         others = [str(number) for number in ranked(choice.savings) if number != choice.num_clusters]
         said.append(f"next best: {', '.join(others[:3]) or 'none'}")
     if choice.reproducibility is not None:

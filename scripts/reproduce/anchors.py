@@ -3,9 +3,10 @@
     python scripts/reproduce/anchors.py                    five draws; Leiden needs igraph, starmap h5py
     python scripts/reproduce/anchors.py --draws 1          faster
 
-First table: clusters of a graph, then of what is left of it when some nodes are removed, with another seed. Adjusted
-Rand index with the old clusters. Second table: a share of each class is fixed; share of the other nodes in the right
-cluster, without fixed nodes by the best matching. Label propagation goes along the edges.
+First table: clusters of a graph, then of what is left of it when some nodes or edges are removed, with another seed.
+Adjusted Rand index with the old clusters; "of a range": their number is chosen, too. Second table: a share of each
+class is fixed; share of the other nodes in the right cluster, without fixed nodes by the best matching. Label
+propagation goes along the edges.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -70,21 +72,33 @@ def propagated(adjacency: sparse.csr_matrix, fixed: np.ndarray, num_clusters: in
     return mass.argmax(1)
 
 
-def keep_ids(known: Known, removed: float, draws: int) -> np.ndarray:
-    """Return the means of: index with previous clusters, same numbers, index without, Leiden from its own and anew."""
-    def fit(rows: np.ndarray, seed: int, previous: np.ndarray | None = None) -> np.ndarray:
-        model = JBClustering(known.num_classes, random_state=seed)
-        return model.fit(known.adjacency[rows][:, rows], features=known.feat[rows], previous=previous).labels_
+def keep_ids(known: Known, removed: float, of_edges: bool, draws: int) -> np.ndarray:
+    """Return the means of: index with previous clusters, same numbers, both where the number is chosen, and the indices
+    without previous clusters, of Leiden from its own ones, and of Leiden anew."""
+    def fit(adjacency: sparse.csr_matrix, rows: np.ndarray, seed: int, previous: np.ndarray | None = None,
+            number: int | tuple[int, int] = known.num_classes) -> np.ndarray:  # fmt: skip
+        model = JBClustering(number, random_state=seed)
+        return model.fit(adjacency, features=known.feat[rows], previous=previous).labels_
 
-    everyone = np.arange(len(known.label))
-    old, other = fit(everyone, 0), leiden(known.adjacency)
+    everyone, whole = np.arange(len(known.label)), known.adjacency
+    old, chosen, other = fit(whole, everyone, 0), fit(whole, everyone, 0, number=(2, 30)), leiden(whole)
     scores = []
     for draw in range(draws):
-        rows = np.sort(np.random.default_rng(draw).permutation(everyone)[round(removed * len(everyone)) :])
-        part, kept = known.adjacency[rows][:, rows], fit(rows, draw + 1, old[rows])
-        pairs = (old, kept), (old, fit(rows, draw + 1)), (other, leiden(part, other[rows])), (other, leiden(part))
-        index = [adjusted_rand_score(before[rows], after) for before, after in pairs]
-        scores.append([index[0], (kept == old[rows]).mean(), *index[1:]])
+        rng, rows, part = np.random.default_rng(draw), everyone, whole
+        if of_edges:
+            upper = sparse.triu(whole, 1).tocoo()
+            left = rng.permutation(upper.nnz)[round(removed * upper.nnz) :]
+            upper = sparse.coo_matrix((upper.data[left], (upper.row[left], upper.col[left])), whole.shape)
+            part = (upper + upper.T).tocsr()
+        else:
+            rows = np.sort(rng.permutation(everyone)[round(removed * len(everyone)) :])
+            part = whole[rows][:, rows]
+        kept, free = fit(part, rows, draw + 1, old[rows]), fit(part, rows, draw + 1, chosen[rows], (2, 30))
+        alone = fit(part, rows, draw + 1)
+        pairs = (old, kept), (chosen, free), (old, alone), (other, leiden(part, other[rows])), (other, leiden(part))
+        with_previous, of_range, *others = [adjusted_rand_score(before[rows], after) for before, after in pairs]
+        same, same_of_range = (float((after == before[rows]).mean()) for before, after in pairs[:2])
+        scores.append([with_previous, same, of_range, same_of_range, *others])
     return np.mean(scores, axis=0)
 
 
@@ -112,11 +126,13 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=5)
     draws = parser.parse_args().draws
     warnings.simplefilter("ignore", UserWarning)                                        # halves that hardly agree
-    print("| graph | removed | previous | same number | without | Leiden, its own | Leiden anew |\n|" + "---|" * 7)
+    print("| graph | removed | previous | same number | of a range | same number | without | ", end="")
+    print("Leiden, its own | Leiden anew |\n|" + "---|" * 9)
     for known in graphs(PREVIOUS):
-        for removed in (0.01, 0.05, 0.1):
-            scores = keep_ids(known, removed, draws)
-            print(row(known.name, f"{removed:.0%}", *(f"{score:.3f}" for score in scores)), flush=True)
+        for removed, of_edges in product((0.01, 0.05, 0.1), (False, True)):
+            scores = keep_ids(known, removed, of_edges, draws)
+            what = f"{removed:.0%} of the {'edges' if of_edges else 'nodes'}"
+            print(row(known.name, what, *(f"{score:.3f}" for score in scores)), flush=True)
     print("\n| graph | fixed | with fixed nodes | label propagation | without |\n|" + "---|" * 5)
     for known in graphs(FIXED):
         for share in (0.01, 0.05):

@@ -20,9 +20,10 @@ from jbpool.clustering.matching import kept_numbers
 from jbpool.errors import DataError
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.segment import contingency
+from jbpool.processes import gather
 
 SPREAD = 20             # rounds in which new nodes take the cluster of their neighbours, at most
-STAY = 0.95             # share of the best merit that is enough for previous clusters
+STAY = 0.95             # share of the best merit that is enough for previous clusters, and for their number
 
 
 class Anchors(NamedTuple):
@@ -30,6 +31,11 @@ class Anchors(NamedTuple):
 
     previous: Tensor | None = None
     fixed: Tensor | None = None
+
+    def num_previous(self) -> int:
+        """Return the number of previous clusters that have nodes, in any process."""
+        names = [] if self.previous is None else self.previous[self.previous >= 0].unique().tolist()
+        return len(set().union(*gather(names)))
 
 
 NOTHING = Anchors()

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from jbpool.clustering.auto.anchors import STAY
 from jbpool.clustering.auto.halves import Halves
 from jbpool.clustering.auto.merging import Partition, unions
 from jbpool.clustering.auto.refinement import Evidence
@@ -28,6 +29,7 @@ NOISE = 0.2             # agreement of halves below which clusters may be noise
 TOLERANCE = 0.02        # difference of agreements that means nothing
 FALL, KINK, END = 0.05, 0.4, 0.85       # when a number stands out by the agreement: ``stands_out``
 DIVIDED, CROSSED = 0.18, 0.8            # nats of the borders that twice as many clusters cross: it does; it does not
+KEPT = 0.8              # share of the best agreement that is enough for the number of previous clusters: seeds differ
 EVERY, GROWTH = 15, 1.1         # numbers tried: every one up to 15, then each a tenth larger, and all around the best
 KNOWN_GROWTH = 1.5              # each is half as large again where the description decides
 
@@ -45,7 +47,7 @@ class Choice(NamedTuple):
     """The number of clusters, and what it was chosen by."""
 
     num_clusters: int               # 1 if no number in the range saves anything
-    by: Literal["reproducibility", "description", "given"] = "given"
+    by: Literal["reproducibility", "description", "given", "previous"] = "given"
     reproducibility: float | None = None    # of this number (of one cluster: the best one), 0 by chance, 1 the same
     levels: tuple[Level, ...] = ()          # every number that was tried; none if it is given
     notes: tuple[str, ...] = ()             # what a user should know
@@ -54,6 +56,22 @@ class Choice(NamedTuple):
     def savings(self) -> dict[int, float] | None:
         """K -> bits per node that K clusters save in describing the edges; ``None`` for a given number."""
         return {row.n_clusters: row.saved for row in self.levels if row.saved is not None} if self.levels else None
+
+    def keeping(self, number: int) -> Choice:
+        """Return the choice of this number, that of previous clusters, unless another one is clearly better."""
+        agreement = {row.n_clusters: row.reproducibility for row in self.levels if row.reproducibility is not None}
+        curve = self.savings if self.by == "description" else agreement
+        if not curve or self.num_clusters == 1 or not min(curve) <= number <= max(curve):
+            return self
+
+        def at(count: int, values: dict[int, float]) -> float:
+            return float(np.interp(count, [*values], [*values.values()]))
+
+        if at(number, curve) < (STAY if self.by == "description" else KEPT) * at(self.num_clusters, curve):
+            return self
+        mean = at(number, agreement) if agreement else None
+        return self._replace(num_clusters=number, by="previous", reproducibility=mean,
+                             notes=() if mean is None else _noise_notes(mean))  # fmt: skip
 
     def described(self) -> dict[str, Any]:
         """Return number and agreement, with the table of all numbers tried, as an AnnData can hold them."""

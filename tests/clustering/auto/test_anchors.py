@@ -8,6 +8,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from jbpool import JBClustering
 from jbpool.clustering.auto.anchors import changes, clusters_of
+from jbpool.clustering.auto.number import Choice, Level
+from jbpool.clustering.report import number_section
 from jbpool.data import load_nodes
 from jbpool.errors import DataError, JBPoolError
 
@@ -40,6 +42,25 @@ def test_clusters_keep_their_nodes_and_numbers(graph, share):
     assert set(new.summary_.index) == {0, 10, 20, 30}
     series = JBClustering(4, n_init=2, random_state=5).fit(cut(edges, share), previous=pd.Series(names))
     assert np.array_equal(series.labels_, new.labels_)
+
+
+def test_their_number_stays_unless_another_one_is_clearly_better(graph):
+    rows = tuple(Level(k, agreement, saved, False) for k, agreement, saved in ((2, 0.5, 1.0), (3, 0.6, 2), (6, 0.9, 3)))
+    chosen = Choice(6, "reproducibility", 0.9, rows, ("a note",))
+    assert chosen.keeping(5)[:3] == (5, "previous", pytest.approx(0.8))
+    assert chosen.keeping(5).notes == ()
+    assert all(chosen.keeping(number) is chosen for number in (0, 1, 2, 3, 7))
+    assert chosen._replace(by="description").keeping(5).by == "description"     # 2.67 of 3 bits
+    assert Choice(4).keeping(3) == Choice(4)
+    _, edges = graph
+    old = JBClustering((2, 8), n_init=2, random_state=0).fit(edges)
+    two = np.where(old.labels_ == 0, 0, np.where(old.labels_ > 0, 1, -1))
+    with pytest.warns(UserWarning, match="2 is new, mostly from 1"):
+        more = JBClustering((2, 8), n_init=2, random_state=1).fit(edges, previous=two)
+    assert (old.n_clusters_, more.n_clusters_, more.chosen_by_) == (4, 4, old.chosen_by_)
+    same = JBClustering((2, 8), n_init=2, random_state=1).fit(edges, previous=old.labels_)
+    assert (same.n_clusters_, same.chosen_by_) == (4, "previous")
+    assert "as given" not in number_section(same._choice)
 
 
 def test_the_model_has_the_kept_numbers(graph):
