@@ -69,7 +69,7 @@ def test_ids_of_two_kinds_show_the_one_that_is_not_a_number(tmp_path):
 def test_a_first_row_of_another_length_above_features(rows, tmp_path):
     """It is for no node, so it may be a header, and the others are read again."""
     files = {**TABLES, "features.csv": rows.encode()}
-    assert "fields instead of" in outcome(EXAMPLES["tables"][1], files, tmp_path / "read")
+    assert " instead of " in outcome(EXAMPLES["tables"][1], files, tmp_path / "read")
 
 
 def test_a_name_of_a_column_that_cannot_be_printed(tmp_path):

@@ -42,12 +42,17 @@ JSON = (
     "is JSON, which has no one layout for graphs: load it in Python and save the edges as a table, "
     "pandas.DataFrame(edges, columns=['source', 'target']).to_csv('edges.csv', index=False)"
 )
+MATRIX = (
+    "is a matrix: pandas.read_csv(FILE, index_col=0).rename_axis('source').melt(ignore_index=False, "
+    "var_name='target', value_name='weight').query('weight > 0').to_csv('edges.csv') lists its edges"
+)
 REFUSED = dict.fromkeys((".xlsx", ".xls", ".ods"), SPREADSHEET) | {
     ".json": JSON, ".jsonl": JSON, ".ndjson": JSON,
     ".mat": "is a file of MATLAB: scipy.sparse.save_npz('edges.npz', scipy.io.loadmat(FILE)[NAME]) saves its matrix",
 }
+TO_UTF_8 = "save it as UTF-8, e.g. iconv -f {} -t UTF-8 old.csv > new.csv"
 FOREIGN = {                             # how files that are no tables begin
-    rb"\xff\xfe|\xfe\xff": "is UTF-16 text: save it as UTF-8, e.g. iconv -f UTF-16 -t UTF-8 old.csv > new.csv",
+    rb"\xff\xfe|\xfe\xff": f"is UTF-16 text: {TO_UTF_8.format('UTF-16')}",
     rb"PK\x03\x04|\xd0\xcf\x11\xe0": SPREADSHEET,                            # .xlsx, .ods and .zip; .xls
     rb"\s*(\{\s*\"|\[\s*[\[{])": JSON,
     rb"(?i)\s*<(!|\?|html|graphml|gexf)": "is a web page or XML, not a table: download the file itself, or name it "
@@ -270,6 +275,8 @@ class Table:
 
     def skip_index(self) -> None:
         """Warn that the unnamed first column is skipped; refuse it if it does not count the rows."""
+        if self.header and self.header[1:] == [*map(str, self.frame[0])]:
+            raise self.error(MATRIX)
         if not self.counts_rows():
             what = "the first column has no name and is not a row number 0, 1, 2, ..."
             raise self.error(f"{what}: name all columns, or leave it out (DataFrame.to_csv(..., index=False))")
@@ -412,12 +419,14 @@ def _cleaned(path: Path, content: bytes, first: int) -> tuple[bytes, int]:
         raise DataError.at(path, foreign)
     if b"\r" in content:
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if first == 1:
+        content = re.sub(rb'\A"?sep=.?"?[ \t]*\n', b"\n", content)           # a note for Excel
     place, problem = content.find(b"\0"), "contains a zero byte: not text, or not in UTF-8; save it as UTF-8"
     try:
         if not content.isascii():
             content.decode("utf-8")
     except UnicodeDecodeError as error:
-        place, problem = error.start, f"not UTF-8 text ({error.reason}): save it as UTF-8"
+        place, problem = error.start, f"not UTF-8 text ({error.reason}): {TO_UTF_8.format('LATIN1')}"
     if place >= 0:
         raise DataError.at(path, problem, content.count(b"\n", 0, place) + first)
     if b"#" in content or b"%" in content:
@@ -461,7 +470,7 @@ def _ragged(source: Path | str, rows: Iterable[tuple[int, str]], separator: str,
         count = len(_fields(source, number, line, separator))
         if count != columns:
             fix = f"separated by {_called(separator)}; dataset.separator names another one"
-            return DataError.at(source, f"{count} fields instead of {columns}, {fix}", number)
+            return DataError.at(source, f"{count} field{'s' * (count != 1)} instead of {columns}, {fix}", number)
     return None
 
 

@@ -39,6 +39,7 @@ def read(folder, content, **options):
         ("source,target,year,weight\na,b,1999,0.5\n", both(("a", "b"), weight=0.5)),
         (",source,target\n3,ann,bob\n7,bob,eve\n", both(("ann", "bob"), ("bob", "eve"))),
         (",paper,cites\n0,ann,bob\n1,bob,eve\n", both(("ann", "bob"), ("bob", "eve"))),
+        ("sep=;\r\nfrom;to\r\na;b,c\r\nb,c;a\r\n", both(("a", "b,c"))),
         ("cats,dogs\n#dogs,cats\n#birds,dogs\ncats,mice\n", both(("cats", "dogs"), ("cats", "mice"))),
     ],
 )  # fmt: skip
@@ -77,6 +78,7 @@ def test_numbers_in_arrays_are_those_in_text(tmp_path, pairs, scale, dtype, orde
         ("0,1,0.5\n\n1,2,-1\n", "line 3: weight -1 is negative"),
         ("0,1,0.5\n1,2,\n", "line 2: field 3 is empty"),
         (",a,b\n3,ann,bob\n7,bob,eve\n", "name all columns"),
+        (",ann,bob,3\nann,0,1,0\nbob,1,0,1\n3,0,1,0\n", "is a matrix: .*melt"),
         ("0,1,3e38\n0,1,3e38\n", "e.csv: .*beyond the range of float32"),
         ("0,1,1e-50\n1,2,1\n", "e.csv: .*below the range of float32"),
         (PAIRS.astype(float), "source holds float64"),

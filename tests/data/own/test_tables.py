@@ -102,13 +102,13 @@ def test_headers(text, detect, expected):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (b"5", "1 fields instead of 2"),
+        (b"5", "1 field instead of 2"),
         (b"5,", "field 2 is empty"),
         (b"5,\x00", "zero byte"),
         (b"5,\xff", "UTF-8"),
         (b"1,2,3", "3 fields instead of 2"),
         (b"5," + 200_000 * b"9" + b",", "cannot be read"),
-        (b"\x1c", "fields instead of 2"),
+        (b"\x1c", "1 field instead of 2"),
     ],
 )
 def test_errors_name_the_line(tmp_path, row, words, end):
