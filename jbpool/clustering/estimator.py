@@ -158,11 +158,11 @@ class JBClustering(Clusterer):
             come from the edges alone. A column of words in a DataFrame becomes a column of zeros and ones per word.
         missing : str, optional
             ``"mean"``: gaps in the features get the mean of their column. Default: an error.
-        previous : mapping of nodes to clusters, Series or array of shape (N,), optional
+        previous : mapping of nodes to clusters, Series, table or array of shape (N,), optional
             Clusters of an earlier version of the graph, -1 for none. They and, of a range, their number are continued
             where others are not clearly better. Clusters keep the numbers of those they overlap with most; new ones get
             new numbers, so that numbers may have gaps.
-        fixed : mapping of nodes to clusters, Series or array of shape (N,), optional
+        fixed : mapping of nodes to clusters, Series, table or array of shape (N,), optional
             Nodes that keep their cluster, 0 to ``n_clusters`` - 1; the others arrange themselves around them.
         sample : str, optional
             Of an AnnData, the column of ``obs`` with the sample of each cell. Samples without edges between them are
@@ -192,6 +192,7 @@ class JBClustering(Clusterer):
             None if previous is None else clusters_of(previous, data.own_ids, "previous"),
             None if fixed is None else clusters_of(fixed, data.own_ids, "fixed"),
         )
+        low = max(low, min(high, anchors.least()))
         for remark in remarks(data.graph.shares, data.feat):
             warnings.warn(remark, stacklevel=3)
         seed = self._seed()

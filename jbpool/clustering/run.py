@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -327,11 +326,8 @@ def anchors_of(config: ClusterConfig, data: NodeData) -> Anchors:
             return None
         path = Path(given).expanduser()
         path = path / "assign.csv" if path.is_dir() else path
-        with reported_as(path, f"{key}: no table with nodes and their clusters"):
-            table = pd.read_csv(path, dtype=str)
-            column = "cluster" if "cluster" in table else table.columns[1]
-            pairs = dict(zip(table.iloc[:, 0], table[column], strict=True))
-        return clusters_of(pairs, data.own_ids, key)
+        with reported_as(path):
+            return clusters_of(path, data.own_ids, key)
 
     return Anchors(read(config.method.previous, "method.previous"), read(config.method.fixed, "method.fixed"))
 
@@ -395,6 +391,7 @@ def run(
     out = RunFolder(folder, config.task, data.name, config.method.name, as_dict(config), data.fingerprint_with_labels)
     out.details["data"] = data.read.counts
     anchors = anchors_of(config, data) if auto else NOTHING
+    low = max(low, min(high, anchors.least()))
     choice = _choose(low, high, data, config.train.seeds[0], out, device, anchors) if auto else Choice(low)
     job = Job(config, data, choice, anchors, out, device, open_log(log, folder) if log else None)
     out.begin(resume)

@@ -8,7 +8,10 @@ partition that is matched with no other.
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +23,12 @@ from jbpool.clustering.matching import kept_numbers
 from jbpool.errors import DataError
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.segment import contingency
-from jbpool.processes import gather
+from jbpool.processes import gather, world_size
 
 SPREAD = 20             # rounds in which new nodes take the cluster of their neighbours, at most
 STAY = 0.95             # share of the best merit that is enough for previous clusters, and for their number
+
+log = logging.getLogger(__name__)
 
 
 class Anchors(NamedTuple):
@@ -31,6 +36,10 @@ class Anchors(NamedTuple):
 
     previous: Tensor | None = None
     fixed: Tensor | None = None
+
+    def least(self) -> int:
+        """Return the least number of clusters that holds all fixed ones."""
+        return 0 if self.fixed is None else 1 + max(gather(max(self.fixed.tolist(), default=-1)))
 
     def num_previous(self) -> int:
         """Return the number of previous clusters that have nodes, in any process."""
@@ -42,8 +51,12 @@ NOTHING = Anchors()
 
 
 def clusters_of(given: Any, ids: np.ndarray, what: str) -> Tensor:
-    """Return given clusters as ``(N,)``, -1 for none: a mapping of nodes to clusters, a Series, or one per node."""
-    if hasattr(given, "to_dict") and not isinstance(given, Mapping):
+    """Return given clusters as ``(N,)``, -1 for none: a mapping of nodes to clusters, a table, or one per node."""
+    if isinstance(given, Path) or hasattr(given, "columns"):
+        from jbpool.data.own.labels import node_clusters  # imports pandas
+
+        given = node_clusters(given, ids, what)
+    elif hasattr(given, "to_dict"):
         given = given.to_dict()                                                     # of a Series
     if isinstance(given, Mapping):
         places = {str(name): place for place, name in enumerate(ids)}
@@ -53,6 +66,9 @@ def clusters_of(given: Any, ids: np.ndarray, what: str) -> Tensor:
                 cluster[places[str(name)]] = _whole(number, what)
         if not (cluster >= 0).any():
             raise DataError(f"{what}: none of its {len(given)} nodes is in the graph: name nodes as the graph does.")
+        lost = [name for name in given if str(name) not in places]
+        if lost and what.endswith("fixed") and world_size() == 1:                   # of previous ones, they have gone
+            log.warning("%s: %d of %d nodes are not in the graph, such as %r", what, len(lost), len(given), lost[0])
         return torch.from_numpy(cluster)
     numbers = np.asarray(given)
     if numbers.shape != (len(ids),):
@@ -63,9 +79,12 @@ def clusters_of(given: Any, ids: np.ndarray, what: str) -> Tensor:
 
 def _whole(number: Any, what: str) -> int:
     try:
-        if int(number) == float(number) >= -1:
-            return int(number)
-    except (TypeError, ValueError):
+        value = -1.0 if number is None or number == "" else float(number)
+        if math.isnan(value):                                                       # as pandas has gaps
+            return -1
+        if value >= -1 and value == int(value):
+            return int(value)
+    except (TypeError, ValueError, OverflowError):
         pass
     raise DataError(f"{what} has the cluster {number!r}: number clusters from 0; -1 stands for none.")
 

@@ -18,6 +18,7 @@ TARGET_WORDS = ("target", "dst", "to", "node2", "target_id", "to_id", "id2")
 ID_WORDS = ("id", "node", "node_id", "nodeid", "name")
 WEIGHT_WORDS = ("weight", "weights", "w")
 LABEL_WORDS = ("label", "class")
+CLUSTER_WORDS = ("cluster", "community", "group")
 # Names of both ends that are a header together, and only if no node is called so.
 PAIRS = (
     ("u", "v"), ("start", "end"), ("head", "tail"), ("node_1", "node_2"), ("id_1", "id_2"), ("user1", "user2"),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from jbpool.data.arrays import read_array
 from jbpool.data.datasets import UNLABELLED
-from jbpool.data.own.headers import ID_WORDS, LABEL_WORDS, is_header
+from jbpool.data.own.headers import CLUSTER_WORDS, ID_WORDS, LABEL_WORDS, is_header
 from jbpool.data.own.tables import Table, kind_of, places, read_table, shown
 from jbpool.errors import DataError
 from jbpool.names import lookup
@@ -68,6 +68,20 @@ def node_labels(given: Path | Table | np.ndarray, nodes: np.ndarray, origin: Pat
         ignored.append(f"{num_unknown_ids:,} rows of {name} for ids that are not in the graph")
     used, label[label >= 0] = np.unique(label[label >= 0], return_inverse=True)     # only classes of the graph
     return Labels(torch.from_numpy(label), [class_names[code] for code in used], ignored)
+
+
+def node_clusters(given: Path | pd.DataFrame, nodes: np.ndarray, what: str) -> dict[str, str]:
+    """Return node -> cluster, as text, of a table; the nodes may be the index of a DataFrame."""
+    if isinstance(given, pd.DataFrame) and not isinstance(given.index, pd.RangeIndex):
+        given = given.reset_index()
+    keys = partial(is_header, keys=[ID_WORDS, CLUSTER_WORDS])
+    table, key, others = read_table(given, f"the table of {what}", find_header=keys).by_node(nodes)
+    if not others:
+        raise table.error("one column: expected node id and cluster", 0)
+    ids = table.ids(key)
+    table.refuse_repeated(ids)
+    place = table.column(CLUSTER_WORDS)
+    return dict(zip(map(str, ids), table.words(others[0] if place is None else place), strict=True))
 
 
 def class_codes(values: np.ndarray) -> tuple[np.ndarray, list[str]]:

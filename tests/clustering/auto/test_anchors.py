@@ -110,6 +110,40 @@ def test_clusters_by_name_and_by_position():
     assert clusters_of({"7": "3"}, np.arange(9), "fixed")[7] == 3              # of a table
 
 
+TABLES = {
+    "a.csv": "node,cluster,confidence\nann,0,.5\nbob,1,.2\n", "b.csv": "ann,0\nbob,1\n", "c.tsv": "bob\t1\nann\t0\n",
+    "d.csv": "ann;0\nbob;1\n", "e.csv": "who,team\nann,0\nbob,1\n", "f.csv": "cluster,node\n0,ann\n1,bob\neve,\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_with_and_without_header(tmp_path, name):
+    """Without a header, the first node counts, too."""
+    (tmp_path / name).write_text(TABLES[name].replace("eve,", ",eve"))
+    ids = np.array(["ann", "bob", "eve"], dtype=object)
+    assert clusters_of(tmp_path / name, ids, "fixed").tolist() == [0, 1, -1]
+
+
+def test_tables_in_memory_and_gaps():
+    ids = np.array(["ann", "bob", "eve"], dtype=object)
+    table = pd.DataFrame({"node": ["ann", "bob"], "cluster": [0, 1.0], "confidence": [0.5, 0.2]})
+    labels = pd.Series(pd.Categorical(["0", "1", None]), index=ids)             # as scanpy has them
+    for given in (table, table.set_index("node"), table[["cluster", "node"]], labels, labels.to_frame()):
+        assert clusters_of(given, ids, "previous").tolist() == [0, 1, -1]
+
+
+def test_fixed_nodes_that_are_not_there_are_mentioned(graph, caplog):
+    assert clusters_of({"a": 1, "x": 0}, np.array(["a", "b"]), "fixed").tolist() == [1, -1]
+    assert "fixed: 1 of 2 nodes are not in the graph, such as 'x'" in caplog.text
+
+
+def test_a_range_begins_where_all_fixed_clusters_fit(graph):
+    _, edges = graph
+    model = JBClustering((2, 9), n_init=1, random_state=0).fit(edges, fixed={0: 6})
+    assert model.n_clusters_ >= 7
+    assert model.labels_[0] == 6
+
+
 @pytest.mark.parametrize(
     ("given", "word"), [({"x": 1}, "none of its"), ([1, 2], "shape"), ({"a": "red"}, "red"), ([0, 0, 1.5], "1.5")]
 )
