@@ -210,6 +210,19 @@ class RowShares:
             distributed.all_to_all_single(out, rows.contiguous(), list(take), list(give))
         return out
 
+    def gather(self, value: Any) -> list[Any]:
+        """Return a picklable value of every process."""
+        return gather(value) if self.processes > 1 else [value]
+
+    def largest(self, numbers: Tensor) -> int:
+        """Return the largest of the whole numbers of all processes, -1 if there are none: ``(n,)``."""
+        mine = numbers.amax() if len(numbers) else numbers.new_full((), -1)
+        return int(self.stacked(mine).amax())
+
+    def counts(self, numbers: Tensor, count: int) -> Tensor:
+        """Return how often each number below ``count`` occurs in all processes, -1 standing for none: ``(count,)``."""
+        return self.add_up((numbers + 1).bincount(minlength=count + 1)[1:])
+
     def magnitude(self, rows: Tensor) -> Tensor:
         """Return the largest absolute value in the rows of all processes, by column: ``(n, ...)`` to ``(...)``."""
         low, high = rows.aminmax(dim=0) if len(rows) else rows.new_zeros(2, *rows.shape[1:])
@@ -320,6 +333,12 @@ class Halo:
         """Numbers of the extended rows, ``(n + h,)``."""
         own = torch.arange(self.shares.start, self.shares.stop, device=self.wanted.device)
         return torch.cat([own, self.wanted])
+
+    def places(self, numbers: Tensor) -> Tensor:
+        """Return the places in the extended rows of numbers that are there, ``(m,)``."""
+        start, stop = self.shares.start, self.shares.stop
+        beyond = stop - start + torch.searchsorted(self.wanted.to(numbers.dtype), numbers)
+        return torch.where((numbers >= start) & (numbers < stop), numbers - start, beyond)
 
     def empty(self, *width: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return extended rows to be filled, ``(n + h, *width)``."""

@@ -10,6 +10,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from jbpool.ops.segment import contingency
+from jbpool.processes import ALONE, RowShares
 
 
 class Matching(NamedTuple):
@@ -25,9 +26,9 @@ class Matching(NamedTuple):
         return ~(self.pairs | self.whole)
 
 
-def match(cluster: Tensor, other: Tensor) -> Matching:
-    """Match clusters ``(N,)`` one to one so that they share as many nodes as possible."""
-    counts = contingency(cluster.long(), other.long()).numpy()
+def match(cluster: Tensor, other: Tensor, shares: RowShares = ALONE) -> Matching:
+    """Match clusters ``(n,)``, -1 for none, one to one so that they share as many nodes as possible."""
+    counts = contingency(cluster.long(), other.long(), shares=shares).cpu().numpy()
     pairs = np.zeros(counts.shape, dtype=bool)
     pairs[linear_sum_assignment(counts, maximize=True)] = True
     pairs &= counts > 0
@@ -35,18 +36,17 @@ def match(cluster: Tensor, other: Tensor) -> Matching:
     return Matching(counts, pairs, (most > 0.5) & ~pairs)
 
 
-def kept_numbers(cluster: Tensor, previous: Tensor, num_clusters: int | None = None) -> Tensor:
+def kept_numbers(
+    cluster: Tensor, previous: Tensor, num_clusters: int | None = None, shares: RowShares = ALONE
+) -> Tensor:
     """Return the number that each cluster keeps, ``(K,)``: that of the previous cluster it is matched with.
 
-    Clusters that are matched with none get new numbers, after all previous ones. ``cluster``, ``previous``: ``(N,)``,
+    Clusters that are matched with none get new numbers, after all previous ones. ``cluster``, ``previous``: ``(n,)``,
     -1 for none. ``num_clusters``: K, by default up to the largest cluster.
     """
-    count = int(cluster.max()) + 1 if num_clusters is None else num_clusters
-    numbers = torch.full((count,), -1)
-    both = (cluster >= 0) & (previous >= 0)
-    if bool(both.any()):
-        rows, columns = match(cluster[both], previous[both]).pairs.nonzero()
-        numbers[rows] = torch.from_numpy(columns)
+    numbers = torch.full((shares.largest(cluster) + 1 if num_clusters is None else num_clusters,), -1)
+    rows, columns = match(cluster, previous, shares).pairs.nonzero()
+    numbers[rows] = torch.from_numpy(columns)
     new = numbers < 0
-    numbers[new] = (int(previous.max()) + 1 if len(previous) else 0) + torch.arange(int(new.sum()))
+    numbers[new] = shares.largest(previous) + 1 + torch.arange(int(new.sum()))
     return numbers

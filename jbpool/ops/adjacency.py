@@ -125,7 +125,7 @@ def smoothing_matrix(
     num_nodes, num_edges, device = len(scale), len(columns), columns.device
     all_columns = columns.new_empty(num_edges + num_nodes)
     all_values = torch.full((num_edges + num_nodes,), 1 - delta, dtype=scale.dtype, device=device)
-    for first, last, start, stop in _row_blocks(pointers, num_edges):
+    for first, last, start, stop in row_blocks(pointers, num_edges):
         node = torch.arange(first, last, device=device)
         row = torch.repeat_interleave(node, pointers[first : last + 1].diff(), output_size=stop - start)
         column = columns[start:stop]
@@ -152,7 +152,7 @@ def normalized_rows(graph: Graph, edge_weight: Tensor | None, added: float = 0.0
     total = shares.sum_of_blocks(lambda some: degrees[some].double().sum(), len(degrees), shares.magnitude(degrees))
     scale = halo.extended(inverse_sqrt(degrees + added * float(total) / max(num_rows, 1)))          # (n + h,)
     values = torch.empty(graph.num_edges, device=graph.device)
-    for first, last, start, stop in _row_blocks(rows.pointers, graph.num_edges):
+    for first, last, start, stop in row_blocks(rows.pointers, graph.num_edges):
         node = torch.arange(first, last, device=graph.device)
         row = torch.repeat_interleave(node, rows.pointers[first : last + 1].diff(), output_size=stop - start)
         value = scale[row] * scale[rows.columns[start:stop]]
@@ -160,10 +160,10 @@ def normalized_rows(graph: Graph, edge_weight: Tensor | None, added: float = 0.0
     return csr(rows.pointers, rows.columns, values, (graph.num_nodes, len(scale)))
 
 
-BLOCK_ROWS = 1 << 19        # rows of the adjacency matrix handled at a time
+BLOCK_ROWS = 1 << 17        # rows of the adjacency matrix handled at a time
 
 
-def _row_blocks(pointers: Tensor, num_edges: int) -> Iterator[tuple[int, int, int, int]]:
+def row_blocks(pointers: Tensor, num_edges: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield first and last row, first and last entry of blocks of a CSR matrix; a single block reads nothing."""
     num_nodes = len(pointers) - 1
     for first in range(0, num_nodes, BLOCK_ROWS):
@@ -183,7 +183,7 @@ class EdgeBlock(NamedTuple):
 def edge_blocks(graph: Graph) -> Iterator[EdgeBlock]:
     """Yield all edges, block by block: ``graph.edge_index`` would hold both ends of all of them."""
     pointers, sources, _ = rows = graph.by_target
-    for first, last, start, stop in _row_blocks(pointers, len(sources)):
+    for first, last, start, stop in row_blocks(pointers, len(sources)):
         node = torch.arange(first, last, device=graph.device)
         target = torch.repeat_interleave(node, pointers[first : last + 1].diff(), output_size=stop - start)
         yield EdgeBlock(sources[start:stop], target, rows.numbers(start, stop))

@@ -24,6 +24,7 @@ from jbpool.kept import kept_property
 from jbpool.ops.adjacency import inverse_sqrt
 from jbpool.ops.derivatives import ClosedForm, first_order
 from jbpool.ops.sparse import at_least_float32, full_precision
+from jbpool.processes import ALONE, RowShares
 
 # Mean number of rows from which graphs are multiplied one by one. Several threads wait for each other after every
 # product, so for them a product must be larger to be worth a call of its own.
@@ -422,13 +423,17 @@ READOUTS: dict[str, Callable[[Tensor, Segments], Tensor]] = {"mean": graph_mean,
 
 
 def contingency(
-    row: Tensor, column: Tensor, counted: Tensor | None = None, shape: tuple[int, int] | None = None
+    row: Tensor,
+    column: Tensor,
+    counted: Tensor | None = None,
+    shape: tuple[int, int] | None = None,
+    shares: RowShares = ALONE,
 ) -> Tensor:
-    """Return how often each pair occurs: ``(N,)`` and ``(N,)`` whole numbers to ``(R, C)`` counts.
+    """Return how often each pair occurs in all processes: ``(n,)`` and ``(n,)`` whole numbers to ``(R, C)`` counts.
 
-    ``counted``: which pairs to count, ``(N,)``; by default those without -1, which stands for unknown. ``shape``: R and
+    ``counted``: which pairs to count, ``(n,)``; by default those without -1, which stands for unknown. ``shape``: R and
     C; by default the largest values + 1.
     """
-    rows, columns = (int(row.max()) + 1, int(column.max()) + 1) if shape is None else shape
+    rows, columns = (shares.largest(row) + 1, shares.largest(column) + 1) if shape is None else shape
     code = (row * columns + column)[(row >= 0) & (column >= 0) if counted is None else counted]
-    return code.bincount(minlength=rows * columns).view(rows, columns)
+    return shares.add_up(code.bincount(minlength=rows * columns)).view(rows, columns)

@@ -19,11 +19,12 @@ import torch
 from torch import Tensor
 
 from jbpool.clustering.auto.refinement import Evidence, Refined, refine
+from jbpool.clustering.auto.weighting import one_hot
 from jbpool.clustering.matching import kept_numbers
 from jbpool.errors import DataError
 from jbpool.nn.heads import unit_rows
 from jbpool.ops.segment import contingency
-from jbpool.processes import gather, world_size
+from jbpool.processes import ALONE, RowShares, gather, world_size
 
 SPREAD = 20             # rounds in which new nodes take the cluster of their neighbours, at most
 STAY = 0.95             # share of the best merit that is enough for previous clusters, and for their number
@@ -50,8 +51,8 @@ class Anchors(NamedTuple):
 NOTHING = Anchors()
 
 
-def clusters_of(given: Any, ids: np.ndarray, what: str) -> Tensor:
-    """Return given clusters as ``(N,)``, -1 for none: a mapping of nodes to clusters, a table, or one per node."""
+def clusters_of(given: Any, ids: np.ndarray, what: str, shares: RowShares = ALONE) -> Tensor:
+    """Return given clusters as ``(n,)``, -1 for none: a mapping of nodes to clusters, a table, or one per node."""
     if isinstance(given, Path) or hasattr(given, "columns"):
         from jbpool.data.own.labels import node_clusters  # imports pandas
 
@@ -64,7 +65,7 @@ def clusters_of(given: Any, ids: np.ndarray, what: str) -> Tensor:
         for name, number in given.items():
             if str(name) in places:
                 cluster[places[str(name)]] = _whole(number, what)
-        if not (cluster >= 0).any():
+        if not shares.total(int((cluster >= 0).sum())):
             raise DataError(f"{what}: none of its {len(given)} nodes is in the graph: name nodes as the graph does.")
         lost = [name for name in given if str(name) not in places]
         if lost and what.endswith("fixed") and world_size() == 1:                   # of previous ones, they have gone
@@ -90,59 +91,53 @@ def _whole(number: Any, what: str) -> int:
 
 
 def continued(evidence: Evidence, previous: Tensor, num_clusters: int) -> tuple[Tensor, Refined] | None:
-    """Return previous clusters of all nodes, ``(N,)``, and what refines them; ``None`` if there are more of them."""
-    known = previous >= 0
-    names, dense = previous[known].unique(return_inverse=True)
-    if len(names) > num_clusters:
+    """Return previous clusters of all nodes, ``(n,)``, and what refines them; ``None`` if there are more of them."""
+    shares, known = evidence.shares, previous >= 0
+    used = shares.counts(previous, shares.largest(previous) + 1) > 0
+    if int(used.sum()) > num_clusters:
         return None
-    cluster = previous.masked_scatter(known, dense).long()
+    cluster = torch.where(known, (used.cumsum(0) - 1)[previous], -1) if len(used) else previous.long()
     for _ in range(SPREAD):
         new = cluster < 0
-        if not bool(new.any()):
+        if not shares.total(int(new.sum())):
             break
-        votes = evidence.neighbours(_one_hot(cluster, num_clusters))                # (N, K)
+        votes = evidence.neighbours(one_hot(cluster, num_clusters))                 # (n, K)
         cluster = torch.where(new & (votes.sum(1) > 0), votes.argmax(1), cluster)
-    largest = cluster[cluster >= 0].bincount(minlength=num_clusters).argmax()
-    cluster = torch.where(cluster < 0, largest, cluster)
+    cluster = torch.where(cluster < 0, shares.counts(cluster, num_clusters).argmax(), cluster)
     return cluster, refine(evidence, cluster, num_clusters)
 
 
 def seeded(
     evidence: Evidence, rows: Tensor, cluster: Tensor, fixed: Tensor, num_clusters: int
 ) -> tuple[Tensor, Refined]:
-    """Return clusters of the nearest seeds in a view ``(N, C)``, and what refines them around the fixed nodes.
+    """Return clusters of the nearest seeds in a view ``(n, C)``, and what refines them around the fixed nodes.
 
-    ``cluster``: ``(N,)``, the best partition, which seeds clusters without fixed nodes.
+    ``cluster``: ``(n,)``, the best partition, which seeds clusters without fixed nodes.
     """
-    if int(fixed.max()) >= num_clusters:
-        fix = f"ask for at least {int(fixed.max()) + 1} clusters"
-        raise DataError(f"a node is fixed in cluster {int(fixed.max())}, but there are {num_clusters}, from 0: {fix}.")
-    numbers = kept_numbers(cluster, fixed, num_clusters)
-    free = [number for number in range(num_clusters) if not bool((fixed == number).any())]
+    shares, largest = evidence.shares, evidence.shares.largest(fixed)
+    if largest >= num_clusters:
+        fix = f"ask for at least {largest + 1} clusters"
+        raise DataError(f"a node is fixed in cluster {largest}, but there are {num_clusters}, from 0: {fix}.")
+    numbers = kept_numbers(cluster, fixed, num_clusters, shares)
+    free = (shares.counts(fixed, num_clusters) == 0).nonzero().flatten().tolist()
     seeds = fixed.clone()
-    for number, found in zip(free, (numbers > fixed.max()).nonzero().flatten().tolist(), strict=False):
+    for number, found in zip(free, (numbers > largest).nonzero().flatten().tolist(), strict=False):
         seeds[(cluster == found) & (fixed < 0)] = number
-    one_hot = _one_hot(seeds, num_clusters)
-    nearest = (rows @ unit_rows(one_hot.T @ rows).T).argmax(1)                      # (N,)
+    nearest = (rows @ unit_rows(evidence.totals(seeds, rows, num_clusters).to(rows.dtype)).T).argmax(1)     # (n,)
     start = torch.where(fixed >= 0, fixed, nearest)
     return start, refine(evidence, start, num_clusters, fixed)
 
 
-def _one_hot(cluster: Tensor, num_clusters: int) -> Tensor:
-    """Return clusters ``(N,)`` as ``(N, K)`` zeros and ones; a row of zeros for -1."""
-    return (cluster[:, None] == torch.arange(num_clusters, device=cluster.device)).float()
-
-
-def changes(cluster: Tensor, previous: Tensor) -> str | None:
+def changes(cluster: Tensor, previous: Tensor, shares: RowShares = ALONE) -> str | None:
     """Return which clusters have appeared and vanished since, as text; ``None`` if none has. Numbers are kept ones."""
-    both = (cluster >= 0) & (previous >= 0)
-    now, before = (set(some[some >= 0].unique().tolist()) for some in (cluster, previous))
-    if now == before or not bool(both.any()):
+    sizes = [shares.counts(some, shares.largest(some) + 1) for some in (cluster, previous)]
+    now, before = (set(size.nonzero().flatten().tolist()) for size in sizes)
+    counts = contingency(cluster, previous, shares=shares)
+    if now == before or not bool(counts.any()):
         return None
     def most(share: Tensor) -> str:
         return f", mostly {{}} {int(share.argmax())}" if float(share.max()) > share.sum() / 2 else ""
 
-    counts = contingency(cluster, previous, both, (int(cluster.max()) + 1, int(previous.max()) + 1))
     parts = [f"{number} is new" + most(counts[number]).format("from") for number in sorted(now - before)]
     parts += [f"{number} is gone" + most(counts[:, number]).format("into") for number in sorted(before - now)]
     return f"clusters since the previous result: {'; '.join(parts)}."

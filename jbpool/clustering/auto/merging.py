@@ -34,19 +34,23 @@ class Blocks:
 
 
 class Partition(Blocks):
-    """Clusters ``(N,)`` whose nodes move once after a union; empty clusters are left out."""
+    """Clusters ``(n,)`` whose nodes move once after a union; empty clusters are left out."""
 
     def __init__(self, evidence: Evidence, cluster: Tensor):
-        self.evidence, self.cluster = evidence, cluster.unique(return_inverse=True)[1]
-        self.one_hot, self.neighbours = evidence.with_neighbours(self.cluster, int(self.cluster.max()) + 1)
-        one_hot = self.one_hot.double()
-        super().__init__(one_hot.T @ self.neighbours.double(), evidence.connected.double() @ one_hot)
+        used = evidence.shares.counts(cluster, evidence.shares.largest(cluster) + 1) > 0
+        self.evidence, self.cluster, count = evidence, (used.cumsum(0) - 1)[cluster], int(used.sum())
+        self.neighbours = evidence.around(self.cluster, count)
+        size = evidence.shares.counts(torch.where(evidence.connected, self.cluster, -1), count)
+        super().__init__(evidence.totals(self.cluster, self.neighbours, count), size.double())
 
     def united(self, first: int, second: int) -> Partition:
-        one_hot, neighbours = (united(sums, first, second) for sums in (self.one_hot, self.neighbours))
-        model = ClusterModel(one_hot.shape[1], 0 if self.evidence.rows is None else self.evidence.rows.shape[1])
-        model.to(one_hot.device).measure(self.evidence, one_hot, neighbours)
-        return Partition(self.evidence, model.scores(self.evidence, neighbours).argmax(1))
+        neighbours, count = united(self.neighbours, first, second), len(self.size) - 1
+        number = torch.arange(count + 1, device=neighbours.device)
+        number[second:] -= 1
+        number[second] = first
+        model = ClusterModel(count, 0 if self.evidence.rows is None else self.evidence.rows.shape[1])
+        model.to(neighbours.device).measure(self.evidence, number[self.cluster], neighbours)
+        return Partition(self.evidence, model.best(self.evidence, neighbours))
 
 
 B = TypeVar("B", bound=Blocks)

@@ -221,13 +221,13 @@ def _merge(
     evidence: Evidence, cluster: Tensor, low: int, watch: Callable[[int], None]
 ) -> tuple[dict[int, float], Tensor]:
     savings: dict[int, float] = {}
-    best, high = cluster, int(cluster.max()) + 1
+    best, high = cluster, evidence.shares.largest(cluster) + 1
     for partition, _ in unions(Partition(evidence, cluster), low):
         count = len(partition.size)
         watch(high - count + 1)
         if count < low and savings:                             # moves may leave clusters empty
             break
-        savings[count] = partition.saved / math.log(2) / len(cluster)
+        savings[count] = partition.saved / math.log(2) / evidence.shares.num_rows
         if savings[count] == max(savings.values()):             # of equally good numbers the smallest
             best = partition.cluster
     return savings, best

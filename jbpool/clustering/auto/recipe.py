@@ -24,8 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from jbpool.clustering.auto.anchors import NOTHING, STAY, Anchors, changes, continued, seeded
@@ -50,6 +48,7 @@ from jbpool.clustering.matching import kept_numbers
 from jbpool.errors import DataError
 from jbpool.graph import Graph
 from jbpool.nn.heads import unit_rows
+from jbpool.ops.components import components
 from jbpool.ops.segment import contingency
 from jbpool.processes import RowShares
 
@@ -90,8 +89,8 @@ class Attempt:
 class Clustering(NamedTuple):
     """The clusters of a graph and how they were found."""
 
-    cluster: Tensor                 # (N,) -1 for a node of which nothing is known: no edges, no features
-    confidence: Tensor              # (N,) agreement of the starts x probability of the cluster; 0 for such nodes
+    cluster: Tensor                 # (n,) -1 for a node of which nothing is known: no edges, no features
+    confidence: Tensor              # (n,) agreement of the starts x probability of the cluster; 0 for such nodes
     loss: float                     # of the head that the clusters come from
     saved: float                    # bits per node that the clusters save in describing edges and features
     view: str | None                # where the clusters were found; None for a single cluster
@@ -172,13 +171,14 @@ def find_clusters(
 ) -> Clustering:
     """Cluster the nodes of a graph.
 
-    ``feat``: ``(N, D)``, dense or CSR, or ``None``. ``choice``: what ``choose`` returned. ``starts``: of every view.
+    ``feat``: ``(n, D)``, dense or CSR, or ``None``. ``choice``: what ``choose`` returned. ``starts``: of every view.
     ``watch`` is called with the number of views clustered so far, their total, and the most bits saved per node so far.
     ``anchors``: clusters that are given for some nodes, previous ones or fixed ones.
     """
     num_clusters, evidence = choice.num_clusters, Evidence(graph, feat, edge_weight)
     if num_clusters == 1:
-        inside = evidence.informed if bool(evidence.informed.any()) else torch.ones_like(evidence.informed)
+        some = graph.shares.total(int(evidence.informed.any()))
+        inside = evidence.informed if some else torch.ones_like(evidence.informed)
         return Clustering(inside.long() - 1, inside.float(), -1.0, 0.0, None, [], 0, None)
     attempts = try_partitions(evidence, feat, num_clusters, edge_weight, seed, starts, EPOCHS, watch)
     if feat is None and graph.shares.num_rows <= LARGE:
@@ -188,22 +188,21 @@ def find_clusters(
     previous, fixed = (given if given is None else given.to(graph.device) for given in anchors)
     if fixed is not None:
         rows = view_rows(view, graph, feat, num_clusters, edge_weight, seed)
-        attempts = [_given(view, *seeded(evidence, rows, cluster, fixed, num_clusters), num_clusters)]
+        attempts = [_given(evidence, view, *seeded(evidence, rows, cluster, fixed, num_clusters), num_clusters)]
         best, (cluster, _, model) = attempts[0]
     elif previous is not None and (found := continued(evidence, previous, num_clusters)) is not None:
-        attempts.append(_given(view, *found, num_clusters))
+        attempts.append(_given(evidence, view, *found, num_clusters))
         if attempts[-1][0].merit >= STAY * best.merit:
             best, (cluster, _, model) = attempts[-1]
     best.kept = True
-    trust = _agreement(evidence, attempts, cluster, num_clusters)                       # (N,)
-    probability = model.probability(evidence, evidence.with_neighbours(cluster, num_clusters)[1])      # (N, K)
-    trust *= probability.gather(1, cluster[:, None]).squeeze(1)
+    trust = _agreement(evidence, attempts, cluster, num_clusters)                       # (n,)
+    trust *= model.certainty(evidence, cluster)
     cluster, trust = torch.where(evidence.informed, cluster, -1), torch.where(evidence.informed, trust, 0)
     notes = [*_notes(graph, feat, cluster, num_clusters)]
     if previous is not None:
-        numbers = kept_numbers(cluster.cpu(), previous.cpu(), num_clusters).to(cluster.device)
+        numbers = kept_numbers(cluster, previous, num_clusters, graph.shares).to(cluster.device)
         cluster, model = torch.where(cluster >= 0, numbers[cluster], -1), model.renumbered(numbers)
-        notes += filter(None, [changes(cluster.cpu(), previous.cpu())])
+        notes += filter(None, [changes(cluster, previous, graph.shares)])
     return Clustering(
         cluster, trust, best.loss, best.saved, best.view, [asdict(attempt) for attempt, _ in attempts], best.moved,
         None if feat is None else model, tuple(notes),
@@ -221,17 +220,25 @@ def view_rows(
     return fixed.fit(graph, feat, edge_weight, seed)
 
 
-def _given(view: str, start: Tensor, refined: Refined, num_clusters: int) -> tuple[Attempt, Refined]:
-    """Return the attempt of clusters ``(N,)`` that no head has found; its loss is that of the hard assignment."""
-    sizes = start.bincount(minlength=num_clusters).double()
-    loss = -float(sizes.sqrt().sum() / (num_clusters * sizes.sum()) ** 0.5)
-    moved = int((refined.cluster != start).sum())
-    return Attempt(view, None, loss, refined.saved / math.log(2) / len(start), moved), refined
+def _given(
+    evidence: Evidence, view: str, start: Tensor, refined: Refined, num_clusters: int
+) -> tuple[Attempt, Refined]:
+    """Return the attempt of clusters ``(n,)`` that no head has found; its loss is that of the hard assignment."""
+    sizes = evidence.shares.counts(start, num_clusters).double()
+    return _attempt(evidence, view, None, -float((sizes / sizes.sum() / num_clusters).sqrt().sum()), start, refined)
+
+
+def _attempt(
+    evidence: Evidence, view: str, start: int | None, loss: float, cluster: Tensor, refined: Refined
+) -> tuple[Attempt, Refined]:
+    shares = evidence.shares
+    moved = shares.total(int((refined.cluster != cluster).sum()))
+    return Attempt(view, start, loss, refined.saved / math.log(2) / shares.num_rows, moved), refined
 
 
 def _notes(graph: Graph, feat: Tensor | None, cluster: Tensor, num_clusters: int) -> Iterator[str]:
-    """Yield what users should know of clusters ``(N,)``: fewer than asked for, or components joined."""
-    used = int(cluster[cluster >= 0].unique().numel())
+    """Yield what users should know of clusters ``(n,)``: fewer than asked for, or components joined."""
+    used = int((graph.shares.counts(cluster, num_clusters) > 0).sum())
     what = "edges" if feat is None else "edges and features"
     if used < num_clusters:
         yield (
@@ -249,34 +256,37 @@ def _notes(graph: Graph, feat: Tensor | None, cluster: Tensor, num_clusters: int
 
 
 def main_clusters(graph: Graph, cluster: Tensor) -> list[int]:
-    """Return the cluster ``(N,)`` of most nodes of every component that has at least 1 % of the nodes, and two."""
-    rows, num_nodes = graph.by_target, graph.num_nodes
-    arrays = (np.ones(graph.num_edges, dtype=np.int8), rows.columns.cpu().numpy(), rows.pointers.cpu().numpy())
-    label = connected_components(csr_array(arrays, shape=(num_nodes, num_nodes)), directed=False)[1]
-    component, sizes = torch.from_numpy(label).long(), np.bincount(label)
-    large = np.flatnonzero(sizes >= max(2, num_nodes / 100)).tolist()
-    return [int(cluster[(component == number).to(cluster.device)].mode().values) for number in large]
+    """Return the cluster ``(n,)`` of most nodes of every component that has at least 1 % of the nodes, and two."""
+    shares, name = graph.shares, components(graph).to(cluster.device)
+    least = max(2, shares.num_rows / 100)
+    names, sizes = name.unique(return_counts=True)
+    large = names[sizes * shares.processes >= least].cpu().numpy()              # at least those that are large in all
+    names = torch.from_numpy(np.unique(np.concatenate(shares.gather(large)))).to(cluster.device)
+    place = torch.where(torch.isin(name, names), torch.searchsorted(names, name), -1)
+    table = contingency(place, cluster, shape=(len(names), shares.largest(cluster) + 1), shares=shares)
+    return table[shares.counts(place, len(names)) >= least].argmax(1).tolist()
 
 
 def _agreement(
     evidence: Evidence, attempts: list[tuple[Attempt, Refined]], cluster: Tensor, num_clusters: int
 ) -> Tensor:
-    """Return the share of its cluster that an attempt keeps together with each node, mean of attempts, ``(N,)``.
+    """Return the share of its cluster that an attempt keeps together with each node, mean of attempts, ``(n,)``.
 
     Attempts of one view count: of those in which these clusters were found, the one whose attempts agree most. Notes
     the agreement of every attempt.
     """
-    shares: dict[str, list[Tensor]] = {}
+    kept_by: dict[str, list[Tensor]] = {}
     for attempt, refined in attempts:
-        together = contingency(cluster, refined.cluster, evidence.informed, (num_clusters, num_clusters)).double()
+        shape = num_clusters, num_clusters
+        together = contingency(cluster, refined.cluster, evidence.informed, shape, evidence.shares).double()
         matched = linear_sum_assignment(together.cpu().numpy(), maximize=True)
         attempt.agreement = float(together[matched].sum() / together.sum().clamp_min(1))
         share = together / together.sum(1, keepdim=True).clamp_min(1)                   # (K, K) of a cluster
-        kept = torch.where(evidence.informed, share[cluster, refined.cluster], 1)       # (N,)
-        shares.setdefault(attempt.view, []).append(kept)
+        kept = torch.where(evidence.informed, share[cluster, refined.cluster], 1)       # (n,)
+        kept_by.setdefault(attempt.view, []).append(kept)
     same = {attempt.view for attempt, _ in attempts if attempt.agreement >= SAME}
-    mean = [torch.stack(shares[view]).mean(0) for view in sorted(same)]
-    return max(mean, key=lambda trust: float(trust.mean())).float()
+    mean = [torch.stack(kept_by[view]).mean(0) for view in sorted(same)]
+    return max(mean, key=lambda trust: float(evidence.shares.add_up(trust.sum()))).float()
 
 
 def try_partitions(
@@ -316,8 +326,7 @@ def unite_smaller(
     evidence: Evidence, num_clusters: int, edge_weight: Tensor | None, seed: int
 ) -> list[tuple[Attempt, Refined]]:
     """Unite two or three times as many clusters until ``num_clusters`` are left, and refine; edges alone."""
-    graph, generator = evidence.graph, torch.Generator().manual_seed(seed)
-    shares = graph.shares
+    graph, shares, generator = evidence.graph, evidence.shares, torch.Generator().manual_seed(seed)
     counts = [count for count in (2 * num_clusters, 3 * num_clusters) if count <= shares.num_rows // 3]
     attempts: list[tuple[Attempt, Refined]] = []
     view = edge_view(graph, max(counts, default=1), edge_weight, seed)
@@ -328,7 +337,7 @@ def unite_smaller(
         best = max(smaller, key=lambda refined: refined.saved)
         *_, (partition, _) = unions(Partition(evidence, best.cluster), num_clusters)
         united = refine(evidence, partition.cluster, num_clusters)
-        attempts.append(_given(EDGES, partition.cluster, united, num_clusters))
+        attempts.append(_given(evidence, EDGES, partition.cluster, united, num_clusters))
     return attempts
 
 
@@ -340,12 +349,10 @@ def _refined(
     num_clusters: int,
 ) -> list[tuple[Attempt, Refined]]:
     """Refine the partitions of a view. ``losses``: start -> that of its partition."""
-    found, shares = [], evidence.graph.shares
-    for (start, loss), cluster in zip(losses.items(), clusters, strict=True):
-        refined = refine(evidence, cluster, num_clusters)
-        moved = shares.total(int((refined.cluster != cluster).sum()))
-        found.append((Attempt(view, start, loss, refined.saved / math.log(2) / shares.num_rows, moved), refined))
-    return found
+    return [
+        _attempt(evidence, view, start, loss, cluster, refine(evidence, cluster, num_clusters))
+        for (start, loss), cluster in zip(losses.items(), clusters, strict=True)
+    ]
 
 
 def best_of(attempts: list[tuple[Attempt, Refined]]) -> tuple[Attempt, Refined]:

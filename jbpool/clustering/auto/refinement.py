@@ -27,10 +27,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from jbpool.clustering.auto.weighting import UnitRows, no_weights
+from jbpool.clustering.auto.weighting import EVERY, UnitRows, blocks, no_weights, one_hot
 from jbpool.graph import Graph
-from jbpool.ops.adjacency import degree, propagate, sparse_operator
+from jbpool.ops.adjacency import degree, row_blocks
 from jbpool.ops.sparse import csr, is_sparse, stored_values
+from jbpool.processes import ALONE, RowShares
 
 GAIN = 0.01             # the least relative gain of a round that is worth another one
 ROUNDS = 20             # at most; in each of them all nodes move at once
@@ -38,13 +39,18 @@ NEW_ROUNDS = 5          # on another graph, where nothing is measured
 PRIOR_WORDS = 0.05      # pseudo-counts of p, or rows m, added to every cluster, as a share of the mean cluster
 PRIOR_EDGES = 4         # pseudo-edges of every pair of clusters, as if pairs of different clusters were all alike
 FEW_ZEROS = 0.25        # of measurements; words have more
+TOGETHER = 1 << 14      # rows handled at a time
+CSR_PARTS = Tensor.crow_indices, Tensor.col_indices, Tensor.values
 NEVER = -1e9            # log share of a cluster without nodes: nothing is known of it, and no node moves there
 
 
-def are_measurements(feat: Tensor) -> bool:
-    """Return whether features have negative values or few zeros, unlike words and flags: ``(N, D)`` dense or CSR."""
-    values = stored_values(feat)
-    return bool((values < 0).any()) or int((values != 0).sum()) > (1 - FEW_ZEROS) * feat.shape[0] * feat.shape[1]
+def are_measurements(feat: Tensor, shares: RowShares = ALONE) -> bool:
+    """Return whether features have negative values or few zeros, unlike words and flags: ``(n, D)`` dense or CSR."""
+    below = nonzero = 0
+    for values in stored_values(feat).split(TOGETHER):
+        below, nonzero = below + int((values < 0).sum()), nonzero + int(values.count_nonzero())
+    below, nonzero, every = (shares.total(count) for count in (below, nonzero, feat.shape[0] * feat.shape[1]))
+    return below > 0 or nonzero > (1 - FEW_ZEROS) * every
 
 
 class Evidence:
@@ -61,66 +67,84 @@ class Evidence:
         edge_weight: Tensor | None = None,
         measurements: bool | None = None,
     ):
-        self.graph = graph
-        self.weight = edge_weight
-        if edge_weight is not None and len(edge_weight):
-            weight = edge_weight.float()
-            weight = weight / weight.max().clamp_min(torch.finfo(weight.dtype).tiny)    # sums of large ones overflow
-            self.weight = weight / weight.mean().clamp_min(torch.finfo(weight.dtype).tiny)
-        self.connected = degree(graph, self.weight, torch.float32) > 0                      # (N,)
+        self.graph, self.shares, self.weight = graph, graph.shares, edge_weight
+        if edge_weight is not None:
+            weight, tiny = edge_weight.float(), torch.finfo(torch.float32).tiny
+            weight = weight / self.shares.magnitude(weight).clamp_min(tiny)             # sums of large ones overflow
+            total = torch.stack([weight.sum(dtype=torch.float64), weight.new_tensor(len(weight), dtype=torch.float64)])
+            total, count = self.shares.add_up(total)
+            self.weight = weight / (total / count.clamp_min(1)).float().clamp_min(tiny)
+        self.connected = degree(graph, self.weight, torch.float32) > 0                      # (n,)
         single = feat is not None and feat.shape[1] == 1
         feat = feat.to_dense() if feat is not None and single and is_sparse(feat) else feat
         self.rows = None if feat is None else UnitRows(feat, no_weights(feat))
-        self.measurements, self.informed = False, self.connected    # (N,) False: nothing is known of the node
+        self.measurements, self.informed = False, self.connected    # (n,) False: nothing is known of the node
         if feat is not None and self.rows is not None:
-            self.measurements = are_measurements(feat) if measurements is None else measurements
-            present = self.rows.present()                                                   # (N, 1)
+            self.measurements = are_measurements(feat, self.shares) if measurements is None else measurements
+            present = self.rows.present()                                                   # (n, 1)
             if single:
                 self.rows.scale = present           # its value: as a unit row, only the sign of it would be left
             self.informed = self.connected | (present.squeeze(1) > 0)
             # A unit row times its sum has (sum x)^2 / sum x^2 words: all of them if they are flags, else fewer.
             ones = torch.ones(feat.shape[1], 1, device=feat.device)
-            self.length = present if self.measurements else self.rows.times(ones)           # (N, 1)
+            self.length = present if self.measurements else self.rows.times(ones)           # (n, 1)
 
-    def neighbours(self, one_hot: Tensor) -> Tensor:
-        """Return ``A Z``: ``(N, K)`` to ``(N, K)``."""
-        return propagate(self.graph, one_hot, self.weight)
+    @cached_property
+    def adjacency(self) -> Tensor:
+        """The rows of A, CSR from the extended rows: ``(n, n + h)``."""
+        rows, num_edges = self.graph.by_target, self.graph.num_edges
+        values = torch.ones(num_edges, device=self.graph.device) if self.weight is None else rows.of_edges(self.weight)
+        shape = self.graph.num_nodes, self.graph.num_nodes + len(self.graph.halo.wanted)
+        return csr(rows.pointers, rows.columns, values, shape)
 
-    def with_neighbours(self, cluster: Tensor, num_clusters: int) -> tuple[Tensor, Tensor]:
-        """Return clusters ``(N,)`` as Z, ``(N, K)`` zeros and ones, and ``A Z``, on which models are measured."""
-        one_hot = torch.zeros(len(cluster), num_clusters, device=cluster.device).scatter_(1, cluster[:, None], 1)
-        # A Z is the adjacency with each neighbour replaced by its cluster: no row of Z is read for an edge.
-        adj = sparse_operator(self.graph, self.weight, one_hot.dtype).matrix
-        clusters = cluster.to(adj.col_indices().dtype).index_select(0, adj.col_indices())
-        counts = csr(adj.crow_indices(), clusters, adj.values(), (len(cluster), num_clusters))
-        return one_hot, counts @ torch.eye(num_clusters, device=cluster.device)
+    def neighbours(self, soft: Tensor) -> Tensor:
+        """Return ``A S``: ``(n, K)`` to ``(n, K)``."""
+        return self.adjacency @ self.graph.halo.extended(soft)
+
+    def around(self, cluster: Tensor, num_clusters: int) -> Tensor:
+        """Return the weight of the edges of each node to each cluster, ``A Z``: ``(n,)`` to ``(n, K)``.
+
+        It is the adjacency matrix with each neighbour replaced by its cluster: no row of Z is read for an edge.
+        """
+        label = self.graph.halo.extended(cluster.to(torch.uint8 if num_clusters <= 256 else torch.int32))
+        pointers, columns, values = (part(self.adjacency) for part in CSR_PARTS)
+        found, eye = label.new_empty(len(cluster), num_clusters, dtype=torch.float32), torch.eye(num_clusters)
+        for first, last, start, stop in row_blocks(pointers, len(columns)):
+            labels = label.index_select(0, columns[start:stop]).int()
+            shape = last - first, num_clusters
+            counts = csr(pointers[first : last + 1] - start, labels, values[start:stop], shape)
+            found[first:last] = counts @ eye.to(found.device)
+        return found
+
+    def totals(self, cluster: Tensor, rows: Tensor, num_clusters: int) -> Tensor:
+        """Return ``Z^T R``, sums of rows by cluster: ``(n,)``, -1 for none, and ``(n, C)`` to ``(K, C)`` float64."""
+        total = torch.zeros(num_clusters, rows.shape[1], dtype=torch.float64, device=rows.device)
+        for some in blocks(len(rows), TOGETHER):
+            total += one_hot(cluster[some], num_clusters).double().T @ rows[some].double()
+        return self.shares.add_up(total)
 
     @cached_property
     def squares(self) -> Tensor:
         """The sums of squares of the features, ``(D,)`` float64."""
         assert self.rows is not None
-        return self.rows.squares()
+        return self.shares.add_up(self.rows.squares())
 
-    def sums(self, one_hot: Tensor) -> Tensor:
-        """Return ``X^T Z``, the features of every cluster: ``(N, K)`` to ``(D, K)`` float64."""
+    def sums(self, cluster: Tensor, num_clusters: int) -> Tensor:
+        """Return ``X^T Z``, the features of every cluster ``(n,)``, -1 for none: ``(D, K)`` float64."""
         assert self.rows is not None
-        return self.rows.transposed_times(self.length * one_hot).double()
+        return self.shares.add_up(self.rows.sums(cluster, self.length, num_clusters))
 
-    def explained(self, words: Tensor, offset: Tensor) -> Tensor | float:
-        """Return ``X V`` plus an offset ``(K,)``: ``(D, K)`` to ``(N, K)``; 0 without features."""
-        return 0.0 if self.rows is None else self.length * (self.rows.times(words) + offset)
+    def explained(self, words: Tensor, offset: Tensor, rows: slice = EVERY) -> Tensor | float:
+        """Return some rows of ``X V`` plus an offset ``(K,)``: ``(D, K)`` to ``(n, K)``; 0 without features."""
+        return 0.0 if self.rows is None else self.length[rows] * (self.rows.times(words, rows) + offset)
 
 
 class Refined(NamedTuple):
     """A partition that was improved, and what it was found to be."""
 
-    cluster: Tensor                 # (N,)
+    cluster: Tensor                 # (n,)
     saved: float                    # nats, against one cluster
     model: ClusterModel
-
-    def to(self, device: torch.device) -> Refined:
-        """Return the same on another device."""
-        return Refined(self.cluster.to(device), self.saved, self.model.to(device))
 
 
 class ClusterModel(nn.Module):
@@ -140,22 +164,23 @@ class ClusterModel(nn.Module):
         self.register_buffer("prior", torch.zeros(num_clusters))
         self.register_buffer("measurements", torch.tensor(False))
 
-    def measure(self, evidence: Evidence, one_hot: Tensor, neighbours: Tensor) -> float:
-        """Measure clusters, given by Z and ``A Z``, ``(N, K)`` both. Returns: the nats that they save."""
-        one_hot = evidence.informed[:, None] * one_hot
-        size = one_hot.sum(0)                                                        # (K,)
+    def measure(self, evidence: Evidence, cluster: Tensor, neighbours: Tensor) -> float:
+        """Measure clusters ``(n,)``, given ``A Z``, ``(n, K)``. Returns: the nats that they save."""
+        count = len(self.prior)
+        cluster = torch.where(evidence.informed, cluster, -1)
+        size = evidence.shares.counts(cluster, count).double()                      # (K,)
         total = float(size.sum())
-        self.prior = torch.where(size > 0, ((size + 1) / (total + len(size))).log(), NEVER)
-        named = torch.special.xlogy(size, size / max(total, 1)).sum()               # minus the entropy of the sizes
-        saved = float(named) + self._measure_edges(neighbours.T @ one_hot)
+        self.prior = torch.where(size > 0, ((size + 1) / (total + count)).log(), NEVER).float()
+        saved = torch.special.xlogy(size, size / max(total, 1)).sum()               # minus the entropy of the sizes
+        saved += self._measure_edges(evidence.totals(cluster, neighbours, count))
         if evidence.rows is not None:
             self.measurements.fill_(evidence.measurements)
-            saved += (self._measure_means if evidence.measurements else self._measure_words)(evidence, one_hot)
-        return saved
+            saved += (self._measure_means if evidence.measurements else self._measure_words)(evidence, cluster)
+        return float(evidence.shares.from_first(saved))                             # it decides how many rounds
 
     def _measure_edges(self, weight: Tensor) -> float:
-        total, extra = weight.double().sum().clamp_min(1e-30), PRIOR_EDGES * len(weight) ** 2
-        share = weight.double() / total                                             # (K, K)
+        total, extra = weight.sum().clamp_min(1e-30), PRIOR_EDGES * len(weight) ** 2
+        share = weight / total                                                      # (K, K)
         inside, volume = share.diagonal(), share.sum(0)
         between = (1 - inside.sum()).clamp_min(0) / (1 - volume.square().sum()).clamp_min(1e-12)
         alike = (between * torch.outer(volume, volume)).diagonal_scatter(inside) + 1e-3 / len(weight) ** 2
@@ -165,20 +190,21 @@ class ClusterModel(nn.Module):
         self.blocks = ratio.float()
         return float((weight * ratio).sum()) / 2                                    # every edge counts once
 
-    def _measure_words(self, evidence: Evidence, one_hot: Tensor) -> float:
-        count = evidence.sums(one_hot)                                                  # (D, K)
+    def _measure_words(self, evidence: Evidence, cluster: Tensor) -> float:
+        count = evidence.sums(cluster, len(self.prior))                             # (D, K)
         total = count.sum().clamp_min(1e-300)
         common = count.sum(1, keepdim=True) / total                                 # (D, 1)
-        extra = PRIOR_WORDS * total / one_hot.shape[1]
+        extra = PRIOR_WORDS * total / len(self.prior)
         ratio = (count / common.clamp_min(1e-300) + extra) / (count.sum(0) + extra)
         ratio = torch.where(common > 0, ratio, 1).log()                             # words without occurrences
         self.words = ratio.float()
         return float((count * ratio).sum())
 
-    def _measure_means(self, evidence: Evidence, one_hot: Tensor) -> float:
-        size = (evidence.length * one_hot).sum(0).double()                              # (K,) rows that are not zero
+    def _measure_means(self, evidence: Evidence, cluster: Tensor) -> float:
+        present = torch.where(evidence.length.squeeze(1) > 0, cluster, -1)          # (n,) rows that are not zero
+        size = evidence.shares.counts(present, len(self.prior)).double()            # (K,)
         total = size.sum().clamp_min(1)
-        sums, squares = evidence.sums(one_hot), evidence.squares                  # (D, K), (D,)
+        sums, squares = evidence.sums(cluster, len(size)), evidence.squares         # (D, K), (D,)
         common = sums.sum(1, keepdim=True) / total                                  # (D, 1)
         extra = PRIOR_WORDS * total / len(size)
         means = (sums + extra * common) / (size + extra)                            # (D, K)
@@ -191,17 +217,30 @@ class ClusterModel(nn.Module):
         self.offset = ((common.square() - means.square()) * scale / 2).sum(0).float()
         return float(total / 2 * torch.where(varies, spread / inside, 1).log().sum())
 
-    def scores(self, evidence: Evidence, neighbours: Tensor) -> Tensor:
-        """Return log probabilities of nodes and clusters up to a constant per node, given ``A Z``: ``(N, K)`` both."""
-        return (neighbours @ self.blocks).add_(self.prior).add_(evidence.explained(self.words, self.offset))
+    def scores(self, evidence: Evidence, neighbours: Tensor, rows: slice = EVERY) -> Tensor:
+        """Return log probabilities of some nodes and clusters up to a constant per node, given ``A Z``: ``(n, K)``."""
+        explained = evidence.explained(self.words, self.offset, rows)
+        return (neighbours[rows] @ self.blocks).add_(self.prior).add_(explained)
 
-    def probability(self, evidence: Evidence, neighbours: Tensor) -> Tensor:
-        """Return the probability of every node and cluster, given ``A Z``: ``(N, K)`` to ``(N, K)``.
+    def best(self, evidence: Evidence, neighbours: Tensor) -> Tensor:
+        """Return the most probable cluster of every node, given ``A Z``: ``(n, K)`` to ``(n,)``."""
+        some = blocks(len(neighbours), TOGETHER)
+        return torch.cat([self.scores(evidence, neighbours, rows).argmax(1) for rows in some])
+
+    def probability(self, evidence: Evidence, neighbours: Tensor, rows: slice = EVERY) -> Tensor:
+        """Return the probability of some nodes and every cluster, given ``A Z``: ``(n, K)``.
 
         All clusters are equally probable for a node of which nothing is known.
         """
-        informed = evidence.informed[:, None]
-        return torch.where(informed, self.scores(evidence, neighbours).softmax(1), 1 / len(self.prior))
+        informed = evidence.informed[rows, None]
+        return torch.where(informed, self.scores(evidence, neighbours, rows).softmax(1), 1 / len(self.prior))
+
+    def certainty(self, evidence: Evidence, cluster: Tensor) -> Tensor:
+        """Return the probability of the cluster of every node, given those of all, ``(n,)``."""
+        neighbours, found = evidence.around(cluster, len(self.prior)), []
+        for rows in blocks(len(cluster), TOGETHER):
+            found.append(self.probability(evidence, neighbours, rows).gather(1, cluster[rows, None]).squeeze(1))
+        return torch.cat(found)
 
     def renumbered(self, numbers: Tensor) -> ClusterModel:
         """Return the same model with other numbers of the clusters, ``(K,)``; numbers between them have no nodes."""
@@ -214,7 +253,7 @@ class ClusterModel(nn.Module):
 
     @torch.no_grad()
     def forward(self, graph: Graph, feat: Tensor, edge_weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return cluster and confidence of the nodes of a graph: ``(N, D)`` to ``(N,)`` and ``(N,)``.
+        """Return cluster and confidence of the nodes of a graph: ``(n, D)`` to ``(n,)`` and ``(n,)``.
 
         The features alone decide first, then features and neighbours; -1 and 0 where a node has neither.
         """
@@ -236,14 +275,14 @@ def refine(evidence: Evidence, cluster: Tensor, num_clusters: int, fixed: Tensor
     before, best = -math.inf, None
     for _ in range(ROUNDS):
         model = ClusterModel(num_clusters, in_feats).to(cluster.device)
-        one_hot, neighbours = evidence.with_neighbours(cluster, num_clusters)
-        saved = model.measure(evidence, one_hot, neighbours)
+        neighbours = evidence.around(cluster, num_clusters)
+        saved = model.measure(evidence, cluster, neighbours)
         if best is None or saved > best.saved:
             best = Refined(cluster, saved, model)
         if saved - before < GAIN * abs(saved):
             break
         before = saved
-        cluster = model.scores(evidence, neighbours).argmax(1)
+        cluster = model.best(evidence, neighbours)
         cluster = cluster if fixed is None else torch.where(fixed >= 0, fixed, cluster)
     assert best is not None
     return best

@@ -26,7 +26,7 @@ import torch
 from numpy.polynomial.chebyshev import chebinterpolate
 from torch import Tensor, nn
 
-from jbpool.clustering.auto.weighting import WEIGHTINGS, UnitRows
+from jbpool.clustering.auto.weighting import WEIGHTINGS, UnitRows, blocks
 from jbpool.console import progress_bar
 from jbpool.data import NodeData
 from jbpool.graph import Graph
@@ -178,12 +178,12 @@ class _Smoothing:
         axes = torch.randn(self.rows.shape[1], width, generator=generator).to(self.rows.device)
         with progress_bar("finding axes", ITERATIONS * width, "columns") as bar:
             for _ in range(ITERATIONS):
-                product = torch.zeros_like(axes)
+                product = torch.zeros_like(axes, dtype=torch.float64)
                 for first, last in _blocks(width):
                     columns = self.smooth(self.smooth(self.rows.times(axes[:, first:last])))
                     product[:, first:last] = self.rows.transposed_times(columns)
                     bar.update(last - first)
-                axes = torch.linalg.qr(shares.add_up(product))[0]
+                axes = torch.linalg.qr(shares.add_up(product))[0].float()
         return shares.from_first(axes)
 
 
@@ -234,18 +234,20 @@ def _column_sums(rows: Tensor) -> Tensor:
 
 
 def _in_place(rows: Tensor, change: Callable[[Tensor], Tensor], width: int) -> Tensor:
-    """Transform rows in place, ``(n, C')`` to ``(n, width)``, width at most C'."""
+    """Transform rows in place, ``(n, C')`` to ``(n, width)``, width at most C'.
+
+    In the same blocks for any number of processes, so that results are the same to the bit.
+    """
     changed = rows.view(-1)[: len(rows) * width].view(len(rows), width)
-    for start in range(0, len(rows), ROWS):             # writes never overtake reads: transformed rows are not longer
-        changed[start : start + ROWS] = change(rows[start : start + ROWS])
+    for some in blocks(len(rows), BLOCK):               # writes never overtake reads: transformed rows are not longer
+        changed[some] = change(rows[some])
     return changed
 
 
 def _rotate(rows: Tensor, rotation: Tensor) -> None:
-    """Multiply rows ``(n, C)`` by ``(C, C)`` in place; in the same blocks for any number of processes: to the bit."""
+    """Multiply rows ``(n, C)`` by ``(C, C)`` in place."""
     rotation = rotation.to(rows.dtype)
-    for block in rows.split(BLOCK):
-        block.copy_(block @ rotation)
+    _in_place(rows, lambda block: block @ rotation, len(rotation))
 
 
 @torch.no_grad()

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from jbpool.ops.sparse import csr, is_sparse, multiply, with_transpose
+from jbpool.ops.sparse import Sparse, csr, is_sparse, multiply, rows_between, with_transpose
 from jbpool.processes import ALONE, ROWS, RowShares
 
 BLOCK = 1 << 22             # dense values looked at together
+EVERY = slice(None)
 UNEQUAL = 30                # how many times as large as the typical column the largest one may be, without a warning
 
 
@@ -24,6 +25,8 @@ class UnitRows:
     def __init__(self, feat: Tensor, column_weight: Tensor):
         self.device, self.shape = feat.device, feat.shape
         self.sparse = with_transpose(_unit_sparse(feat, column_weight)) if is_sparse(feat) else None
+        if self.sparse is not None:                     # sums over many rows, which others may divide differently
+            self.sparse = Sparse(self.sparse.matrix, self.sparse.transpose.double())
         self.feat, self.column_weight = feat, column_weight
         if self.sparse is None:
             self.scale = torch.cat([_inverse_length(block * column_weight) for block in _row_blocks(feat)])     # (N, 1)
@@ -35,11 +38,17 @@ class UnitRows:
         pick = torch.eye(self.shape[1], last - first, device=self.device).roll(first, 0)    # (D, b)
         return multiply(self.sparse, pick)
 
-    def times(self, right: Tensor) -> Tensor:
-        """Return ``X V``: ``(D, C)`` to ``(N, C)``."""
+    def times(self, right: Tensor, rows: slice = EVERY) -> Tensor:
+        """Return some rows of ``X V``: ``(D, C)`` to ``(n, C)``."""
         if self.sparse is None:
-            return (self.feat @ (self.column_weight[:, None] * right)).mul_(self.scale)
-        return multiply(self.sparse, right)
+            feat, scale, right = self.feat[rows], self.scale[rows], self.column_weight[:, None] * right
+            product = right.new_empty(len(feat), right.shape[1])
+            for some in blocks(len(feat), ROWS):        # the same ones for any number of processes, as rounding differs
+                torch.mm(feat[some], right, out=product[some]).mul_(scale[some])
+            return product
+        if rows == EVERY:
+            return multiply(self.sparse, right)
+        return rows_between(self.sparse.matrix, *rows.indices(self.shape[0])[:2]) @ right
 
     def transposed_times(self, left: Tensor) -> Tensor:
         """Return ``X^T U``: ``(N, C)`` to ``(D, C)``, float64."""
@@ -48,7 +57,16 @@ class UnitRows:
             for rows, scale, block in zip(*(some.split(ROWS) for some in (self.feat, self.scale, left)), strict=True):
                 total += rows.T @ (scale * block)
             return self.column_weight[:, None] * total
-        return multiply(self.sparse.T, left).double()
+        return self.sparse.transpose @ left.double()
+
+    def sums(self, cluster: Tensor, weight: Tensor, count: int) -> Tensor:
+        """Return the sums of weighted rows of X by cluster, ``(n,)`` and -1 for none: ``(n, 1)`` to ``(D, K)``."""
+        if self.sparse is not None:
+            return self.transposed_times(weight * one_hot(cluster, count))
+        total = torch.zeros(self.shape[1], count, dtype=torch.float64, device=self.device)
+        for rows in blocks(len(cluster), ROWS):
+            total += self.feat[rows].T @ (self.scale[rows] * weight[rows] * one_hot(cluster[rows], count))
+        return self.column_weight[:, None] * total
 
     def squares(self) -> Tensor:
         """Return the sums of squares of the columns of X, ``(D,)`` float64."""
@@ -67,6 +85,16 @@ class UnitRows:
         matrix = self.sparse.matrix
         square = matrix.values().new_zeros(self.shape[0]).index_add_(0, _row_numbers(matrix), matrix.values().square())
         return (square > 0).float().unsqueeze(1)
+
+
+def one_hot(cluster: Tensor, count: int) -> Tensor:
+    """Return clusters ``(n,)`` as ``(n, K)`` zeros and ones; a row of zeros for -1."""
+    return (cluster[:, None] == torch.arange(count, device=cluster.device)).float()
+
+
+def blocks(num_rows: int, height: int) -> Iterator[slice]:
+    """Yield blocks of rows; at least one, which may be empty."""
+    return (slice(first, min(first + height, num_rows)) for first in range(0, max(num_rows, 1), height))
 
 
 def _inverse_length(rows: Tensor) -> Tensor:

@@ -115,8 +115,8 @@ def test_a_move_equals_naive_loops(layout, weighted, signed):
     evidence = Evidence(graph, feat if layout == "dense" else feat.to_sparse_csr(), weight)
     assert evidence.measurements is signed
     model = ClusterModel(4, 12)
-    model.measure(evidence, *evidence.with_neighbours(cluster, 4))
-    found = model.scores(evidence, evidence.with_neighbours(cluster, 4)[1]).argmax(1)
+    model.measure(evidence, cluster, evidence.around(cluster, 4))
+    found = model.scores(evidence, evidence.around(cluster, 4)).argmax(1)
     assert not torch.equal(found, cluster)
     assert torch.equal(found[margin > 1e-3], expected[margin > 1e-3])
 
@@ -126,10 +126,10 @@ def test_what_words_and_edges_save_is_the_sum_over_nodes_of_their_scores(weighte
     """Each edge is in the scores of both its nodes and counts once; the prior has no pseudo-counts here."""
     graph, feat, weight, cluster = example(weighted, signed=False)
     evidence, model = Evidence(graph, feat, weight), ClusterModel(4, 12)
-    saved = model.measure(evidence, *evidence.with_neighbours(cluster, 4))
-    one_hot, neighbours = evidence.with_neighbours(cluster, 4)
-    edges = ((neighbours @ model.blocks) * one_hot).sum() / 2
-    words = (evidence.explained(model.words, model.offset) * one_hot).sum()
+    saved = model.measure(evidence, cluster, evidence.around(cluster, 4))
+    neighbours = evidence.around(cluster, 4)
+    edges = (neighbours @ model.blocks).gather(1, cluster[:, None]).sum() / 2
+    words = evidence.explained(model.words, model.offset).gather(1, cluster[:, None]).sum()
     size = cluster.bincount().double()
     entropy = -(size * (size / 40).log()).sum()
     assert saved == pytest.approx(float(edges + words - entropy), rel=1e-5)
@@ -141,7 +141,7 @@ def test_what_measurements_save_is_the_gain_in_likelihood():
     feat[7] = feat[8]
     empty = undirected([], [], 40)
     evidence = Evidence(empty, feat)
-    saved = ClusterModel(4, 12).measure(evidence, *evidence.with_neighbours(cluster, 4))
+    saved = ClusterModel(4, 12).measure(evidence, cluster, evidence.around(cluster, 4))
     rows = (feat / feat.norm(dim=1, keepdim=True)).double()
     means = torch.stack([rows[cluster == k].mean(0) for k in range(4)])[cluster]
     gain = sum(
@@ -164,10 +164,10 @@ def test_refinement_never_saves_less_and_stops():
     data = load_nodes("sbm", num_nodes=300, num_clusters=3, seed=0)
     evidence = Evidence(data.graph, data.feat)
     cluster = torch.randint(0, 3, (300,), generator=torch.Generator().manual_seed(0))
-    before = ClusterModel(3, data.feat.shape[1]).measure(evidence, *evidence.with_neighbours(cluster, 3))
+    before = ClusterModel(3, data.feat.shape[1]).measure(evidence, cluster, evidence.around(cluster, 3))
     refined = refine(evidence, cluster, 3)
     assert refined.saved > before
-    again = ClusterModel(3, data.feat.shape[1]).measure(evidence, *evidence.with_neighbours(refined.cluster, 3))
+    again = ClusterModel(3, data.feat.shape[1]).measure(evidence, refined.cluster, evidence.around(refined.cluster, 3))
     assert refined.saved == pytest.approx(again)
     right = refine(evidence, data.label, 3)                        # the planted clusters stay
     assert label_scores(right.cluster, data.label)["acc"] > 0.99
@@ -208,9 +208,9 @@ def test_nothing_is_known_of_a_node_without_edges_and_features():
     cluster = torch.arange(20) % 4
     empty = undirected([], [], 20)
     evidence, model = Evidence(empty, torch.zeros(20, 3)), ClusterModel(4, 3)
-    assert model.measure(evidence, *evidence.with_neighbours(cluster, 4)) == 0
+    assert model.measure(evidence, cluster, evidence.around(cluster, 4)) == 0
     assert all(bool(value.isfinite().all()) for value in model.state_dict().values())
-    assert (model.probability(evidence, evidence.with_neighbours(cluster, 4)[1]) == 0.25).all()
+    assert (model.probability(evidence, evidence.around(cluster, 4)) == 0.25).all()
     # Isolated nodes do not make the cluster that they are in more likely.
     cliques = networkx.disjoint_union(networkx.complete_graph(10), networkx.complete_graph(10))
     cliques.add_nodes_from(range(20, 50))
