@@ -214,6 +214,15 @@ class RowShares:
         """Return a picklable value of every process."""
         return gather(value) if self.processes > 1 else [value]
 
+    def to_first(self, value: Any) -> list[Any]:
+        """Return a picklable value of every process in the first one, nothing in others."""
+        if self.processes == 1:
+            return [value]
+        values = [None] * self.processes if self.place == 0 else None
+        with collective():
+            distributed.gather_object(value, values)
+        return values or []
+
     def largest(self, numbers: Tensor) -> int:
         """Return the largest of the whole numbers of all processes, -1 if there are none: ``(n,)``."""
         mine = numbers.amax() if len(numbers) else numbers.new_full((), -1)

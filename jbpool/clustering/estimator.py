@@ -386,7 +386,7 @@ class JBClustering(Clusterer):
             "versions": {"torch": torch.__version__, "numpy": np.__version__},
         }
         path = Path(path)
-        findings = Findings(
+        findings = Findings.of(
             data, "JBClustering", {"runs": [record], "mean": run, "std": {}}, {seed: cluster},
             {seed: torch.from_numpy(self.confidence_)}, explained, [], settings, choice=self._choice,
         )  # fmt: skip

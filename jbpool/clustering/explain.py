@@ -21,6 +21,7 @@ from jbpool.clustering.auto.refinement import are_measurements
 from jbpool.clustering.scores import ClusterSums
 from jbpool.data import NodeData
 from jbpool.ops.sparse import is_sparse
+from jbpool.processes import RowShares
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,36 +97,39 @@ def explain(
     data : NodeData
         The graph, as ``load_nodes`` returns it.
     cluster : Tensor
-        ``(N,)`` numbers of clusters; some may be empty. -1: in none.
+        ``(n,)`` numbers of clusters; some may be empty. -1: in none.
     confidence : Tensor, optional
-        ``(N,)``.
+        ``(n,)``.
     sums : ClusterSums, optional
         Those of these clusters, where they are at hand.
     """
-    cluster = cluster.cpu().long()
-    assigned = cluster >= 0
-    numbers = cluster[assigned].unique()                                        # (K,)
-    place = torch.searchsorted(numbers, cluster).where(assigned, -1)            # (N,) 0 .. K-1, none empty
+    cluster, shares = cluster.cpu().long(), data.graph.shares
+    used = shares.counts(cluster, shares.largest(cluster) + 1)
+    numbers = used.nonzero().squeeze(1)                                         # (K,)
+    place, sizes = torch.full_like(cluster, -1), used[numbers]                  # (n,) 0 .. K-1, none empty
+    place[cluster >= 0] = torch.searchsorted(numbers, cluster[cluster >= 0])
     sums = ClusterSums.of(data.graph, cluster, edge_weight=data.edge_weight) if sums is None else sums
-    sizes, inside = place[assigned].bincount(), sums.node_inside
-    between = None if sums.between is None else sums.between[numbers][:, numbers]
-    trust = None if confidence is None else confidence.cpu().double()
-    means = None if trust is None else place[assigned].bincount(trust[assigned]) / sizes
+    inside, between = sums.node_inside, None if sums.between is None else sums.between[numbers][:, numbers]
+    trust, means, certain = None, None, place >= 0
+    if confidence is not None:
+        trust = confidence.cpu().float()
+        means = shares.add_up(place[place >= 0].bincount(trust[place >= 0].double(), len(sizes))) / sizes
     traits: list[tuple[Trait, ...]] = [()] * len(numbers)
-    fit = None                                                                  # (N,) to the features of the cluster
+    order = [inside] if trust is None else [trust, inside]                      # typical nodes are the first by these
     if data.feat is not None and data.feat.shape[1]:
-        find = _measurements if are_measurements(data.feat) else _words
+        find = _measurements if are_measurements(data.feat, shares) else _words
         names = range(data.feat.shape[1]) if data.feat_names is None else data.feat_names
-        traits, fit = find(data.feat.cpu(), place, sizes, names)
-
-    def named(nodes: Tensor) -> tuple[Any, ...]:
-        return tuple(node if data.ids is None else data.ids[node] for node in nodes.tolist())
-
-    of_first = None if data.first is None else place[assigned & torch.from_numpy(data.first)].bincount(None, len(sizes))
+        traits, fit = find(data.feat.cpu(), place, sizes, names, shares)        # (n,) to the features of the cluster
+        order = [fit]
+        certain = certain if trust is None else certain & (trust >= _medians(trust, place, sizes, shares)[place])
+    central = _first(data, place, inside > 0, [inside], len(sizes))
+    typical = _first(data, place, certain, order, len(sizes))
+    uncertain = [()] * len(sizes) if trust is None else _first(data, place, place >= 0, [-trust], len(sizes))
+    first = torch.zeros_like(place) if data.first is None else torch.from_numpy(data.first).long()
+    of_first = shares.counts(torch.where(first > 0, place, -1), len(sizes)).tolist()
     summaries = []
-    members = place.argsort(stable=True)[int((~assigned).sum()) :].split(sizes.tolist())
-    for k, (number, nodes) in enumerate(zip(numbers.tolist(), members, strict=True)):
-        size, volume = len(nodes), float(sums.volume[number])
+    for k, (number, size) in enumerate(zip(numbers.tolist(), sizes.tolist(), strict=True)):
+        volume = float(sums.volume[number])
         summaries.append(
             ClusterSummary(
                 cluster=number,
@@ -134,17 +138,17 @@ def explain(
                 density=float(sums.num_inside[number]) / (size * (size - 1)) if size > 1 else None,
                 confidence=None if means is None else float(means[k]),
                 features=traits[k],
-                central=named(_first(nodes[inside[nodes] > 0], inside)),
-                typical=named(_typical(nodes, trust, fit, inside)),
-                uncertain=() if trust is None else named(_first(nodes, -trust)),
+                central=central[k],
+                typical=typical[k],
+                uncertain=uncertain[k],
                 closest=() if between is None else _closest(between, k, numbers),
-                sides=None if of_first is None else (int(of_first[k]), size - int(of_first[k])),
+                sides=None if data.first is None else (of_first[k], size - of_first[k]),
             )
         )
     merges = None
     if between is not None and len(numbers) <= MERGED:
         weight = between * (sums.num_edges / between.sum().clamp_min(1e-300))           # mean 1 per edge
-        merges = _merges(Blocks(weight, sums.connected[numbers]), len(cluster))
+        merges = _merges(Blocks(weight, sums.connected[numbers]), shares.num_rows)
     return Explained(summaries, merges, between)
 
 
@@ -215,31 +219,60 @@ def _merges(clusters: Blocks, num_nodes: int) -> Merges:
 # ---------------------------------------------------------------- nodes
 
 
-def _first(nodes: Tensor, value: Tensor) -> Tensor:
-    """Return the nodes with the highest values, of equal ones the first."""
-    return nodes[value[nodes].sort(descending=True, stable=True).indices[:NODES]]
+def _first(
+    data: NodeData, place: Tensor, some: Tensor, values: list[Tensor], count: int
+) -> list[tuple[Any, ...]]:
+    """Return the names of the nodes of each cluster with the highest values, of equal ones the first.
+
+    ``some``: ``(n,)`` the nodes to choose from. ``values``: ``(n,)`` each; later ones decide between equal ones.
+    """
+    def best(cluster: np.ndarray, values: list[np.ndarray]) -> np.ndarray:
+        """Return the places of the first nodes of each cluster, in order."""
+        order = np.lexsort([*(-value for value in reversed(values)), cluster])
+        rank = np.arange(len(order)) - np.searchsorted(cluster[order], cluster[order])
+        return order[rank < NODES]
+
+    nodes = some.nonzero().squeeze(1).numpy()
+    cluster, known = place.numpy()[nodes], [value.double().numpy()[nodes] for value in values]
+    chosen = best(cluster, known)
+    mine = cluster[chosen], [value[chosen] for value in known], data.own_ids[nodes[chosen]].tolist()
+    clusters, parts, names = zip(*data.graph.shares.gather(mine), strict=True)
+    cluster, known = np.concatenate(clusters), [np.concatenate(part) for part in zip(*parts, strict=True)]
+    found: list[list[Any]] = [[] for _ in range(count)]
+    every = [name for some in names for name in some]
+    for at in best(cluster, known):
+        found[cluster[at]].append(every[at])
+    return [tuple(some) for some in found]
 
 
-def _typical(nodes: Tensor, trust: Tensor | None, fit: Tensor | None, inside: Tensor) -> Tensor:
-    """Return the nodes that fit the features best, of the more confident half; without features the most confident."""
-    if fit is None:
-        nodes = nodes[inside[nodes].sort(descending=True, stable=True).indices]             # decides between equal ones
-        return _first(nodes, inside if trust is None else trust)
-    if trust is not None:
-        nodes = nodes[trust[nodes] >= trust[nodes].median()]
-    return _first(nodes, fit)
+def _medians(value: Tensor, place: Tensor, sizes: Tensor, shares: RowShares) -> Tensor:
+    """Return the lower median of values ``(n,)``, float32 and not negative, of each cluster: ``(K,)``.
+
+    Found byte by byte: the bits of such values are in the same order.
+    """
+    bits, known, count = value.clamp_min(0).view(torch.int32).long(), place >= 0, len(sizes)
+    rank, prefix = (sizes - 1) // 2, torch.zeros_like(sizes)
+    for shift in (24, 16, 8, 0):
+        same = known & (bits >> shift + 8 == prefix[place])
+        byte = place[same] * 256 + (bits[same] >> shift & 255)
+        upto = shares.add_up(byte.bincount(minlength=256 * count)).view(count, 256).cumsum(1)
+        next_byte = (upto <= rank[:, None]).sum(1)
+        rank = rank - torch.where(next_byte > 0, upto.gather(1, (next_byte - 1).clamp_min(0)[:, None]).squeeze(1), 0)
+        prefix = prefix * 256 + next_byte
+    return prefix.int().view(torch.float32)
 
 
 # ---------------------------------------------------------------- features
 
 
 def _words(
-    feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[Any] | np.ndarray
+    feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[Any] | np.ndarray, shares: RowShares
 ) -> tuple[list[tuple[Trait, ...]], Tensor]:
     """Describe words and flags by how often they occur, whatever their values."""
     count = torch.zeros(len(sizes), feat.shape[1], dtype=torch.float64)                     # (K, D) nodes
-    for own, block in _blocks(feat, place):
+    for own, block in _blocks(feat, place, len(sizes)):
         count += torch.from_numpy(_onehot(own, len(sizes)).T @ (block != 0))
+    count = shares.add_up(count)
     frequency, common = count / sizes[:, None], count.sum(0) / sizes.sum()
     lift = frequency / common.clamp_min(1e-300)
     # As if every cluster had one node more, with the words of all nodes.
@@ -249,8 +282,8 @@ def _words(
     for k, columns in enumerate(_largest(merit)):
         chosen = [w for w in columns if merit[k, w] > 0]
         traits.append(tuple(Trait(_name(names[w]), float(lift[k, w]), float(frequency[k, w])) for w in chosen))
-    fit = []
-    for own, block in _blocks(feat, place):
+    fit = [np.zeros(0)]
+    for own, block in _blocks(feat, place, len(sizes)):
         present = block != 0
         length = np.sqrt(np.maximum(present.sum(1), 1))                                     # of unit rows
         fit.append((present @ gain.T.numpy())[np.arange(len(own)), own] / length)
@@ -258,15 +291,16 @@ def _words(
 
 
 def _measurements(
-    feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[Any] | np.ndarray
+    feat: Tensor, place: Tensor, sizes: Tensor, names: Sequence[Any] | np.ndarray, shares: RowShares
 ) -> tuple[list[tuple[Trait, ...]], Tensor]:
     """Describe measurements by how far the means of the clusters are from the mean of all nodes."""
     total = torch.zeros(len(sizes), feat.shape[1], dtype=torch.float64)
     square = torch.zeros(feat.shape[1], dtype=torch.float64)
-    for own, block in _blocks(feat, place):
+    for own, block in _blocks(feat, place, len(sizes)):
         total += torch.from_numpy(_onehot(own, len(sizes)).T @ block)
         square += torch.from_numpy((block**2).sum(0))
-    mean, square = total.sum(0) / sizes.sum(), square / sizes.sum()
+    total = shares.add_up(total)
+    mean, square = total.sum(0) / sizes.sum(), shares.add_up(square) / sizes.sum()
     variance = square - mean.square()
     scale = torch.where(variance > 1e-14 * square, variance.clamp_min(1e-300).rsqrt(), 0)   # 0: a constant column
     difference = (total / sizes[:, None] - mean) * scale                                    # (K, D)
@@ -277,10 +311,9 @@ def _measurements(
     # Squared distance to the mean of the cluster: of a row of zeros, then what the other values change.
     zero = -mean * scale - difference                                                       # (K, D)
     step, weight, start = (2 * scale * zero).T.numpy(), scale.square().numpy(), zero.square().sum(1).numpy()
-    fit = [
-        -start[own] - block**2 @ weight - (block @ step)[np.arange(len(own)), own]
-        for own, block in _blocks(feat, place)
-    ]
+    fit = [np.zeros(0)]
+    for own, block in _blocks(feat, place, len(sizes)):
+        fit.append(-start[own] - block**2 @ weight - (block @ step)[np.arange(len(own)), own])
     return traits, torch.from_numpy(np.concatenate(fit))
 
 
@@ -293,12 +326,12 @@ def _name(name: Any) -> str | int:
     return name if isinstance(name, int) else str(name)
 
 
-def _blocks(feat: Tensor, place: Tensor) -> Iterator[tuple[np.ndarray, Any]]:
+def _blocks(feat: Tensor, place: Tensor, count: int) -> Iterator[tuple[np.ndarray, Any]]:
     """Yield blocks of rows: their clusters ``(n,)``, and their features ``(n, D)`` in float64, dense or CSR."""
     parts = (feat.values(), feat.col_indices(), feat.crow_indices()) if is_sparse(feat) else (feat,)
     arrays = tuple(part.numpy() for part in parts)
     rows = scipy.sparse.csr_array(arrays, shape=tuple(feat.shape)) if is_sparse(feat) else arrays[0]
-    step = max(1, BLOCK // max(feat.shape[1], int(place.max()) + 1))
+    step = max(1, BLOCK // max(feat.shape[1], count))
     for first in range(0, len(place), step):
         yield place[first : first + step].numpy(), rows[first : first + step].astype(np.float64)
 

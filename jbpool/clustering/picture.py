@@ -57,37 +57,51 @@ class GraphView(NamedTuple):
 
 def view_graph(
     data: NodeData, cluster: Tensor, names: list[int], confidence: Tensor | None = None, seed: int = 0
-) -> GraphView:
-    """Return the nodes and edges to show, and their positions.
+) -> GraphView | None:
+    """Return the nodes and edges to show, and their positions, in the first process; in others None.
 
-    Nothing here costs more than a pass over the nodes, except for the nodes shown. ``cluster``: ``(N,)`` numbers 0 ..
+    Nothing here costs more than a pass over the nodes, except for the nodes shown. ``cluster``: ``(n,)`` numbers 0 ..
     K-1, none empty; ``names``: their numbers in ``assign.csv``. The seed decides the sample and the positions.
     """
-    place, num_nodes = cluster.numpy(), data.graph.num_nodes
-    sizes = np.bincount(place, minlength=len(names))
-    rng = np.random.default_rng(seed)
-    nodes = np.arange(num_nodes) if num_nodes <= MAX_NODES else sample(place, sizes, MAX_NODES, rng)
-    found = _edges(data, nodes, rng)
-    edges = _some(found.inside, MAX_EDGES, rng)
-    label = None if data.label is None else data.label.numpy()
-    classes = [] if label is None else class_names(data.class_names, data.num_classes or 0)
-    trust = None if confidence is None else confidence.numpy()[nodes]
+    shares, rng = data.graph.shares, np.random.default_rng(seed)
+    sizes = shares.counts(cluster, len(names)).numpy()
+    nodes = np.arange(len(cluster))
+    if shares.num_rows > MAX_NODES:
+        own = cluster.bincount(minlength=len(names))
+        before = shares.stacked(own)[: shares.place].sum(0).numpy()
+        nodes = sample(cluster.numpy(), sizes, MAX_NODES, rng, before)
+    every = np.concatenate(shares.gather(nodes + shares.start))                             # (m,) numbers of nodes
+    found = _edges(data, nodes, every, rng)
+    feat = None if data.place is not None else _smoothed(data, every, found.around, len(names), seed)
+    classes = [] if data.label is None else class_names(data.class_names, data.num_classes or 0)
+    label = torch.full_like(cluster, -1) if data.label is None else data.label
+    class_sizes = shares.counts(label, len(classes)).tolist()
+    matched = [] if data.label is None else matched_classes(confusion(cluster, label, shares), len(names))
+    trust = np.full(len(cluster), np.nan) if confidence is None else confidence.numpy()
+    place = np.zeros((len(cluster), 2)) if data.place is None else data.place
+    own_rows = cluster.numpy(), label.numpy(), trust, _degrees(data, np.arange(len(cluster))), data.own_ids, place
+    parts = shares.to_first([rows[nodes] for rows in own_rows])
+    inside = shares.to_first(found.inside)
+    if not parts:
+        return None
+    shown, labels, trust, degree, ids, place = (np.concatenate(rows) for rows in zip(*parts, strict=True))
+    among = np.concatenate(inside)
+    edges = _some(among, MAX_EDGES, rng)
     return GraphView(
-        xy=_in_space(data.place[nodes]) if data.place is not None else
-        positions(_smoothed(data, nodes, found.around, len(names), seed), _some(found.inside, LAYOUT_EDGES, rng), seed),
+        xy=_in_space(place) if feat is None else positions(feat, _some(among, LAYOUT_EDGES, rng), seed),
         edges=edges,
-        cluster=place[nodes],
+        cluster=shown,
         cluster_names=names,
         cluster_sizes=sizes.tolist(),
-        degree=_degrees(data, nodes),
-        ids=nodes if data.ids is None else data.ids[nodes],
-        confidence=trust if trust is not None and np.isfinite(trust).all() else None,
-        label=None if label is None else label[nodes],
+        degree=degree,
+        ids=ids,
+        confidence=trust if np.isfinite(trust).all() else None,
+        label=None if data.label is None else labels,
         class_names=classes,
-        class_sizes=[] if label is None else np.bincount(label[label >= 0], minlength=len(classes)).tolist(),
-        matched=[] if data.label is None else matched_classes(confusion(cluster, data.label), len(names)),
+        class_sizes=class_sizes,
+        matched=matched,
         in_space=data.place is not None,
-        sampled=_omitted(num_nodes, len(nodes), found.total, len(edges)),
+        sampled=_omitted(shares.num_rows, len(every), found.total, len(edges)),
     )
 
 
@@ -97,14 +111,22 @@ def _in_space(place: np.ndarray) -> np.ndarray:
     return (place - middle) / max(float(np.abs(place - middle).max()), 1e-12) * [1, -1]
 
 
-def sample(cluster: np.ndarray, sizes: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return at most about ``count`` nodes, stratified by cluster; ``LEAST`` of each cluster that has that many."""
+def sample(
+    cluster: np.ndarray, sizes: np.ndarray, count: int, rng: np.random.Generator, before: np.ndarray | int = 0
+) -> np.ndarray:
+    """Return at most about ``count`` nodes, stratified by cluster; ``LEAST`` of each cluster that has that many.
+
+    Of a divided graph, the share of this process: ``sizes`` are those in all processes, ``before`` ``(K,)`` in earlier
+    ones.
+    """
     floor = np.minimum(sizes, min(LEAST, count // len(sizes)))
     left = (count - floor.sum()) / max(int((sizes - floor).sum()), 1)                       # share of the others
     quota = floor + ((sizes - floor) * left).astype(int)
+    own = np.bincount(cluster, minlength=len(sizes))
+    quota = (before + own) * quota // np.maximum(sizes, 1) - before * quota // np.maximum(sizes, 1)
     order = rng.permutation(len(cluster))
     order = order[np.argsort(cluster[order], kind="stable")]                                # by cluster, each shuffled
-    rank = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[cluster[order]]
+    rank = np.arange(len(order)) - (np.cumsum(own) - own)[cluster[order]]
     return np.sort(order[rank < quota[cluster[order]]])
 
 
@@ -115,27 +137,25 @@ def _some(edges: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray
 class _Edges(NamedTuple):
     """Edges around the nodes to show."""
 
-    inside: np.ndarray              # (m, 2) among them, each once and by their places
-    around: np.ndarray              # (E', 2) that end at one of them, by the numbers of the nodes
+    inside: np.ndarray              # (m, 2) among them, each once and by their places: those that end in this process
+    around: np.ndarray              # (E', 2) that end at one of this process, by the numbers of the nodes
     total: int                      # how many there are inside; of very many, only a random part was kept
 
 
-def _edges(data: NodeData, nodes: np.ndarray, rng: np.random.Generator) -> _Edges:
-    """Return edges around these nodes, read a few million at a time."""
-    place = np.full(data.graph.num_nodes, -1, dtype=np.int64)
-    place[nodes] = np.arange(len(nodes))
-    degree = _degrees(data, nodes).cumsum()
-    total = int(degree[-1]) if len(nodes) else 0
+def _edges(data: NodeData, nodes: np.ndarray, every: np.ndarray, rng: np.random.Generator) -> _Edges:
+    """Return edges around these nodes of this process, read a few million at a time. ``every``: those of all."""
+    shares, degree = data.graph.shares, _degrees(data, nodes).cumsum()
+    total = shares.total(int(degree[-1]) if len(nodes) else 0)
     inside, around, count = [], [], 0
     for part in np.split(nodes, np.searchsorted(degree, np.arange(READ_EDGES, total, READ_EDGES))):
         edges = _edges_into(data.graph, part)
-        within = place[edges]
-        within = within[(within[:, 0] >= 0) & (within[:, 0] < within[:, 1])]
+        within = np.searchsorted(every, edges[edges[:, 0] < edges[:, 1]])
+        within = within[np.isin(edges[edges[:, 0] < edges[:, 1], 0], every)]
         count += len(within)
         share = min(1.0, READ_EDGES / max(total, 1))
         inside.append(_some(within, math.ceil(share * len(within)), rng))
         around.append(_some(edges, math.ceil(share * len(edges)), rng))
-    return _Edges(np.concatenate(inside), np.concatenate(around), count)
+    return _Edges(np.concatenate(inside), np.concatenate(around), shares.total(count))
 
 
 def _degrees(data: NodeData, nodes: np.ndarray) -> np.ndarray:
@@ -148,28 +168,54 @@ def _edges_into(graph: Graph, nodes: np.ndarray) -> np.ndarray:
     first = pointers[torch.from_numpy(nodes)].long().numpy()
     count = pointers.diff()[torch.from_numpy(nodes)].long().numpy()
     entry = np.repeat(first - (count.cumsum() - count), count) + np.arange(count.sum())
-    return np.column_stack([sources[torch.from_numpy(entry)].long().numpy(), np.repeat(nodes, count)])
+    source = graph.halo.numbers[sources[torch.from_numpy(entry)].long()].long().numpy()
+    return np.column_stack([source, np.repeat(nodes + graph.shares.start, count)])
 
 
-def _smoothed(data: NodeData, nodes: np.ndarray, around: np.ndarray, num_clusters: int, seed: int) -> np.ndarray:
-    """Return smoothed and reduced features ``(n, D)`` of nodes; of a sample, smoothed over its neighbours only."""
-    place = nodes
-    if len(nodes) < data.graph.num_nodes:
-        around = _some(around, AROUND_EDGES, np.random.default_rng(seed))
+def _smoothed(
+    data: NodeData, nodes: np.ndarray, around: np.ndarray, num_clusters: int, seed: int
+) -> np.ndarray | None:
+    """Return smoothed and reduced features ``(m, D)`` of nodes; of a sample, smoothed over its neighbours only.
+
+    In the first process; in others None.
+    """
+    shares, few = data.graph.shares, len(nodes) < data.graph.shares.num_rows
+    if few:
+        share = math.ceil(AROUND_EDGES * len(around) / max(1, shares.total(len(around))))
+        around = np.concatenate(shares.gather(_some(around, share, np.random.default_rng(seed))))
         near = np.unique(np.concatenate([nodes, around[:, 0]]))
-        data, place = _part(data, near, np.searchsorted(near, around)), np.searchsorted(near, nodes)
+        parts = shares.to_first(_numpy_rows(data, near[(near >= shares.start) & (near < shares.stop)] - shares.start))
+        if not parts:
+            return None
+        data = _part(data, near, np.searchsorted(near, around), parts)
     data = with_features(data, num_clusters)
     assert data.feat is not None
     fixed = FixedFeatures(data.feat.shape[1], STEPS, num_clusters=num_clusters)
-    return fixed.fit(data.graph, data.feat, data.edge_weight, seed).numpy()[place]
+    rows = fixed.fit(data.graph, data.feat, data.edge_weight, seed).numpy()
+    if few:
+        return rows[np.searchsorted(near, nodes)]
+    whole = shares.to_first(rows)
+    return np.concatenate(whole) if whole else None
 
 
-def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray) -> NodeData:
-    """Return the graph of some nodes and these edges among them, unweighted, with their features."""
+def _part(data: NodeData, nodes: np.ndarray, edges: np.ndarray, parts: list[Any]) -> NodeData:
+    """Return the graph of some nodes and these edges among them, unweighted; ``parts``: their features."""
     source, target = (torch.from_numpy(end) for end in undirected(edges[:, 0], edges[:, 1], len(nodes)))
-    graph = Graph(torch.stack([source, target]), len(nodes))
-    feat = feature_rows(data.feat, nodes)
+    graph, feat = Graph(torch.stack([source, target]), len(nodes)), None
+    if data.feat is not None:
+        sparse = is_sparse(data.feat)
+        feat = to_csr_tensor(scipy.sparse.vstack(parts)) if sparse else torch.from_numpy(np.concatenate(parts))
     return replace(data, graph=graph, feat=feat, label=None, edge_weight=None, ids=None, first=None)
+
+
+def _numpy_rows(data: NodeData, nodes: np.ndarray) -> Any:
+    """Return the features of some nodes as they are sent."""
+    if data.feat is None:
+        return None
+    if not is_sparse(data.feat):
+        return data.feat[torch.from_numpy(nodes)].numpy()
+    parts = (part.numpy() for part in (data.feat.values(), data.feat.col_indices(), data.feat.crow_indices()))
+    return scipy.sparse.csr_matrix(tuple(parts), shape=tuple(data.feat.shape))[nodes]
 
 
 def feature_rows(feat: Tensor | None, nodes: np.ndarray) -> Tensor | None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from jbpool.clustering.auto.number import Choice, as_text, ranked
 from jbpool.clustering.explain import Explained, Trait
-from jbpool.clustering.picture import SCRIPTS, graph_section, view_graph
+from jbpool.clustering.picture import SCRIPTS, GraphView, graph_section, view_graph
 from jbpool.clustering.scores import (
     GRAPH_SCORES,
     LABEL_SCORES,
@@ -40,17 +40,49 @@ from jbpool.report.published import CLUSTERING
 class Findings:
     """What the sections of a page are made from. Pictures show one seed."""
 
-    data: NodeData
+    data: NodeData                      # for names; nothing of its nodes
+    summary: str                        # of the data
     method: str
     scores: dict[str, Any]              # "runs": a record per seed; their "mean" and "std"
-    clusters: dict[int, Tensor]         # seed -> its clusters (N,)
-    confidence: dict[int, Tensor]       # (N,)
     explained: Explained                # the clusters of the best run
     notes: Sequence[str]
     settings: dict[str, Any]            # "config" and "versions"
+    view: GraphView | None              # None in other processes than the first
+    counts: np.ndarray | None           # (C, K) nodes of the classes in these clusters
+    unknown: int                        # nodes in none
+    samples: dict[str, float]           # mean confidence in each sample of the data
+    seeds: dict[int, Tensor]            # seed -> its clusters, of a sample of the nodes if there are many
     history: Sequence[dict[str, Any]] = ()
     choice: Choice | None = None        # of the number of clusters
     baselines: dict[str, dict[str, float]] | None = None    # other method -> its scores
+
+    @classmethod
+    def of(
+        cls,
+        data: NodeData,
+        method: str,
+        scores: dict[str, Any],
+        clusters: dict[int, Tensor],
+        confidence: dict[int, Tensor],
+        explained: Explained,
+        notes: Sequence[str],
+        settings: dict[str, Any],
+        **more: Any,
+    ) -> Findings:
+        """Return what is shown of clusters and confidence, seed -> ``(n,)``; all processes call this together."""
+        shares, seed = data.graph.shares, best_run(scores["runs"])["seed"]
+        names, cluster = torch.tensor([summary.cluster for summary in explained.clusters]), clusters[seed].long()
+        place = torch.searchsorted(names, cluster).where(cluster >= 0, -1)              # (n,) none is empty
+        counts = None if data.label is None else confusion(place, data.label, shares).numpy()
+        unknown, shown = shares.total(int((place < 0).sum())), names.tolist()
+        some = torch.from_numpy(charts.evenly(shares.num_rows, COMPARED_NODES))
+        seeds = {seed: shares.chosen(cluster.long(), some) for seed, cluster in clusters.items()}
+        grouped = place.where(place >= 0, len(names)) if unknown else place             # after the clusters
+        view = view_graph(data, grouped, [*shown, -1] if unknown else shown, confidence[seed], seed)
+        samples, summary = data.by_sample(confidence[seed]), data.summary
+        return cls(
+            data, summary, method, scores, explained, notes, settings, view, counts, unknown, samples, seeds, **more
+        )
 
     @property
     def runs(self) -> list[dict[str, Any]]:
@@ -62,14 +94,8 @@ class Findings:
         return best_run(self.runs)
 
     @cached_property
-    def place(self) -> Tensor:
-        """Its clusters ``(N,)``, numbered 0, 1, 2, ... without the empty ones; -1: in none."""
-        cluster = self.clusters[self.run["seed"]].long()
-        return torch.searchsorted(torch.tensor(self.names), cluster).where(cluster >= 0, -1)
-
-    @cached_property
     def names(self) -> list[int]:
-        """Their numbers in ``assign.csv``."""
+        """The numbers of the clusters in ``assign.csv``."""
         return [summary.cluster for summary in self.explained.clusters]
 
     @cached_property
@@ -140,7 +166,7 @@ COMPARED_SEEDS = 40
 
 def _seeds(findings: Findings) -> str:
     """Return the agreement of the seeds; empty if there is only one."""
-    run, clusters = findings.run, findings.clusters
+    run, clusters = findings.run, findings.seeds
     if len(clusters) < 2:
         return ""
     order = sorted(findings.runs, key=lambda record: -quality(record))[:COMPARED_SEEDS]     # the best first
@@ -162,12 +188,10 @@ def _seeds(findings: Findings) -> str:
 
 
 def seed_agreement(clusters: list[Tensor]) -> np.ndarray:
-    """Return the NMI of every two clusterings ``(N,)`` of the same nodes, estimated from a sample of many nodes."""
-    some = charts.evenly(len(clusters[0]), COMPARED_NODES)
-    chosen = [cluster[torch.from_numpy(some)].long() for cluster in clusters]
-    agreement = np.eye(len(chosen))
-    for i, first in enumerate(chosen):
-        for j, second in enumerate(chosen[:i]):
+    """Return the NMI of every two clusterings ``(m,)`` of the same nodes."""
+    agreement = np.eye(len(clusters))
+    for i, first in enumerate(clusters):
+        for j, second in enumerate(clusters[:i]):
             agreement[i, j] = agreement[j, i] = normalized_mutual_information(contingency(first, second))
     return agreement
 
@@ -186,14 +210,15 @@ def score_name(key: str) -> str:
 def page(findings: Findings) -> str:
     """Return the page as text."""
     run, mean = findings.run, findings.scores["mean"]
-    size = findings.data.summary.partition(": ")[2]
+    size = findings.summary.partition(": ")[2]
     lead = f"{size}; runs: {len(findings.runs)}; pictures show seed {run['seed']}, chosen without labels."
     if "labelled" in run:
         lead += f" Labels are known for {run['labelled']:,} nodes; scores against labels use only these."
-    if unknown := int((findings.place < 0).sum()):
-        lead += f" {unknown:,} nodes without edges and features are in no cluster (-1)."
-    if samples := findings.data.by_sample(findings.confidence[run["seed"]]):
-        lead += " Confidence by sample: " + ", ".join(f"{name} {value:.2f}" for name, value in samples.items()) + "."
+    if findings.unknown:
+        lead += f" {findings.unknown:,} nodes without edges and features are in no cluster (-1)."
+    if findings.samples:
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in findings.samples.items())
+        lead += f" Confidence by sample: {parts}."
     means = {key: mean[key] for key in HEADLINE if key in mean}
     headline = {score_name(key): f"{mean:{'.3g' if key == 'used_clusters' else '.3f'}}" for key, mean in means.items()}
     title = f"{findings.data.name} clustered by {findings.method}"
@@ -227,10 +252,9 @@ def _curves(findings: Findings) -> str:
 
 
 def _sizes(findings: Findings) -> str:
-    label = findings.data.label
     sizes = {"clusters": dict(zip((f"cluster {name}" for name in findings.names), findings.sizes, strict=True))}
-    if label is not None:
-        count = label[label >= 0].bincount().tolist()
+    if findings.view is not None and findings.view.class_sizes:
+        count = findings.view.class_sizes
         sizes["classes"] = dict(zip(class_names(findings.data.class_names, len(count)), count, strict=True))
     ordered = {kind: sorted(some.items(), key=lambda item: -item[1]) for kind, some in sizes.items()}
     groups = {kind: [size for _, size in some] for kind, some in ordered.items()}
@@ -239,9 +263,9 @@ def _sizes(findings: Findings) -> str:
 
 
 def _confusion(findings: Findings) -> str:
-    if findings.data.label is None:
+    counts = findings.counts
+    if counts is None:
         return ""
-    counts = confusion(findings.place, findings.data.label).numpy()                         # (C, K)
     share = counts / np.maximum(counts.sum(0), 1)
     main = share.argmax(0)                                                                  # (K,) the largest class
     order = np.lexsort((-share.max(0), main))
@@ -332,10 +356,7 @@ def _cluster_graph(findings: Findings) -> str:
 
 
 def _graph(findings: Findings) -> str:
-    seed, place, names = findings.run["seed"], findings.place, findings.names
-    if bool((place < 0).any()):                                             # a group of their own, after the clusters
-        place, names = place.where(place >= 0, len(names)), [*names, -1]
-    return graph_section(view_graph(findings.data, place, names, findings.confidence[seed], seed))
+    return "" if findings.view is None else graph_section(findings.view)
 
 
 def _baselines(findings: Findings) -> str:

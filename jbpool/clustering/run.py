@@ -178,7 +178,7 @@ class Job:
         """Return what the report shows."""
         assert self.explained is not None
         result = self.out.result
-        return Findings(
+        return Findings.of(
             self.given, self.out.method, result, self.clusters, self.confidence, self.explained[1], self.out.notes,
             settings=result, history=self.out.history, choice=self.choice,
             baselines=result.get("baselines"),

@@ -19,11 +19,12 @@ from jbpool.console import progress_bar
 from jbpool.graph import Graph
 from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.segment import contingency
+from jbpool.processes import ALONE, RowShares
 
 
-def confusion(cluster: Tensor, label: Tensor) -> Tensor:
+def confusion(cluster: Tensor, label: Tensor, shares: RowShares = ALONE) -> Tensor:
     """Count the nodes of each class (row) in each cluster (column), of nodes that have both (not -1)."""
-    return contingency(label.long(), cluster.long())
+    return contingency(label.long(), cluster.long(), shares=shares)
 
 
 def accuracy(table: Tensor) -> float:
@@ -113,9 +114,9 @@ LABEL_SCORES: dict[str, Callable[[Tensor], float]] = {
 }
 
 
-def label_scores(cluster: Tensor, label: Tensor) -> dict[str, float]:
-    """Return ``LABEL_SCORES`` of clusters ``(N,)`` against classes ``(N,)``, -1 if unknown; empty if all are."""
-    table = confusion(cluster.cpu(), label.cpu())
+def label_scores(cluster: Tensor, label: Tensor, shares: RowShares = ALONE) -> dict[str, float]:
+    """Return ``LABEL_SCORES`` of clusters ``(n,)`` against classes ``(n,)``, -1 if unknown; empty if all are."""
+    table = confusion(cluster.cpu(), label.cpu(), shares)
     return {name: score(table) for name, score in LABEL_SCORES.items()} if table.numel() else {}
 
 
@@ -123,14 +124,14 @@ MOST_PAIRED = 4096      # clusters whose pairs are told apart
 
 
 class ClusterSums(NamedTuple):
-    """Sums over nodes, and over the edges in one pass, float64; both directions of an edge count."""
+    """Sums over nodes, and over the edges in one pass, of all processes, float64; both directions of an edge count."""
 
     sizes: Tensor               # (K,)  nodes
     connected: Tensor           # (K,)  nodes with edges
     volume: Tensor              # (K,)  weight of all edges of the nodes
     inside: Tensor              # (K,)  weight of the edges that stay in the cluster
     num_inside: Tensor          # (K,)  number of them
-    node_inside: Tensor         # (N,)  their weight, node by node
+    node_inside: Tensor         # (n,)  their weight, node by node
     between: Tensor | None      # (K, K)  weight of the edges between clusters; None for more than MOST_PAIRED
     num_edges: int
 
@@ -138,16 +139,17 @@ class ClusterSums(NamedTuple):
     def of(
         cls, graph: Graph, cluster: Tensor, num_clusters: int | None = None, edge_weight: Tensor | None = None
     ) -> ClusterSums:
-        """Sum over clusters ``(N,)``, -1 for none; their number K includes empty ones, by default up to the largest."""
-        cluster = cluster.cpu().long() + 1                                      # 0: no cluster, left out in the end
-        count = int(cluster.max()) + 1 if num_clusters is None else num_clusters + 1
+        """Sum over clusters ``(n,)``, -1 for none; their number K includes empty ones, by default up to the largest."""
+        shares, cluster = graph.shares, cluster.cpu().long() + 1                # 0: no cluster, left out in the end
+        label = graph.halo.extended(cluster.to(graph.device)).cpu()             # (n + h,)
+        count = shares.largest(cluster) + 1 if num_clusters is None else num_clusters + 1
         volume, inside, num_inside = torch.zeros(3, count, dtype=torch.float64)
         degree, node_inside = torch.zeros(2, len(cluster), dtype=torch.float64)
         between = torch.zeros(count**2, dtype=torch.float64) if count - 1 <= MOST_PAIRED else None
         with progress_bar("scoring", graph.num_edges, "edges") as bar:
             for source, target, edges in edge_blocks(graph):
                 target = target.cpu().long()
-                start, end = cluster[source.cpu()], cluster[target]
+                start, end = label[source.cpu()], cluster[target]
                 weight = torch.ones(len(end), dtype=torch.float64)
                 if edge_weight is not None:
                     weight = edge_weight.detach()[edges].cpu().double()
@@ -161,10 +163,11 @@ class ClusterSums(NamedTuple):
                     between += (start * count + end).bincount(weight, count**2)
                 bar.update(len(end))
         sizes, connected = (some.bincount(minlength=count).double() for some in (cluster, cluster[degree > 0]))
-        pairs = None if between is None else between.view(count, count)[1:, 1:]
-        return cls(
-            sizes[1:], connected[1:], volume[1:], inside[1:], num_inside[1:], node_inside, pairs, graph.num_edges
-        )
+        sums = shares.add_up(torch.stack([sizes, connected, volume, inside, num_inside]))[:, 1:]
+        pairs = None if between is None else shares.add_up(between).view(count, count)[1:, 1:]
+        sizes, connected, volume, inside, num_inside = sums
+        every = shares.total(graph.num_edges)
+        return cls(sizes, connected, volume, inside, num_inside, node_inside, pairs, every)
 
 
 def modularity(sums: ClusterSums) -> float:

@@ -75,10 +75,15 @@ class NodeData:
         )  # fmt: skip
 
     def by_sample(self, values: Tensor) -> dict[str, float]:
-        """Return the mean of a value per node, ``(N,)``, over each sample; empty if there are no samples."""
+        """Return the mean of a value per node, ``(n,)``, over each sample; empty if there are no samples."""
         if self.sample is None:
             return {}
-        return {name: float(values[torch.from_numpy(self.sample == name)].mean()) for name in np.unique(self.sample)}
+        shares, found = self.graph.shares, {}
+        for name in sorted(set().union(*shares.gather(np.unique(self.sample).tolist()))):
+            here = values[torch.from_numpy(self.sample == name)].double()
+            total, count = shares.add_up(torch.stack([here.sum(), here.new_tensor(len(here))])).tolist()
+            found[name] = total / count
+        return found
 
     @property
     def own_ids(self) -> np.ndarray:

@@ -59,9 +59,9 @@ def test_a_large_graph_is_sampled(data, monkeypatch):
 
 
 def test_edges_are_read_in_blocks(data, monkeypatch):
-    whole = picture._edges(data, np.arange(400), np.random.default_rng(0))
+    whole = picture._edges(data, np.arange(400), np.arange(400), np.random.default_rng(0))
     monkeypatch.setattr(picture, "READ_EDGES", 1000)
-    found = picture._edges(data, np.arange(400), np.random.default_rng(0))
+    found = picture._edges(data, np.arange(400), np.arange(400), np.random.default_rng(0))
     assert whole.total == found.total == len(whole.inside) == data.graph.num_edges // 2
     assert {tuple(edge) for edge in found.inside.tolist()} < {tuple(edge) for edge in whole.inside.tolist()}
     assert len(found.around) == pytest.approx(1000, abs=10)
@@ -84,7 +84,7 @@ def test_a_sample_does_not_touch_all_features(data, monkeypatch):
     chosen = clusters(data)
     around = []
     part = picture._part
-    monkeypatch.setattr(picture, "_part", lambda data, nodes, edges: around.append(nodes) or part(data, nodes, edges))
+    monkeypatch.setattr(picture, "_part", lambda data, nodes, *rest: around.append(nodes) or part(data, nodes, *rest))
     view_graph(data, *chosen)
     dense = data.feat.to_dense()
     feat = torch.full_like(dense, torch.nan)

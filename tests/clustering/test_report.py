@@ -20,7 +20,7 @@ def findings(data, **parts):
     scores = graph_scores(ClusterSums.of(data.graph, data.label))
     run = {"seed": 4, "loss": -0.9, "score": 1.5, **scores, **parts.pop("run", {})}
     trust = torch.ones(120)
-    return Findings(
+    return Findings.of(
         data, "auto", {"runs": [run], "mean": scores, "std": {}}, {4: data.label}, {4: trust},
         explain(data, data.label, trust), [], {"config": {}, "versions": {}}, **parts,
     )  # fmt: skip
