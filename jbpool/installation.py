@@ -27,6 +27,9 @@ PACKAGES = {
         "import torch_geometric", "only graphs of PyG need it", "pip install 'jbpool[pyg]'",
         "pip install --upgrade torch-geometric",
     ),
+    "anndata": (
+        "import anndata", "only cells need it", "pip install 'jbpool[anndata]'", "pip install --upgrade anndata",
+    ),
     "jbpool": (
         "import jbpool.trained, jbpool.clustering.estimator", "", "pip install . in the checkout",
         "install what is missing, or all of it: pip install . in the checkout",
