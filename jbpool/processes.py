@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from jbpool.errors import ConfigError, ProcessError
+from jbpool.liveness import signs_of_life
 
 
 @contextmanager
@@ -52,13 +53,14 @@ def process_group(device: torch.device) -> Iterator[None]:
         yield
         return
     signal.signal(signal.SIGTERM, stop_with_the_others)
-    distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
-        yield
-    finally:
-        for number in (signal.SIGTERM, signal.SIGALRM):     # this process ends by itself, with its own message
-            signal.signal(number, signal.SIG_IGN)
-        distributed.destroy_process_group()
+    with signs_of_life():
+        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGALRM):     # this process ends by itself, with its own message
+                signal.signal(number, signal.SIG_IGN)
+            distributed.destroy_process_group()
 
 
 def stop_with_the_others(*_: Any) -> None:
