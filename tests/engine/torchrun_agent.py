@@ -16,7 +16,10 @@ def run(*words):
 
 
 if __name__ == "__main__":
-    standalone = {"rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0", "run_id": "test"}
+    # Not by the name of this machine, which its resolver need not know.
+    standalone = {
+        "rdzv_backend": "c10d", "rdzv_endpoint": "127.0.0.1:0", "local_addr": "127.0.0.1", "run_id": "test",
+    }  # fmt: skip
     config = LaunchConfig(
         min_nodes=1, max_nodes=1, nproc_per_node=2, max_restarts=0, start_method="fork", **standalone
     )  # fmt: skip
