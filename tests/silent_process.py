@@ -14,7 +14,7 @@ from jbpool.processes import barrier, process_group, rank
 
 if __name__ == "__main__":
     what, who = sys.argv[1], int(sys.argv[2])
-    liveness.BEAT, liveness.PATIENCE = 0.05, 10
+    liveness.BEAT, liveness.PATIENCE = 0.1, 15
     try:
         with process_group(torch.device("cpu")):
             barrier()
@@ -22,9 +22,9 @@ if __name__ == "__main__":
             if rank() == who and what == "stopped":
                 os.kill(os.getpid(), signal.SIGSTOP)
             if rank() == who and what == "busy":
-                ctypes.PyDLL(None).usleep(1_000_000)    # holds Python's lock
+                ctypes.PyDLL(None).usleep(2_500_000)    # holds Python's lock
             barrier()
             if rank() != who:
-                time.sleep(1)
+                time.sleep(2.5)
     except ProcessError as error:
         sys.exit(str(error))

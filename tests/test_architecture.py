@@ -14,7 +14,7 @@ PACKAGE = ROOT / "jbpool"
 
 # Layer of each part of jbpool. A module imports parts of lower layers and its own part; parts of one layer never each
 # other, but for the first, whose modules build on one another.
-BASE = ("errors", "names", "schema", "checks", "files", "console", "processes")
+BASE = ("errors", "names", "schema", "checks", "files", "console", "liveness", "processes")
 LAYERS = [
     BASE, ("interop", "kept", "formats"), ("graph",), ("inputs",), ("ops",), ("objectives",), ("nn",),
     ("data", "engine", "report"), ("clustering", "classification"),

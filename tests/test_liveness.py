@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).with_name("silent_process.py")
 
 def run(what, who, cwd):
     started = launch_ranks(SCRIPT, what, who, cwd=cwd)
-    errors = [process.communicate(timeout=30)[1] for process in started]
+    errors = [process.communicate(timeout=120)[1] for process in started]
     return [process.returncode for process in started], errors
 
 
