@@ -18,7 +18,8 @@ import scipy.sparse
 from jbpool.data.arrays import array_names, narrow, open_npy, read_arrays
 from jbpool.data.assemble import check_weights, narrow_weights
 from jbpool.data.own.headers import WEIGHT_WORDS, ends_named, is_unnamed
-from jbpool.data.own.tables import SPACES, Table, of_one_kind, places, shown
+from jbpool.data.own.tables import Table, of_one_kind, places, shown
+from jbpool.data.own.text import SPACES
 from jbpool.data.parts import WHOLE, Names, Part
 from jbpool.errors import DataError
 

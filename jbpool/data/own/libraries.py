@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from jbpool.data.own.edges import Edges, edges_of_graph, table_of_nodes
-from jbpool.data.own.tables import PLAIN, unpacked
+from jbpool.data.own.tables import PLAIN
+from jbpool.data.own.text import unpacked
 from jbpool.errors import DataError
 from jbpool.graph import as_graph
 from jbpool.interop import edge_numbers, is_dgl, is_pyg, networkx_ends

@@ -1,21 +1,15 @@
 """A table as a data frame: text (CSV, TSV, spaces, ``.gz``), Parquet, or a DataFrame in memory.
 
-The columns of a table are numbered, and found by their names if there is a header. Lines of text end in LF, CRLF or CR;
-those that start with ``#`` or ``%`` are comments. Separator and header (``headers``) are detected from the first rows;
-callers can override them. The separator is a tab if there is one, else comma or semicolon, whichever gives more fields,
-else white space.
+The columns of a table are numbered, and found by their names if there is a header. The header (``headers``) and the
+separator (``text``) are detected from the first rows; callers can override them.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import logging
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jbpool.data.own.headers import ID_WORDS, column_named, is_header, is_unnamed
+from jbpool.data.own.text import (
+    JSON,
+    SPACES,
+    SPREADSHEET,
+    Text,
+    called,
+    cleaned,
+    fields,
+    separator_of,
+    unpacked,
+    without_attributes,
+)
 from jbpool.data.parts import WHOLE, Part
 from jbpool.errors import DataError, importing, reported_as
 
@@ -30,18 +36,12 @@ if TYPE_CHECKING:
     import pandas as pd  # imported where it is used: matrices and graphs do without
 
 PLAIN = r"-?(?:0|[1-9]\d*)"             # a whole number that is written like any other program would write it
-SPACES = r"\s+"
 SAMPLE = 20                             # rows from which the format of a table is detected
 BATCH = 1 << 20                         # rows of a Parquet file that are read together
 KINDS = {
     ".npy": "array", ".npz": "array", ".parquet": "parquet", ".pq": "parquet", ".gml": "gml", ".graphml": "graphml",
     ".gexf": "gexf", ".bin": "dgl", ".h5ad": "cells",
 }  # fmt: skip
-SPREADSHEET = "is a spreadsheet or an archive, not text: save the table as CSV UTF-8"
-JSON = (
-    "is JSON, which has no one layout for graphs: load it in Python and save the edges as a table, "
-    "pandas.DataFrame(edges, columns=['source', 'target']).to_csv('edges.csv', index=False)"
-)
 MATRIX = (
     "is a matrix: pandas.read_csv(FILE, index_col=0).rename_axis('source').melt(ignore_index=False, "
     "var_name='target', value_name='weight').query('weight > 0').to_csv('edges.csv') lists its edges"
@@ -50,18 +50,6 @@ REFUSED = dict.fromkeys((".xlsx", ".xls", ".ods"), SPREADSHEET) | {
     ".json": JSON, ".jsonl": JSON, ".ndjson": JSON,
     ".mat": "is a file of MATLAB: scipy.sparse.save_npz('edges.npz', scipy.io.loadmat(FILE)[NAME]) saves its matrix",
 }
-TO_UTF_8 = "save it as UTF-8, e.g. iconv -f {} -t UTF-8 old.csv > new.csv"
-FOREIGN = {                             # how files that are no tables begin
-    rb"\xff\xfe|\xfe\xff": f"is UTF-16 text: {TO_UTF_8.format('UTF-16')}",
-    rb"PK\x03\x04|\xd0\xcf\x11\xe0": SPREADSHEET,                            # .xlsx, .ods and .zip; .xls
-    rb"\s*(\{\s*\"|\[\s*[\[{])": JSON,
-    rb"(?i)\s*<(!|\?|html|graphml|gexf)": "is a web page or XML, not a table: download the file itself, or name it "
-    ".graphml or .gexf if it is that",
-    rb"%%MatrixMarket": "is of Matrix Market: scipy.sparse.save_npz('edges.npz', scipy.io.mmread(FILE)) saves it",
-    rb"(?i)\s*\*(vertices|network)": "is of Pajek: networkx.write_gexf(networkx.read_pajek(FILE), 'edges.gexf') "
-    "saves it",
-}  # fmt: skip
-
 log = logging.getLogger(__name__)
 
 
@@ -105,44 +93,6 @@ def places(ids: np.ndarray, nodes: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Text:
-    """What a table was read from, if it is text."""
-
-    content: bytes                  # the rows and blank lines: comments and the header are blank
-    separator: str
-    comments: int                   # lines left out
-    first: int = 1                  # number of the first line
-
-    def rows(self) -> Iterator[tuple[int, str]]:
-        """Yield line number and text of every line that is not blank."""
-        return ((number, line.decode("utf-8").rstrip("\n"))
-                for number, line in enumerate(io.BytesIO(self.content), self.first) if line.strip())  # fmt: skip
-
-    def without_first_row(self) -> Text:
-        """Return the text below a header; the numbers of the lines stay."""
-        return replace(self, content=re.sub(rb"[^\n]*\S[^\n]*", b"", self.content, count=1))
-
-    def parsed(self, columns: int = 0, **more: Any) -> pd.DataFrame:
-        """Return the columns, of numbers or of text as pandas infers them from all rows; a part may have no rows."""
-        import pandas as pd
-
-        if columns and not self.content.strip():        # which pandas refuses
-            return pd.DataFrame(dict.fromkeys(range(columns), pd.Series([], dtype=str)))
-        with np.errstate(invalid="ignore"):             # an infinite id: pandas converts it, compares, and refuses it
-            return pd.read_csv(
-                io.BytesIO(self.content), sep=self.separator, header=None, na_filter=False,
-                skipinitialspace=True, encoding="utf-8", low_memory=False,
-                quoting=csv.QUOTE_NONE if self.separator == SPACES else csv.QUOTE_MINIMAL, **more,
-            )  # fmt: skip
-
-    def has_odd_numbers(self) -> bool:
-        """Return whether there may be numbers such as 007 and +7, which as ids are not 7."""
-        before = b' \t\n,;"' + (b"" if self.separator == SPACES else self.separator.encode())
-        fields = b"\n" + self.content.translate(bytes.maketrans(before + b"23456789", b"\n" * len(before) + b"1" * 8))
-        return any(b"\n" + start in fields for start in (b"00", b"01", b"-00", b"-01", b"+"))
-
-
-@dataclass(frozen=True)
 class Table:
     """Columns 0, 1, 2, ... A column holds numbers if all its fields are numbers, else text."""
 
@@ -160,9 +110,8 @@ class Table:
         """Return an error, in a row of the table or line of the file; rows of other lengths are mentioned first."""
         if row is None or self.text is None:
             return DataError.at(self.source, problem if row is None else f"row {row + 1}: {problem}")
-        rows = [*islice(self.text.rows(), row + 1)]
-        ragged = _ragged(self.source, rows, self.text.separator, self.columns)
-        return ragged or DataError.at(self.source, problem, rows[-1][0])
+        line, _ = next(islice(self.text.rows(), row, None))
+        return self.text.ragged(self.source, self.columns, line) or DataError.at(self.source, problem, line)
 
     def refuse(self, bad: Any, problem: str | Callable[[int], str]) -> None:
         """Raise an error for the row of the first True; a function says what is wrong with that row."""
@@ -357,17 +306,17 @@ def read_text(
     """
     content = unpacked(path, part)
     first = 1 + part.before(content.count(b"\n"))
-    content, comments = _cleaned(path, content, first)
+    content, comments = cleaned(path, content, first)
     if attributes and b"}" in content:
-        content = _without_attributes(path, content, first)
+        content = without_attributes(path, content, first)
     samples = part.gather([*islice(Text(content, SPACES, comments, first).rows(), SAMPLE)])
     sample, is_first = [row for rows in samples for row in rows][:SAMPLE], not any(samples[: part.place])
     if not sample:
         (comments,) = part.total(comments)
         only_comments = f"has only comments, lines that begin with # or % ({comments:,})"
         raise DataError.at(path, only_comments if comments else "the file is empty")
-    separator = _separator(path, sample) if separator is None else separator
-    rows = [_fields(path, number, line, separator) for number, line in sample]
+    separator = separator_of(path, sample) if separator is None else separator
+    rows = [fields(path, number, line, separator) for number, line in sample]
     has_header = (find_header or is_header)(rows) if header is None else header
     if has_header and len(rows) == 1:
         raise DataError.at(path, "there are no rows below the header")
@@ -375,7 +324,7 @@ def read_text(
     text = text.without_first_row() if has_header and is_first else text
     if part.processes > 1 and not part.all(separator == SPACES or content.count(b'"') % 2 == 0):
         raise DataError.at(path, "a text in quotes may have several lines, which processes cannot share: use Parquet")
-    kind, header_line = _called(separator), "a" if has_header else "no"
+    kind, header_line = called(separator), "a" if has_header else "no"
     log.info("%s: separated by %s, %s header line, %d columns", path, kind, header_line, len(rows[0]))
     return _table(path, text, rows[0] if has_header else None, len(rows[0]), part)
 
@@ -388,92 +337,5 @@ def _table(source: Path | str, text: Text, header: list[str] | None, columns: in
     except (ValueError, OverflowError) as error:
         frame, problem = None, f"cannot be read ({error})"
     if frame is None or frame.shape[1] != columns:
-        raise _ragged(source, text.rows(), text.separator, columns) or DataError.at(source, problem)
+        raise text.ragged(source, columns) or DataError.at(source, problem)
     return Table(source, frame, header, text, part)
-
-
-def unpacked(path: Path, part: Part = WHOLE) -> bytes:
-    """Return the content of a file, unpacked if it is gzip, whatever its name, or the lines that begin in a part."""
-    with reported_as(path, "cannot be read"), open(path, "rb") as packed:
-        file = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(b"\x1f\x8b") else packed
-        if part.processes == 1:
-            return file.read()
-        ends = part.of(file.seek(0, os.SEEK_END))
-        places = [_next_line(file, end) for end in (ends.start, ends.stop)]
-        file.seek(places[0])
-        return file.read(places[1] - places[0])
-
-
-def _next_line(file: Any, place: int) -> int:
-    """Return where the first line begins that begins at a place or later."""
-    file.seek(max(place - 1, 0))
-    file.readline()
-    return file.tell() if place else 0
-
-
-def _cleaned(path: Path, content: bytes, first: int) -> tuple[bytes, int]:
-    """Return UTF-8 with LF, comments blanked out, and how many there were; ``first``: number of the first line."""
-    content = content.removeprefix(b"\xef\xbb\xbf")
-    foreign = next((fix for start, fix in FOREIGN.items() if re.match(start, content)), None)
-    if foreign and first == 1:
-        raise DataError.at(path, foreign)
-    if b"\r" in content:
-        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    if first == 1:
-        content = re.sub(rb'\A"?sep=.?"?[ \t]*\n', b"\n", content)           # a note for Excel
-    place, problem = content.find(b"\0"), "contains a zero byte: not text, or not in UTF-8; save it as UTF-8"
-    try:
-        if not content.isascii():
-            content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        place, problem = error.start, f"not UTF-8 text ({error.reason}): {TO_UTF_8.format('LATIN1')}"
-    if place >= 0:
-        raise DataError.at(path, problem, content.count(b"\n", 0, place) + first)
-    if b"#" in content or b"%" in content:
-        return re.subn(rb"(?m)^[ \t]*[#%][^\n]*", b"", content)
-    return content, 0
-
-
-def _without_attributes(path: Path, content: bytes, first: int) -> bytes:
-    """Turn ``0 1 {}``, as networkx.write_edgelist writes it, into ``0 1``, ``0 1 {'weight': 2.0}`` into ``0 1 2.0``."""
-    content = re.sub(rb"(?m)[ \t,;]+\{\}[ \t]*$", b"", content)
-    content = re.sub(rb"(?m)\{'weight': ([-+.\w]+)\}[ \t]*$", rb"\1", content)
-    other = re.search(rb"(?m)(?<=[ \t,;])\{'[^\n]*\}[ \t]*$", content)
-    if other:
-        fix = "only {} and {'weight': number} are read; write the file with networkx.write_weighted_edgelist"
-        line = content.count(b"\n", 0, other.start()) + first
-        raise DataError.at(path, f"edge attributes {other[0].decode()[:60]}: {fix}", line)
-    return content
-
-
-def _separator(path: Path, sample: list[tuple[int, str]]) -> str:
-    """Return what separates the fields of the first rows."""
-    if any("\t" in line.strip() for _, line in sample):
-        return "\t"
-    counts = {mark: len(_fields(path, *sample[0], mark)) for mark in (";", ",")}        # a tie: decimal commas
-    best = max(counts, key=lambda mark: counts[mark])
-    return best if counts[best] > 1 else SPACES
-
-
-def _fields(source: Path | str, number: int, line: str, separator: str) -> list[str]:
-    if separator == SPACES:
-        return line.split() or [line]           # separators of Unicode alone, which do not make a line blank
-    try:
-        return [field.strip() for field in next(csv.reader([line], delimiter=separator, skipinitialspace=True))]
-    except csv.Error as error:
-        raise DataError.at(source, f"cannot be read ({error})", number) from None
-
-
-def _ragged(source: Path | str, rows: Iterable[tuple[int, str]], separator: str, columns: int) -> DataError | None:
-    """Return the error for the first line with another number of fields, if there is one."""
-    for number, line in rows:
-        count = len(_fields(source, number, line, separator))
-        if count != columns:
-            fix = f"separated by {_called(separator)}; dataset.separator names another one"
-            return DataError.at(source, f"{count} field{'s' * (count != 1)} instead of {columns}, {fix}", number)
-    return None
-
-
-def _called(separator: str) -> str:
-    """Return a separator, for messages."""
-    return {"\t": "tabs", SPACES: "white space"}.get(separator, f"{separator!r}")
