@@ -57,9 +57,7 @@ def clusters(folder, cluster, confidence=None, ids=None):
 @pytest.fixture
 def pair(runs, tmp_path):
     """Copies of two clusterings, to be changed."""
-    for name in ("a", "b"):
-        shutil.copytree(runs / name, tmp_path / name)
-    return tmp_path / "a", tmp_path / "b"
+    return [shutil.copytree(runs / name, tmp_path / name) for name in "ab"]
 
 
 def test_two_clusterings_on_a_page(runs, compare):
@@ -95,9 +93,7 @@ def predictions(folder, scores, metric="acc", names=None, ids=None):
 @pytest.fixture
 def classified(runs, tmp_path):
     """Copies of two classifications, to be changed."""
-    for name in ("c", "d"):
-        shutil.copytree(runs / name, tmp_path / name)
-    return tmp_path / "c", tmp_path / "d"
+    return [shutil.copytree(runs / name, tmp_path / name) for name in "cd"]
 
 
 TWO_CLASSES = np.array([[2, 0], [0, 1], [0, 3]]), np.array([[0, 2], [0, 1], [0, 3]])        # the first graph differs

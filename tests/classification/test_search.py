@@ -84,25 +84,33 @@ def test_the_result_is_that_of_the_chosen_settings_alone(searched, tmp_path):
     assert all(alone[key] == entry[key] for key in ("valid", "test", "best_epoch"))
 
 
-def test_a_search_continues_after_the_last_finished_trial(searched, tmp_path, monkeypatch):
-    whole, _ = searched
-    fits = []
+def stop_in(monkeypatch, number):
+    """Ctrl-C in a training; returns the trainings that are begun."""
+    fit, fits = jobs.fit_unit, []
 
     def fit_and_stop(problem, *args, **kwargs):
         fits.append(problem)
-        if len(fits) == 4:
+        if len(fits) == number:
             raise KeyboardInterrupt
         return fit(problem, *args, **kwargs)
 
-    fit = jobs.fit_unit
     monkeypatch.setattr(jobs, "fit_unit", fit_and_stop)
+    return fits
+
+
+def without_times(out):
+    return [{key: value for key, value in entry.items() if key != "seconds"} for entry in out.result["search"]]
+
+
+def test_a_search_continues_after_the_last_finished_trial(searched, tmp_path, monkeypatch):
+    whole, _ = searched
+    fits = stop_in(monkeypatch, 4)
     with pytest.raises(KeyboardInterrupt):
         run(load(*GRID), tmp_path / "r")
     assert len(result_of(tmp_path / "r")["search"]) == 3
     out = run(load(*GRID), tmp_path / "r", resume=True)
     assert len(fits) == 1 + 12                              # the fourth was begun twice
-    without = [{key: value for key, value in one.items() if key != "seconds"} for one in out.result["search"]]
-    assert without == [{key: value for key, value in one.items() if key != "seconds"} for one in whole.result["search"]]
+    assert without_times(out) == without_times(whole)
     assert [entry["test"] for entry in out.runs] == [entry["test"] for entry in whole.runs]
     again = run(load(*GRID), tmp_path / "r", resume=True)
     assert len(fits) == 13
@@ -111,15 +119,7 @@ def test_a_search_continues_after_the_last_finished_trial(searched, tmp_path, mo
 
 def test_trials_that_are_repeated_are_listed_once(tmp_path, monkeypatch):
     """Another fold is begun before the interrupted one is continued."""
-    fit, fits = jobs.fit_unit, []
-
-    def fit_and_stop(problem, *args, **kwargs):
-        fits.append(problem)
-        if len(fits) == 3:
-            raise KeyboardInterrupt
-        return fit(problem, *args, **kwargs)
-
-    monkeypatch.setattr(jobs, "fit_unit", fit_and_stop)
+    stop_in(monkeypatch, 3)
     config = load(*GRID, "model.compare=[]", "train.epochs=1")
     with pytest.raises(KeyboardInterrupt):
         run(config, tmp_path / "r", folds=[0])
