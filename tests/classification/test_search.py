@@ -37,6 +37,8 @@ def test_settings_that_do_not_concern_a_method_are_tried_once():
     deltas = load("search.grid.model.delta=[0.5, 0.85]", "search.grid.model.backbone=[gin, delta]")
     assert len(trials(deltas, "jb")) == 3
     assert len(trials(load("search.grid.model.mlp=[[16], [16, 16]]"), "jb")) == 2          # different networks
+    kept = load("search.grid.model.ratio=[0.25, 0.5]", "search.grid.model.aux_weight=[0.1, 1]")
+    assert [len(trials(kept, method)) for method in ("jb", "topk", "kmis", "none")] == [4, 2, 1, 1]
     assert trials(load(), "jb") == [{}]
 
 
