@@ -70,6 +70,23 @@ def test_against_dense_oracles(make_pool, odd_graph, weighted):
         assert value.item() == pytest.approx(expected, rel=1e-7, abs=1e-7), name
 
 
+@pytest.mark.parametrize("name", ["jb-diagonal", "dmon"])
+def test_against_torch_geometric_pool(name):
+    """The same weights give the same clusters, pooled graph and losses; tgp's cut has other degrees."""
+    poolers = pytest.importorskip("tgp.poolers", reason="torch-geometric-pool is not installed", exc_type=ImportError)
+    theirs, pool = poolers.get_pooler(name.partition("-")[0], in_channels=4, k=3).eval(), make_pool(name, 4, 3)
+    (linear,) = (part for part in theirs.modules() if getattr(part, "weight", None) is not None)
+    pool.mlp[0].load_state_dict(linear.state_dict())
+    graph = batched([grid(3), grid(4), grid(5)])
+    feat = torch.randn(graph.num_nodes, 4)
+    pooled = pool(graph, feat)
+    batch = torch.arange(graph.num_graphs).repeat_interleave(graph.sizes)
+    expected = theirs(feat, adj=graph.edge_index.long(), batch=batch)
+    torch.testing.assert_close(pooled.feat, expected.x.reshape(pooled.feat.shape))
+    torch.testing.assert_close(pooled.adj, expected.edge_index.reshape(pooled.adj.shape))
+    torch.testing.assert_close(pooled.loss, sum(expected.loss.values()))
+
+
 def test_pooled_adjacency_of_directed_weights(device):
     """A[u, v] is the edge u -> v also where learned weights differ: (S^T A S)[k, l] is on edge k -> l."""
     graph = random_graph(12, 30).to(device)

@@ -5,7 +5,7 @@ import math
 import networkx
 import pytest
 import torch
-from zoo import ZOO, batched, symmetric_weights, undirected
+from zoo import ZOO, batched, random_graph, symmetric_weights, undirected
 
 from jbpool import pool_by
 from jbpool.errors import JBPoolError
@@ -144,6 +144,28 @@ def test_sparse_pooling_is_dense_pooling(choose, name):
     for matrix, of in zip(adjacency, (coarse, dense.graph), strict=True):
         matrix.index_put_((of.edge_index[1].long(), of.edge_index[0].long()), of.edge_weight, accumulate=True)
     torch.testing.assert_close(*adjacency)
+
+
+@pytest.mark.parametrize("kind", ["topk", "sag"])
+def test_pools_with_scores_are_those_of_pyg(kind):
+    """The same nodes with the same gated features in the same order, and the edges between them."""
+    layers = pytest.importorskip("torch_geometric.nn", reason="PyG is not installed")
+    graph = batched([random_graph(size, 3 * size, seed=size) for size in (3, 40, 17)])
+    feat, batch = torch.randn(graph.num_nodes, 4), torch.arange(graph.num_graphs).repeat_interleave(graph.sizes)
+    pool = SelectionPool(kind, 4, 0.4)
+    if kind == "topk":
+        theirs = layers.TopKPooling(4, ratio=0.4)
+        theirs.select.weight.data = pool.score.weight.data.T.clone()
+    else:
+        theirs = layers.SAGPooling(4, ratio=0.4, GNN=layers.GCNConv, add_self_loops=False)
+        theirs.gnn.lin.weight.data, theirs.gnn.bias.data = pool.score.weight.data.T, pool.score.bias.data
+    coarse, rows = pool(graph, feat)
+    expected, ends, _, of, *_ = theirs(feat, graph.edge_index.long(), batch=batch)
+    order = of.argsort(stable=True)
+    torch.testing.assert_close(rows, expected[order])
+    place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+    pairs = {tuple(pair) for pair in place[ends].T.tolist() if pair[0] != pair[1]}
+    assert {tuple(pair) for pair in coarse.edge_index.T.tolist()} == pairs
 
 
 @pytest.mark.parametrize("kind", SELECTIONS)
