@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from layer import BATCHES
 from timing import ROOT, cpu_clock
@@ -40,12 +41,11 @@ def serve(name: str, here: bool) -> None:
     pools = {}
     for form, ratio in HERE:
         torch.manual_seed(1)
-        options = {} if ratio is None else {"ratio": ratio}
+        options: dict[str, Any] = {"sqrt": form} if ratio is None else {"sqrt": form, "ratio": ratio}
         if here or ratio is None:
-            pools[form, ratio] = JBPool(64, num_clusters, sqrt=form, **options)
+            pools[f"{form} {ratio}"] = JBPool(64, num_clusters, **options)
     for line in sys.stdin:
-        form, ratio = line.split()
-        pool, graph = pools[form, None if ratio == "None" else float(ratio)], data.batch(index).graph
+        pool, graph = pools[line.strip()], data.batch(index).graph
         began = clock()
         pooled = pool(graph, feat)
         loss = pooled.loss + pooled.feat.sum() + pooled.edge_weight.sum()

@@ -36,12 +36,14 @@ def read_cells(path: Path) -> AnnData:
 
 
 def edges_of_cells(
-    adata: AnnData, graph: str | None = None, features: str | None = None, sample: str | None = None
-) -> Edges:
+    adata: AnnData, graph: str | None = None, features: str | None = None, sample: str | None = None,
+    missing: str | None = None,
+) -> Edges:  # fmt: skip
     """Return the graph of cells in ``obsp``, with their features: ``obsm["X_pca"]``, else ``X``, or what is named.
 
-    ``sample``: the column of ``obs`` with the sample of each cell.
+    ``sample``: the column of ``obs`` with the sample of each cell. ``missing``: as for ``read_features``.
     """
+    adata = adata.to_memory() if getattr(adata, "isbacked", False) else adata
     has = f"obsp has {', '.join(adata.obsp) or 'nothing'}"
     name = next((name for name in GRAPHS if name in adata.obsp), None) if graph is None else graph
     if name is None or name not in adata.obsp:
@@ -54,7 +56,7 @@ def edges_of_cells(
     edges = edges_of_matrix(matrix, adata.obs_names.to_numpy(dtype=object))
     place = np.asarray(adata.obsm["spatial"])[:, :2] if "spatial" in adata.obsm else None
     edges = replace(
-        edges, origin="the AnnData", weight_name=f"obsp[{name!r}]", feat=_features(adata, features),
+        edges, origin="the AnnData", weight_name=f"obsp[{name!r}]", feat=_features(adata, features, missing),
         nodes=table_of_nodes("the AnnData", adata.obs_names.to_numpy(dtype=object), adata.obs),
         place=place if place is not None and np.isfinite(place).all() else None,
     )  # fmt: skip
@@ -114,7 +116,7 @@ def _smoothed(edges: Edges) -> np.ndarray:
     return normalize(mean)
 
 
-def _features(adata: AnnData, name: str | None) -> Features | None:
+def _features(adata: AnnData, name: str | None, missing: str | None) -> Features | None:
     """Return what is measured of the cells; a note says what to do about raw counts."""
     if name is None:
         name = "X_pca" if "X_pca" in adata.obsm else "X"
@@ -130,7 +132,7 @@ def _features(adata: AnnData, name: str | None) -> Features | None:
         if entries.size and (entries >= 0).all() and (entries % 1 == 0).all() and entries.max() > 1:
             log.warning("X holds raw counts; features should be log-normalised: %s", NORMALISE)
     names = adata.var_names.tolist() if name == "X" else [f"{name} {number + 1}" for number in range(values.shape[1])]
-    return replace(read_features(values), names=names)
+    return replace(read_features(values, missing), names=names)
 
 
 def write_clusters(

@@ -86,7 +86,7 @@ def load_node_files(
     if not is_cells(edges) and (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
     path = Path(graph if edges is None else edges)          # type: ignore[arg-type]
-    listed, features = _read(path, features, separator, header, weight, graph, sample, WHOLE)
+    listed, features = _read(path, features, separator, header, weight, graph, sample, missing, WHOLE)
     data = _together(path.name.split(".")[0], listed, _features(listed, features, missing, scale), missing)
     data = _labelled(data, listed, labels)
     if listed.nodes is None or is_cells(path):
@@ -142,7 +142,7 @@ def as_node_data(
     the index of a DataFrame holds them; else row i is node i, unless the index is a permutation of 0 .. N-1, which is
     followed with a warning. The ``ids`` of the result are in the order of the rows, ``None`` for matrices.
     """
-    listed, features = _read(adjacency, features, sample=sample)
+    listed, features = _read(adjacency, features, sample=sample, missing=missing)
     return _together("graph", listed, _features(listed, features, missing), missing)
 
 
@@ -154,7 +154,8 @@ def is_cells(given: Any) -> bool:
 
 def _read(
     given: Any, features: Any, separator: str | None = None, header: bool | None = None,
-    weight: str | int | None = None, graph: str | Path | None = None, sample: str | None = None, part: Part = WHOLE,
+    weight: str | int | None = None, graph: str | Path | None = None, sample: str | None = None,
+    missing: str | None = None, part: Part = WHOLE,
 ) -> tuple[Edges, Any]:  # fmt: skip
     """Return the edges, and the features, unless they name a part of an AnnData, which the edges then hold."""
     if not is_cells(given):
@@ -165,7 +166,8 @@ def _read(
     key = None if graph is None else str(graph)
     with reported_as(given) if isinstance(given, (str, Path)) else nullcontext():
         cells = read_cells(Path(given)) if isinstance(given, (str, Path)) else given
-        return edges_of_cells(cells, key, str(features) if is_key else None, sample), None if is_key else features
+        listed = edges_of_cells(cells, key, str(features) if is_key else None, sample, missing)
+        return listed, None if is_key else features
 
 
 def read_edges(

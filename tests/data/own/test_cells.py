@@ -60,6 +60,19 @@ def test_graph_names_and_features(cells, tmp_path, caplog):
     assert "scanpy.pp.log1p" in caplog.text
 
 
+def test_gaps_and_files_that_stay_on_the_disk(cells, tmp_path):
+    cells.X[3, 2] = np.nan
+    with pytest.raises(DataError, match='missing="mean"'):
+        as_node_data(cells)
+    assert as_node_data(cells, missing="mean").feat[3, 2] == pytest.approx(np.nanmean(cells.X[:, 2]))
+    cells.X = scipy.sparse.csr_matrix(np.nan_to_num(cells.X))
+    cells.write_h5ad(tmp_path / "c.h5ad")
+    import anndata
+
+    backed = anndata.read_h5ad(tmp_path / "c.h5ad", backed="r")
+    assert as_node_data(backed).fingerprint == as_node_data(cells).fingerprint
+
+
 def test_clusters_come_back(cells, tmp_path):
     model = JBClustering((2, 4), random_state=0, n_init=2).fit(cells)
     order = np.random.default_rng(0).permutation(20)
