@@ -127,11 +127,12 @@ def test_errors_are_not_percentages_and_refusals(tmp_path, script):
         ("step", ["--datasets", "cora-sim", "--rounds", 2]),
         pytest.param("scale", ["--sizes", 2e3, "--speed-up"], marks=pytest.mark.slow),
         ("layer", ["--sets", "NCI1", "--rounds", 2]),
+        ("versions", [ROOT, "--sets", "NCI1", "--rounds", 2]),
         pytest.param("epoch", ["--sets", "NCI1", "--rounds", 2], marks=pytest.mark.slow),
     ],
 )
 def test_benchmarks_run(name, args, script, request):
-    if name in ("layer", "epoch"):
+    if name in ("layer", "versions", "epoch"):
         request.getfixturevalue("shared")
     assert script(f"bench/{name}.py", *args).out.count("\n|") >= 3
 

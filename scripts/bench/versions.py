@@ -1,10 +1,10 @@
 """Forward and backward of the pooling layer, in this version and in another one, and here with a ratio.
 
-    git worktree add ../before c284a67
-    OMP_NUM_THREADS=1 python scripts/bench/versions.py ../before [--sets PROTEINS NCI1] [--rounds 41]
+    python scripts/bench/versions.py ../before [--sets PROTEINS NCI1] [--rounds 41]
 
-Both versions run in a process of their own, which take turns; the batches are those of layer.py, every call gets a new
-graph. Ratios are medians over the rounds of a version's time to that of the other one in the same round.
+``git worktree add ../before COMMIT`` makes the other one; OMP_NUM_THREADS=1 is fair on a busy machine. Each version has
+a process of its own, and these take turns; the batches are those of layer.py, every call gets a new graph. Shown are
+medians over the rounds of the time here over that of the other version in the same round.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def main() -> None:
         sys.path[0:0] = [str(args.checkout.resolve())]
         serve(args.serve, args.checkout.resolve() == ROOT)
         return
+    print(f"Time of the layer here over that in {args.checkout}\n")
     print("| batch | " + " | ".join(f"{form}: here, ratio {RATIO}" for form in FORMS) + " |")
     print("|---" * (len(FORMS) + 1) + "|")
     for name in args.sets:
@@ -98,7 +99,7 @@ def main() -> None:
             cells.append(", ".join(f"{statistics.median(times[form, ratio]):.2f}" for ratio in (None, RATIO)))
         print(f"| {name} {BATCHES[name]} | " + " | ".join(cells) + " |", flush=True)
         for version in (here, before):
-            version.process.kill()
+            version.process.communicate()
 
 
 if __name__ == "__main__":
