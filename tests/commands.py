@@ -120,7 +120,8 @@ def run_ranks(script: str | Path, *args, cwd: Path, processes: int) -> None:
     """``launch_ranks``, until all processes have succeeded."""
     started = launch_ranks(script, *args, cwd=cwd, processes=processes)
     printed = [process.communicate(timeout=300) for process in started]
-    assert [process.returncode for process in started] == [0] * processes, printed
+    codes = [process.returncode for process in started]
+    assert codes == [0] * processes, (codes, printed)
 
 
 def wait_for(path: Path, process: Forked, seconds: float = 90) -> None:

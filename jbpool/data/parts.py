@@ -41,8 +41,8 @@ class Part(NamedTuple):
         """Return whether it is true in all processes."""
         return all(self.gather(bool(flag)))
 
-    def total(self, *counts: int) -> list[int]:
-        """Return the sums over all processes."""
+    def total(self, *counts: Any) -> list[Any]:
+        """Return the sums over all processes, of numbers or arrays."""
         return [sum(count) for count in zip(*self.gather(counts), strict=True)]
 
     def before(self, count: int) -> int:

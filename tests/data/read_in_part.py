@@ -2,8 +2,11 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import torch
 
 from jbpool import processes
@@ -27,12 +30,22 @@ def content(data: NodeData) -> dict:
             "neighbours": graph.halo.numbers[columns.long()].tolist(),
             "weight": None if weight is None else weight.tolist(),
             "first": None if data.first is None else data.first.tolist(),
-            "feat": None if data.feat is None else data.feat.tolist(),
+            "feat": None if data.feat is None else data.feat.to_dense().tolist(),
             "label": None if data.label is None else data.label.tolist(),
         },
         "shared": [data.summary, data.read.counts, data.fingerprint_with_labels, data.class_names, data.feat_names],
         "types": [str(data.own_ids.dtype), str(columns.dtype), graph.shares.num_rows],
     }
+
+
+def watch(longest: dict, frame, event: str, _) -> None:
+    """Note the longest array and text that a function of jbpool.data holds when it returns, but maps of files."""
+    if event == "return" and "/jbpool/data/" in frame.f_code.co_filename:
+        for value in frame.f_locals.values():
+            if isinstance(value, (np.ndarray, torch.Tensor, pd.DataFrame)) and not isinstance(value, np.memmap):
+                longest["array"] = max(longest["array"], len(value) if value.ndim else 0)
+            elif isinstance(value, bytes):
+                longest["bytes"] = max(longest["bytes"], len(value))
 
 
 if __name__ == "__main__":
@@ -45,5 +58,10 @@ if __name__ == "__main__":
         for case in sorted(folder.iterdir()):
             files = {path.name.split(".")[0]: path for path in case.iterdir()}
             options = json.loads(files.pop("options").read_text()) if "options" in files else {}
-            seen[case.name] = content(one_graph.load_node_files(**files, **options))
+            longest = {"array": 0, "bytes": 0}
+            if case.name.startswith("many"):
+                sys.setprofile(partial(watch, longest))
+            data = one_graph.load_node_files(**files, **options)
+            sys.setprofile(None)
+            seen[case.name] = content(data) | {"longest": longest}
         (out / f"{rank()}.json").write_text(json.dumps(seen))

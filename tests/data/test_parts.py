@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 from commands import run_ranks
 
 SCRIPT = Path(__file__).with_name("read_in_part.py")
@@ -64,6 +65,36 @@ def write_cases(folder: Path):
     frame = pd.DataFrame({"source": pairs[:, 0], "target": pairs[:, 1], "weight": weight})
     frame.to_parquet(place("parquet", "edges.parquet"), row_group_size=33)
     frame.astype({"source": str, "target": str}).to_parquet(place("names in parquet", "edges.parquet"))
+    write_features(place, pairs)
+    many = edges(20_000, 500)
+    np.save(place("many in an array", "edges.npy"), many)
+    np.savez(place("many in a npz", "edges.npz"), source=many[:, 0], target=many[:, 1])
+    place("many in text", "edges.csv").write_text(lines(many))
+    pd.DataFrame(many, columns=["source", "target"]).to_parquet(place("many in parquet", "edges.parquet"))
+
+
+def write_features(place, pairs):
+    """Features and labels beside the edges: arrays, and tables in another order, with gaps and unknown nodes."""
+    random = np.random.default_rng(2)
+    values, order = random.random((43, 3)), random.permutation(43)
+    for case, options in (("arrays", {}), ("scaled arrays", {"scale": "standard"})):
+        np.save(place(case, "edges.npy"), pairs)
+        np.save(place(case, "features.npy"), values)
+        np.save(place(case, "labels.npy"), np.arange(43) % 4 - 1)
+        place(case, "options.json").write_text(json.dumps(options))
+    np.save(place("sparse features", "edges.npy"), pairs)
+    scipy.sparse.save_npz(place("sparse features", "features.npz"), scipy.sparse.csr_matrix(np.floor(4 * values)))
+    place("sparse features", "labels.csv").write_text("".join(f"{node},{'ab'[node % 2]}\n" for node in order[:30]))
+    names, words = [f"n{number}" for number in order], np.array(["red", "green", "blue"])[order % 3]
+    table = pd.DataFrame({"id": names, "x": values[:, 0], "colour": words, "y": values[:, 1]})
+    place("tables", "edges.csv").write_text(lines(named(pairs)))
+    table.to_csv(place("tables", "features.csv"), index=False)
+    groups = "".join(f"{name},g{name[-1]}\n" for name in names[:25])
+    place("tables", "labels.csv").write_text(f"who,group\n{groups}z,g1\n")
+    place("gaps", "edges.csv").write_text(lines(named(pairs)))
+    holes = table.iloc[:40].mask(random.random((40, 4)) < 0.1).assign(id=names[:40])
+    holes.to_parquet(place("gaps", "features.parquet"))
+    place("gaps", "options.json").write_text('{"missing": "mean", "scale": "standard"}')
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +112,7 @@ def read(tmp_path_factory):
 @pytest.mark.parametrize("processes", [2, 3, 4])
 def test_files_read_in_part_give_the_same(read, processes):
     (alone,) = read[1]
-    assert len(alone) == 23
+    assert len(alone) == 32
     for case, expected in alone.items():
         parts = [seen[case] for seen in read[processes]]
         assert [part["shared"] for part in parts] == [expected["shared"]] * processes, case
@@ -92,3 +123,11 @@ def test_files_read_in_part_give_the_same(read, processes):
             assert joined == rows, (case, name)
         if len(expected["rows"]["ids"]) > 4 * processes:
             assert all(part["rows"]["ids"] for part in parts), case
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_no_process_holds_all_edges(read, processes):
+    """The longest array of any function that reads is about the share of a process."""
+    for case in ("many in an array", "many in a npz", "many in text", "many in parquet"):
+        for kind, alone in read[1][0][case]["longest"].items():
+            assert max(seen[case]["longest"][kind] for seen in read[processes]) <= 1.1 / processes * alone, (case, kind)

@@ -175,7 +175,7 @@ def _named_columns(
 
 def sides(names: Names, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, int]:
     """Return which of the names that this process keeps are sources, and how many of all names are both."""
-    is_source, is_target = (names.summed(_occurs(end, len(names.numbers))) > 0 for end in (source, target))
+    is_source, is_target = (names.summed(occurs(end, len(names.numbers))) > 0 for end in (source, target))
     return is_source, names.part.total(int((is_source & is_target).sum()))[0]
 
 
@@ -220,7 +220,7 @@ def _numbered(*ends: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
         if low < 0 or high >= 2 * len(ends[0]) + (1 << 20):             # too far apart for a table of all numbers
             ids = np.sort(pd.unique(np.concatenate(ends))).astype(np.int64)
             return ids, [narrow(pd.Index(ids).get_indexer(end)) for end in ends]
-        present = _occurs(ends[0], high + 1) | _occurs(ends[1], high + 1)
+        present = occurs(ends[0], high + 1) | occurs(ends[1], high + 1)
         if present.all():
             return np.arange(high + 1), [narrow(end) for end in ends]
         place = narrow(np.cumsum(present) - 1)
@@ -233,7 +233,7 @@ def _numbered(*ends: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     return ids[order], np.split(rank[codes], 2)
 
 
-def _occurs(numbers: np.ndarray, count: int) -> np.ndarray:
+def occurs(numbers: np.ndarray, count: int) -> np.ndarray:
     """Return which of the numbers 0 .. count - 1 occur."""
     present = np.zeros(count, dtype=bool)
     present[numbers] = True

@@ -19,6 +19,7 @@ from jbpool.data.datasets import to_csr_tensor
 from jbpool.data.own.headers import GAPS, ID_WORDS, is_header_of_features, is_number
 from jbpool.data.own.matrices import as_array, is_of, plain
 from jbpool.data.own.tables import Table, kind_of, not_a_number, places, read_table
+from jbpool.data.parts import WHOLE, Part
 from jbpool.errors import DataError
 
 CATEGORIES = 256                # different words of a column at most
@@ -43,7 +44,8 @@ class Features:
             return to_csr_tensor(values)
         if nodes is not None and self.ids is not None and not np.array_equal(nodes, self.ids):
             row = places(self.ids, nodes)
-            values = np.where((row < 0)[:, None], values.mean(0), values[row]) if (row < 0).any() else values[row]
+            mean = values.mean(0, dtype=np.float64).astype(np.float32)
+            values = np.where((row < 0)[:, None], mean, values[row]) if (row < 0).any() else values[row]
         return torch.from_numpy(values)
 
 
@@ -54,19 +56,21 @@ def fill(origin: Path | str) -> str:
 
 
 def read_features(
-    given: Any, missing: str | None = None, origin: Path | str = "features", nodes: np.ndarray | None = None
-) -> Features:
+    given: Any, missing: str | None = None, origin: Path | str = "features", nodes: np.ndarray | None = None,
+    part: Part = WHOLE,
+) -> Features:  # fmt: skip
     """Return features from a table, a ``.npy`` or ``.npz`` array, a sparse scipy ``.npz``, or the same in memory.
 
     A first row of words is a header if it alone is for none of these ``nodes``. A float32 array in C order, a memory
-    map of a ``.npy`` too, is not copied. ``missing="mean"`` fills gaps by the mean of their column.
+    map of a ``.npy`` too, is not copied. ``missing="mean"`` fills gaps by the mean of their column. ``part``: which
+    rows of a table are read; an array is returned as it is, to be made ``finite`` when its rows are chosen.
     """
     if isinstance(given, Features):
         return given
     if isinstance(given, (str, Path)):
         origin = Path(given)
         if kind_of(origin) != "array":
-            given = read_table(origin, find_header=is_header_of_features)
+            given = read_table(origin, part=part, find_header=is_header_of_features)
         else:
             given = open_npy(origin) if origin.suffix.lower() == ".npy" else read_array(origin, "feat")
     elif is_of(given, "pandas", "DataFrame"):
@@ -79,16 +83,17 @@ def read_features(
     # Without columns a file of a few bytes may have any number of rows, each of which becomes a node.
     if values.ndim != 2 or values.shape[1] < 1 or values.dtype.kind not in "biuf":
         raise DataError.at(origin, f"{values.dtype} of shape {values.shape}: give a row of numbers per node")
-    return Features(origin, _finite_float32(origin, values, missing), None)
+    return Features(origin, values if part.processes > 1 else finite(origin, values, missing), None)
 
 
-def standardised(feat: Features) -> Features:
+def standardised(feat: Features, part: Part = WHOLE) -> Features:
     """Return dense features whose columns have mean 0 and standard deviation 1, or 0 where all values are the same."""
     if scipy.sparse.issparse(feat.values):
         raise DataError.at(feat.origin, "dataset.scale=standard is for dense features, these are sparse: leave it out")
-    deviation = feat.values.std(0, dtype=np.float64)
-    values = (feat.values - feat.values.mean(0, dtype=np.float64)) / np.where(deviation > 0, deviation, 1)
-    return replace(feat, values=values.astype(np.float32))
+    (count,) = part.total(len(feat.values))
+    values = feat.values - part.total(feat.values.sum(0, dtype=np.float64))[0] / count
+    deviation = np.sqrt(part.total(np.square(values).sum(0))[0] / count)
+    return replace(feat, values=(values / np.where(deviation > 0, deviation, 1)).astype(np.float32))
 
 
 def words_as_trained(feat: Tensor, names: Sequence[str], trained: Sequence[str]) -> Tensor | None:
@@ -133,64 +138,67 @@ def _columns(table: Table, chosen: list[int], missing: str | None) -> tuple[np.n
         for suffix, values in _numbers(table, place, missing).items():
             columns.append(values)
             names.append(name + suffix)
-    return _finite_float32(table.source, np.column_stack(columns), missing), names
+    return finite(table.source, np.column_stack(columns), missing, table.part), names
 
 
 def _numbers(table: Table, place: int, missing: str | None) -> dict[str, np.ndarray]:
     """Return a column of numbers, or a column of zeros and ones per word, by the end of their names; gaps are NaN."""
     import pandas as pd
 
-    column, gaps = table.frame[place], f": {fill(table.source)}"
+    column, gaps, part = table.frame[place], f": {fill(table.source)}", table.part
     if column.dtype.kind in "mMc":
         raise table.error(f"{table.called(place)} holds {column.dtype}: drop it, or make it a number")
-    if column.dtype.kind in "iufb":
+    if part.all(column.dtype.kind in "iufb" or column.empty):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         table.refuse(np.isinf(values), "infinity is not a finite number")
         result, gap = {"": values}, np.isnan(values)
     else:
         codes, different = pd.factorize(table.words(place))
-        is_gap = np.array([text.lower() in GAPS - {"inf", "-inf"} for text in different])
-        numeric = np.array([is_number(text) for text in different])
+        is_gap = np.array([text.lower() in GAPS - {"inf", "-inf"} for text in different], dtype=bool)
+        numeric = np.array([is_number(text) for text in different], dtype=bool)
         words = ~(is_gap | numeric)
-        commas = all(re.fullmatch(r"[-+]?\d*,\d+", text) for text in different[words])
-        if words.any() and (numeric.any() or commas):
+        commas = part.all(all(re.fullmatch(r"[-+]?\d*,\d+", text) for text in different[words]))
+        if (commas or not part.all(not numeric.any())) and words.any():
             row = int(words[codes].argmax())
             raise table.error(not_a_number(different[codes[row]], place), row)
         gap = is_gap[codes]
         if gap.any() and missing is None:
             row = int(gap.argmax())
             raise table.error(not_a_number(different[codes[row]], place, gaps), row)
-        if not words.any():
+        every = sorted({word for some in part.gather([*different[words]]) for word in some})
+        if not every:
             numbers = np.array([np.nan if skip else float(text) for text, skip in zip(different, is_gap, strict=True)])
             result = {"": numbers[codes]}
         else:
-            if words.sum() > CATEGORIES:
+            if len(every) > CATEGORIES:
                 fix = "leave it out, or encode it as numbers"
-                raise table.error(f"{table.called(place)} has {words.sum():,} different words: {fix}")
+                raise table.error(f"{table.called(place)} has {len(every):,} different words: {fix}")
             log.warning("%s: %s is text: it becomes a column of zeros and ones for each of its %d words",
-                        table.source, table.called(place), words.sum())  # fmt: skip
-            result = {}
-            for code in np.flatnonzero(words)[np.argsort(different[words])]:
-                result[f"={different[code]}"] = np.where(gap, np.nan, codes == code)
+                        table.source, table.called(place), len(every))  # fmt: skip
+            code = {word: number for number, word in enumerate(different)}
+            result = {f"={word}": np.where(gap, np.nan, codes == code.get(word, -1)) for word in every}
     if gap.any() and missing is None:
         raise table.error(f"{table.called(place)} has no number here{gaps}", int(gap.argmax()))
-    if gap.all():
+    if part.all(gap.all()):
         raise table.error(f"{table.called(place)} is empty: leave it out")
     return result
 
 
-def _finite_float32(origin: Path | str, values: Any, missing: str | None) -> np.ndarray | scipy.sparse.csr_matrix:
+def finite(
+    origin: Path | str, values: Any, missing: str | None, part: Part = WHOLE
+) -> np.ndarray | scipy.sparse.csr_matrix:
     """Return the numbers as float32 in C order, without a copy if they are; refuse them unless all are finite.
 
     The scale of features has no influence, but their squares must be neither infinite nor zero in float32.
     """
     is_sparse = scipy.sparse.issparse(values)
     entries = values.data if is_sparse else values
-    if missing is not None and not is_sparse and (gap := np.isnan(entries)).any():
+    if missing is not None and not is_sparse and not part.all(not (gap := np.isnan(entries)).any()):
+        total, count = part.total(np.nansum(entries, axis=0, dtype=np.float64), (~gap).sum(0))
         with np.errstate(invalid="ignore"):                                 # a column without any number stays NaN
-            mean = np.nansum(entries, axis=0, dtype=np.float64) / (~gap).sum(0)
-        entries = np.where(gap, mean, entries)
-    low, high = float(entries.min(initial=0)), float(entries.max(initial=0))        # NaN if one entry is
+            entries = np.where(gap, total / count, entries)
+    ends = part.gather((float(entries.min(initial=0)), float(entries.max(initial=0))))      # NaN if one entry is
+    low, high = np.min(ends), np.max(ends)
     if not np.isfinite([low, high]).all():
         fix = fill(origin) if np.isnan(low) and not is_sparse else "leave them out"
         raise DataError.at(origin, f"features hold NaN or infinity: {fix}")

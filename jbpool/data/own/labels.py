@@ -18,11 +18,12 @@ from torch import Tensor
 from jbpool.data.arrays import read_array
 from jbpool.data.datasets import UNLABELLED
 from jbpool.data.own.headers import CLUSTER_WORDS, ID_WORDS, LABEL_WORDS, is_header
-from jbpool.data.own.tables import Table, kind_of, places, read_table, shown
+from jbpool.data.own.tables import Table, kind_of, places, read_table, shown, to_nodes
+from jbpool.data.parts import WHOLE, Part
 from jbpool.errors import DataError
 from jbpool.names import lookup
 
-WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.0+)?")
+NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})(\.0+)?")
 GAPS = ("NA", "N/A", "<NA>", "NaN", "nan")      # as pandas writes them; words such as none or - may be a class
 
 log = logging.getLogger(__name__)
@@ -37,12 +38,18 @@ class Labels:
     ignored: list[str]              # unused parts of the file, for the summary
 
 
-def node_labels(given: Path | Table | np.ndarray, nodes: np.ndarray, origin: Path | str = "labels") -> Labels:
-    """Return the classes of these nodes, from a table with node ids, or an array whose entry i is for node id i."""
+def node_labels(
+    given: Path | Table | np.ndarray, nodes: np.ndarray, origin: Path | str = "labels", part: Part = WHOLE
+) -> Labels:
+    """Return the classes of these nodes, from a table with node ids, or an array whose entry i is for node id i.
+
+    ``part``: which rows of a table are read; the nodes, sorted, are those of this process.
+    """
     if isinstance(given, Path):
         is_array = kind_of(given) == "array"
         keys = partial(is_header, keys=[ID_WORDS, LABEL_WORDS])
-        origin, given = given, read_array(given, "label") if is_array else read_table(given, find_header=keys)
+        origin = given
+        given = read_array(given, "label") if is_array else read_table(given, part=part, find_header=keys)
     ignored: list[str] = []
     if isinstance(given, Table):
         table, key, others = given.by_node(nodes)
@@ -52,21 +59,33 @@ def node_labels(given: Path | Table | np.ndarray, nodes: np.ndarray, origin: Pat
         table.refuse_repeated(ids)
         ignored += table.ignored((key, *others))
     else:
-        least = int(nodes.max()) + 1 if nodes.dtype.kind in "iu" and nodes.min() >= 0 else None
+        is_number = part.all(nodes.dtype.kind in "iu" and nodes.min(initial=0) >= 0)
+        least = max(part.gather(int(nodes.max(initial=-1)) + 1)) if is_number else None
         if least is None or given.ndim != 1 or len(given) < least or given.dtype.kind not in "iubU":
             expected = f"at least {least or len(nodes)} labels, entry i for node id i, or a table of node id and label"
             raise DataError.at(origin, f"{given.dtype} array of shape {given.shape}: expected {expected}")
-        ids, values = np.arange(len(given)), np.asarray(given)
-    codes, class_names = class_codes(values)
+        rows = part.of(len(given))
+        ids, values = np.arange(rows.start, rows.stop), np.asarray(given[rows])
+    different, code = np.unique(values, return_inverse=True)
+    every = np.unique(np.concatenate(part.gather(different)))
+    class_of, class_names = class_codes(every)
+    codes = class_of[np.searchsorted(every, different)][code]
+    first_id, first_node = (
+        next(shown(some[0]) for some in part.gather(names[:1]) if len(some)) for names in (ids, nodes)
+    )
+    (count,), (ids, codes) = part.total(len(ids)), to_nodes(part, nodes, ids, codes)
+    if (repeated := pd.Series(ids).duplicated()).any():
+        raise DataError.at(origin, f"node {shown(ids[repeated.argmax()])} has more than one row")
     place = places(ids, nodes)                                      # (N,) row of each node, -1: none
-    label = np.where(place < 0, UNLABELLED, codes[place])
-    if (label == UNLABELLED).all():
-        where = f"its first id is {shown(ids[0])}, the first id of the graph {shown(nodes[0])}"
+    label = np.where(place < 0, UNLABELLED, codes[place]) if len(codes) else np.full(len(nodes), UNLABELLED)
+    if part.all((label == UNLABELLED).all()):
+        where = f"its first id is {first_id}, the first id of the graph {first_node}"
         raise DataError.at(origin, f"has no label for any node of the graph; {where}")
-    if num_unknown_ids := len(ids) - int((place >= 0).sum()):
+    if num_unknown_ids := count - part.total(int((place >= 0).sum()))[0]:
         name = getattr(origin, "name", origin)
         ignored.append(f"{num_unknown_ids:,} rows of {name} for ids that are not in the graph")
-    used, label[label >= 0] = np.unique(label[label >= 0], return_inverse=True)     # only classes of the graph
+    used = np.unique(np.concatenate(part.gather(np.unique(label[label >= 0]))))     # only classes of the graph
+    label[label >= 0] = np.searchsorted(used, label[label >= 0])
     return Labels(torch.from_numpy(label), [class_names[code] for code in used], ignored)
 
 
@@ -93,7 +112,7 @@ def class_codes(values: np.ndarray) -> tuple[np.ndarray, list[str]]:
     known = np.ones(len(values), dtype=bool)
     if values.dtype.kind in "UO":
         known = values != ""
-        if all(WHOLE.fullmatch(text) for text in values[known]):
+        if all(NUMBER.fullmatch(text) for text in values[known]):
             values = np.array([int(text.partition(".")[0]) if text else UNLABELLED for text in values], dtype=np.int64)
     if values.dtype.kind == "i" and set(np.unique(values[known]).tolist()) != {-1, 1}:
         known = known & (values != UNLABELLED)

@@ -21,9 +21,9 @@ from jbpool.data.assemble import added_up, node_data
 from jbpool.data.datasets import NodeData
 from jbpool.data.own.cells import edges_of_cells, read_cells
 from jbpool.data.own.dgl_bin import edges_of_bin
-from jbpool.data.own.divided import divided, first_column
+from jbpool.data.own.divided import check_lacking, divided, first_column
 from jbpool.data.own.edges import Edges, list_of_arrays, list_of_table, one_character
-from jbpool.data.own.features import Features, fill, read_features, standardised
+from jbpool.data.own.features import Features, read_features, standardised
 from jbpool.data.own.headers import NO_NAMES
 from jbpool.data.own.libraries import (
     NODE_NAMES,
@@ -87,7 +87,11 @@ def load_node_files(
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
     path = Path(graph if edges is None else edges)          # type: ignore[arg-type]
     listed, features = _read(path, features, separator, header, weight, graph, sample, missing, WHOLE)
-    data = _together(path.name.split(".")[0], listed, _features(listed, features, missing, scale), missing)
+    feat = _features(listed, features, missing, scale)
+    data = _together(path.name.split(".")[0], listed, feat, missing)
+    if feat is not None and data.feat is not None and scale == "standard" and _is_read_later(listed, feat):
+        rows = standardised(replace(feat, values=data.feat.numpy()), listed.part)
+        data = replace(data, feat=rows.rows_of(None))
     data = _labelled(data, listed, labels)
     if listed.nodes is None or is_cells(path):
         return data
@@ -111,8 +115,13 @@ def _features(edges: Edges, given: Any, missing: str | None, scale: str | None =
     if given is None:
         feat = read_features(edges.feat, missing, edges.origin)
     else:
-        feat = read_features(given, missing, nodes=edges.own_ids)
-    return standardised(feat) if scale == "standard" else feat
+        feat = read_features(given, missing, nodes=edges.own_ids, part=edges.part)
+    return standardised(feat, edges.part) if scale == "standard" and not _is_read_later(edges, feat) else feat
+
+
+def _is_read_later(edges: Edges, feat: Features) -> bool:
+    """Return whether this process reads its rows of an array only when it knows which these are."""
+    return edges.part.processes > 1 and feat.ids is None
 
 
 def _labelled(data: NodeData, edges: Edges, labels: str | Path | None) -> NodeData:
@@ -122,7 +131,7 @@ def _labelled(data: NodeData, edges: Edges, labels: str | Path | None) -> NodeDa
     from jbpool.data.own.labels import node_labels
 
     given = np.asarray(edges.label) if labels is None else edges.attributes("labels", labels) or Path(labels)
-    known = node_labels(given, data.own_ids, edges.origin)
+    known = node_labels(given, data.own_ids, edges.origin, edges.part)
     return replace(
         data, label=known.label, num_classes=len(known.class_names), class_names=known.class_names,
         ignored=[*data.ignored, *known.ignored],
@@ -222,7 +231,7 @@ def _together(name: str, edges: Edges, feat: Features | None, missing: str | Non
         raise DataError("the graph has no nodes: there is nothing to cluster.")
     is_list = edges.both is None
     if edges.part.processes > 1:
-        edges, shares, first = divided(edges)
+        edges, feat, shares, first = divided(edges, feat, missing)
     else:
         if feat is not None:
             feat, ids = _matched(edges, feat, missing)
@@ -285,16 +294,7 @@ def _matched(edges: Edges, feat: Features, missing: str | None) -> tuple[Feature
     if not (names := pd.Series(pd.Index(ids, tupleize_cols=False))).is_unique:
         raise DataError.at(feat.origin, f"node {shown(names[names.duplicated()].iloc[0])} has more than one row")
     lacking = nodes[places(ids, nodes) < 0]
-    none = len(lacking) == len(nodes)                       # other names, not gaps
-    if len(lacking) and (missing is None or feat.ids is None or none):
-        others = f" and {len(lacking) - 1} others" if len(lacking) > 1 else ""
-        graph = edges.origin.name if isinstance(edges.origin, Path) else edges.origin
-        fix = f"add rows, or {fill(feat.origin).rpartition('or ')[2]}"
-        what, fix = "has no row for", f"its first row is for {shown(ids[0])}: use the same names" if none else fix
-        if feat.ids is None:
-            what = f"its {rows} rows are for node ids 0..{rows - 1}, not for"
-            fix = "give a DataFrame whose index holds the node ids" if in_memory else "give a table with node ids"
-        raise DataError.at(feat.origin, f"{what} node {shown(lacking[0])}{others} of {graph}: {fix}")
+    check_lacking(edges, feat, missing, lacking, ids, len(lacking), len(nodes), rows)
     if edges.in_order:
         if unknown := rows - len(nodes) + len(lacking):
             log.warning("%s: %s rows for ids that are not in the graph are not used", feat.origin, f"{unknown:,}")

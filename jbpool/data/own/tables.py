@@ -29,7 +29,7 @@ from jbpool.data.own.text import (
     unpacked,
     without_attributes,
 )
-from jbpool.data.parts import WHOLE, Part
+from jbpool.data.parts import WHOLE, Names, Part, Route
 from jbpool.errors import DataError, importing, reported_as
 
 if TYPE_CHECKING:
@@ -92,6 +92,43 @@ def places(ids: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     return pd.Index(ids, tupleize_cols=False).get_indexer(pd.Index(nodes, tupleize_cols=False))
 
 
+def known(part: Part, nodes: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Return which ids are among the nodes of all processes."""
+    if part.processes == 1:
+        return places(nodes, ids) >= 0
+    occurring, (place_of_nodes, place_of_ids) = united(nodes, ids)
+    names, is_node = Names(part, occurring), np.zeros(len(occurring), dtype=bool)
+    is_node[place_of_nodes] = True
+    return names.told(names.summed(is_node) > 0)[place_of_ids]
+
+
+def united(nodes: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the names that occur, numbers or text, sorted, and the place of each; 7 and "7" are one node."""
+    sides = [side.astype(np.int64) if side.dtype.kind in "iu" else side for side in (nodes, ids)]
+    if sides[0].dtype != sides[1].dtype:
+        sides = [np.array([*map(str, side)], dtype=object) for side in sides]
+    occurring, place = np.unique(np.concatenate(sides), return_inverse=True)
+    return occurring, np.split(place, [len(nodes)])
+
+
+def to_nodes(part: Part, nodes: np.ndarray, ids: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Send ids with their values to the processes that have these nodes, each of which has a sorted range of them."""
+    if part.processes == 1:
+        return ids, values
+    import pandas as pd
+
+    if nodes.dtype == object != ids.dtype:
+        ids = np.array([*map(str, ids)], dtype=object)
+    elif ids.dtype == object != nodes.dtype:
+        plain = pd.Series(ids, dtype=object).str.fullmatch(PLAIN).to_numpy(dtype=bool)
+        ids, values = ids[plain].astype(np.int64), values[plain]
+    cuts: list[Any] = []
+    for first in reversed(part.gather(nodes[:1])[1:]):          # a process without nodes: where the next one begins
+        cuts += [first[0]] if len(first) else cuts[-1:]
+    route = Route(part, ids, np.array(cuts[::-1], dtype=nodes.dtype))
+    return route.there(ids), route.there(values)
+
+
 @dataclass(frozen=True)
 class Table:
     """Columns 0, 1, 2, ... A column holds numbers if all its fields are numbers, else text."""
@@ -147,10 +184,13 @@ class Table:
             self.skip_index()
         key = named or 0
         others = [place for place in range(int(key > 0 and self.unnamed), self.columns) if place != key]
-        if self.text is not None and self.header is None and nodes is not None and len(self.frame) > 1:
-            known = places(nodes, self.ids(key)) >= 0
-            if not known[0] and known[1:].all():
-                text, header = self.text.without_first_row(), [self.words(place)[0] for place in range(self.columns)]
+        count = len(self.frame)
+        if self.text is not None and self.header is None and nodes is not None and self.part.total(count)[0] > 1:
+            is_known, has_first = known(self.part, nodes, self.ids(key)), self.part.before(count) == 0 < count
+            if self.part.all(is_known[int(has_first) :].all() and not (has_first and is_known[0])):
+                text = self.text.without_first_row() if has_first else self.text
+                first = [self.words(place)[0] for place in range(self.columns)] if has_first else []
+                header = next(filter(None, self.part.gather(first)))
                 return _table(self.source, text, header, self.columns, self.part), key, others
         return self, key, others
 
