@@ -330,6 +330,7 @@ def _run(task: Task, args: argparse.Namespace, config: Any) -> int:
                     print(f"settings without effect here: {', '.join(unused)}")
             data = task.load_data(config)
             out = task.run(config, data, folder, device, resume=args.resume, **passed)
+            report = out.write_report()
             if not first:
                 return 0
             print()
@@ -338,7 +339,9 @@ def _run(task: Task, args: argparse.Namespace, config: Any) -> int:
             print()
             if (folder / "assign.csv").exists():
                 print(f"the cluster of every node: {folder / 'assign.csv'}")
-            print(f"open {out.write_report()}")
+            elif task.name == "node_cluster":
+                print(f"the clusters of the nodes, a part per process: {folder / 'assign-*.npz'}")
+            print(f"open {report}")
     return 0
 
 

@@ -249,6 +249,8 @@ class Graph:
 
     def part(self, shares: RowShares) -> Graph:
         """Return the rows of this process of a graph that every process has."""
+        if shares.processes == 1:
+            return self
         pointers, columns, _ = rows = self.by_target
         first, last = pointers[shares.start], pointers[shares.stop]
         own = pointers[shares.start : shares.stop + 1] - first

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 
-from jbpool.clustering.auto import views
 from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.engine.config import load_config
 from jbpool.processes import process_group
@@ -18,8 +17,7 @@ RUNS = {
 
 
 def run(name: str, folder: Path) -> None:
-    """With blocks that are small enough for every process to have some rows; what is finished is not repeated."""
-    views.ROWS = 512
+    """What is finished is not repeated."""
     config = load_config(NODE_CLUSTER, "auto", [*RUNS[name], "train.restarts=4"])
     data, resume = NODE_CLUSTER.load_data(config), (folder / "finished.pt").exists()
     NODE_CLUSTER.run(config, data, folder, torch.device("cpu"), resume=resume)

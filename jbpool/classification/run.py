@@ -43,6 +43,8 @@ class Job:
             "best_valid": None,
             "pictures": [],             # of test graphs, by the model with this score
         }
+        if rank() > 0:
+            return
         out.write = self.save_predictions
         out.draw = lambda: page(Results(out.result, out.history, data, self.tested(), self.own["pictures"]))
 

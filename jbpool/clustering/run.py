@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.errors import ConfigError, reported_as
 from jbpool.files import save_state, write_text
 from jbpool.ops.segment import contingency
-from jbpool.processes import rank, world_size
+from jbpool.processes import RowShares, barrier, rank, world_size
 from jbpool.schema import as_dict
 
 
@@ -55,7 +56,12 @@ class SeedResult(NamedTuple):
     notes: tuple[str, ...] = ()             # what a user should know besides
 
 
+JOINED = 10**8          # nodes above which every process leaves its part of the clusters as a file
 CANDIDATES = 2**20      # rows that prototypes are chosen from, at most
+
+
+def _part_name(place: int | str, count: int | str) -> str:
+    return f"assign-{place:0>5}-of-{count:0>5}.npz"
 
 
 class Job:
@@ -76,19 +82,15 @@ class Job:
         self.given = data
         self.anchors = anchors
         self.data = data if config.method.name == "auto" else with_features(data, self.num_clusters)
-        out.own |= {"clusters": {}, "confidence": {}}     # seed -> (N,)
-        out.write, out.draw = self.save_clusters, lambda: page(self.findings())
+        self.shares = data.graph.shares
+        self.clusters: dict[int, Tensor] = {}           # seed -> (n,)
+        self.confidence: dict[int, Tensor] = {}
+        self.joined: dict[str, list[int]] = {"clusters": [], "confidence": []}      # seeds that the first process has
+        out.own |= {"clusters": {}, "confidence": {}}   # seed -> (N,), in the first process
+        out.write, out.draw = self.save_clusters, self.draw
         self.sums: dict[int, ClusterSums] = {}          # seed -> those of its clusters, of the best one of this process
         self.explained: tuple[int, Explained] | None = None     # a seed, and its clusters as result.json describes them
         self.prepared: tuple[FixedFeatures | None, Tensor] | None = None        # input of all networks
-
-    @property
-    def clusters(self) -> dict[int, Tensor]:
-        return self.out.own["clusters"]
-
-    @property
-    def confidence(self) -> dict[int, Tensor]:
-        return self.out.own["confidence"]
 
     def run(self) -> None:
         """Cluster the graph with every seed that is not finished."""
@@ -102,8 +104,6 @@ class Job:
 
     def finish(self, seed: int, result: SeedResult) -> None:
         """Score the clusters of a seed, print the scores and save the seed."""
-        if rank() > 0:
-            return
         self.clusters[seed], self.confidence[seed] = result.cluster.int(), result.confidence
         sums = self.sums_of(result.cluster)
         scores = self.scores(result.cluster, sums)
@@ -112,31 +112,33 @@ class Job:
         warning = collapse_warning(used, self.num_clusters, result.advice, result.balance)
         for note in result.notes or ([] if warning is None else [warning]):
             self.out.notes.append(f"seed {seed}: {note}")
-            Bar.write(f"seed {seed}: {note}")
+            if rank() == 0:
+                Bar.write(f"seed {seed}: {note}")
         if best_run(self.out.runs)["seed"] == seed:
-            self.save_model(result.model)
+            if rank() == 0:
+                self.save_model(result.model)
             self.sums = {seed: sums}
         self.out.keep()
         parts = [f"{key} {scores[key]:.3f}" for key in ("acc", "nmi", "ari", "modularity") if key in scores]
         saved = result.record.get("score")
         parts.append(f"loss {result.record['loss']:.3f}" if saved is None else f"{saved:.3f} bits saved per node")
-        print(f"seed {seed}: {', '.join(parts)}")
+        _say(f"seed {seed}: {', '.join(parts)}")
 
     def sums_of(self, cluster: Tensor, num_clusters: int | None = None) -> ClusterSums:
-        """Return the sums over clusters ``(N,)``; their number is that of the run, unless given."""
-        count = num_clusters or max(self.num_clusters, int(cluster.max()) + 1)      # kept numbers may be larger
+        """Return the sums over clusters ``(n,)``; their number is that of the run, unless given."""
+        count = num_clusters or max(self.num_clusters, self.shares.largest(cluster) + 1)    # kept numbers may be larger
         return ClusterSums.of(self.data.graph, cluster, count, self.data.edge_weight)
 
     def scores(self, cluster: Tensor, sums: ClusterSums | None = None) -> dict[str, float]:
-        """Return all scores of clusters ``(N,)``; ``sums``: where they are at hand."""
-        labels = {} if self.data.label is None else label_scores(cluster, self.data.label)
+        """Return all scores of clusters ``(n,)``; ``sums``: where they are at hand."""
+        labels = {} if self.data.label is None else label_scores(cluster, self.data.label, self.shares)
         return labels | graph_scores(self.sums_of(cluster) if sums is None else sums)
 
     @property
     def labelled(self) -> dict[str, int]:
         """The number of labelled nodes, if some nodes have no label."""
-        known = None if self.data.label is None else int((self.data.label >= 0).sum())
-        return {} if known in (None, self.data.graph.num_nodes) else {"labelled": known}
+        known = None if self.data.label is None else self.shares.total(int((self.data.label >= 0).sum()))
+        return {} if known in (None, self.shares.num_rows) else {"labelled": known}
 
     def save_model(self, model: dict[str, Any] | None) -> None:
         """Save the model of the best seed; remove the file if that seed has no model."""
@@ -154,16 +156,67 @@ class Job:
 
     def save_clusters(self) -> None:
         """Write the clusters: of every seed, and a table of the best one, chosen without labels; describe that one."""
-        ids = self.data.own_ids
-        self.out.save_assign(ids, list(self.clusters), list(self.clusters.values()), list(self.confidence.values()))
+        self.take_rows()
         best = best_run(self.out.runs)["seed"]
-        write_assign_csv(self.out.path / "assign.csv", ids, self.clusters[best], self.confidence[best])
+        if self.shares.num_rows > JOINED:
+            self.save_parts()
+        else:
+            self.join_clusters(best)
         if self.explained is None or best != self.explained[0]:
             cluster = self.clusters[best]
             self.explained = best, explain(self.given, cluster, self.confidence[best], self.sums.get(best))
             self.out.details |= as_json(self.explained[1])
             if samples := self.given.by_sample(self.confidence[best]):
                 self.out.details["samples"] = samples
+
+    def take_rows(self) -> None:
+        """Take the rows of this process from what was finished before, maybe by another number of processes."""
+        start, stop = self.shares.start, self.shares.stop
+        for kind, rows in (("clusters", self.clusters), ("confidence", self.confidence)):
+            for seed, whole in self.out.own[kind].items():
+                rows.setdefault(seed, whole[start:stop])
+            self.joined[kind] += [seed for seed in self.out.own[kind] if seed not in self.joined[kind]]
+            if rank() > 0:
+                self.out.own[kind] = {}
+        bounds = self.out.details.get("rows_of_parts")
+        if self.clusters or bounds is None:
+            return
+        found: list[tuple[np.ndarray, ...]] = []
+        for place, (first, last) in enumerate(pairwise(bounds)):
+            if first < stop and last > start:
+                with np.load(self.out.path / _part_name(place, len(bounds) - 1)) as stored:
+                    here = slice(max(start - first, 0), stop - first)
+                    found.append((stored["seeds"], stored["cluster"][:, here], stored["confidence"][:, here]))
+        for number, seed in enumerate(found[0][0].tolist() if found else []):
+            self.clusters[seed] = torch.from_numpy(np.concatenate([cluster[number] for _, cluster, _ in found]))
+            self.confidence[seed] = torch.from_numpy(np.concatenate([trust[number] for *_, trust in found]))
+
+    def save_parts(self) -> None:
+        """Write the rows of each process to a file of its own."""
+        name = _part_name(self.shares.place, self.shares.processes)
+        clusters, confidence = list(self.clusters.values()), list(self.confidence.values())
+        self.out.save_assign(self.data.own_ids, list(self.clusters), clusters, confidence, name)
+        self.out.details["rows_of_parts"] = self.shares.bounds
+        barrier()                                               # others may still read those of another number
+        if rank() == 0:
+            for path in self.out.path.glob(_part_name("*", "*")):
+                if not path.match(_part_name("*", self.shares.processes)):
+                    path.unlink()
+
+    def join_clusters(self, best: int) -> None:
+        """Collect the clusters in the first process, which writes them."""
+        whole = self.out.own
+        for kind, mine in (("clusters", self.clusters), ("confidence", self.confidence)):
+            for seed in [seed for seed in mine if seed not in self.joined[kind]]:
+                parts = self.shares.to_first(mine[seed])
+                whole[kind] |= {seed: torch.cat(parts)} if parts else {}
+                self.joined[kind].append(seed)
+        ids = self.shares.to_first(self.data.own_ids)
+        if ids:
+            seeds, every = list(whole["clusters"]), np.concatenate(ids)
+            clusters, confidence = ([whole[kind][seed] for seed in seeds] for kind in ("clusters", "confidence"))
+            self.out.save_assign(every, seeds, clusters, confidence)
+            write_assign_csv(self.out.path / "assign.csv", every, whole["clusters"][best], whole["confidence"][best])
 
     def save_hierarchy(self, max_size: int) -> None:
         """Write unions of the clusters of the best seed, and parts of those with more than ``max_size`` nodes."""
@@ -173,6 +226,11 @@ class Job:
         table = as_table(communities, self.given.own_ids)
         table["nodes"] = table["nodes"].map(json.dumps)
         write_text(self.out.path / "hierarchy.csv", table.to_csv(index=False))
+
+    def draw(self) -> str:
+        """Return the report; empty in other processes than the first."""
+        findings = self.findings()
+        return page(findings) if rank() == 0 else ""
 
     def findings(self) -> Findings:
         """Return what the report shows."""
@@ -327,14 +385,14 @@ def anchors_of(config: ClusterConfig, data: NodeData) -> Anchors:
         path = Path(given).expanduser()
         path = path / "assign.csv" if path.is_dir() else path
         with reported_as(path):
-            return clusters_of(path, data.own_ids, key)
+            return clusters_of(path, data.own_ids, key, data.graph.shares)
 
     return Anchors(read(config.method.previous, "method.previous"), read(config.method.fixed, "method.fixed"))
 
 
 def number_of_clusters(config: ClusterConfig, data: NodeData) -> tuple[int, int]:
     """Return the smallest and the largest K: as configured, or the number of classes; ``auto`` may choose freely."""
-    given, num_nodes, auto = config.method.num_clusters, data.graph.num_nodes, config.method.name == "auto"
+    given, num_nodes, auto = config.method.num_clusters, data.graph.shares.num_rows, config.method.name == "auto"
     if given is not None:
         low, high = cluster_range(given)
     elif config.method.cluster_sizes is not None:
@@ -360,7 +418,8 @@ def load_data(config: ClusterConfig) -> NodeData:
         single = f"method.name={method} runs in a single process, without torchrun"
         raise ConfigError(f"{single}: several processes can share method.name=auto (auto.yaml).")
     data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
-    if data.label is not None and not bool((data.label >= 0).any()):
+    data = data.part(RowShares.of_this_run(data.graph.num_nodes))
+    if data.label is not None and not data.graph.shares.total(int((data.label >= 0).any())):
         return replace(data, label=None, num_classes=None, class_names=None)
     return data
 
@@ -383,6 +442,9 @@ def run(
     ``max_size``: nodes of the smallest communities in ``hierarchy.csv``, at most.
     ``write``: a file for a copy of the user's ``.h5ad`` with the clusters.
     """
+    if world_size() > 1 and (baselines or max_size is not None):
+        flag = "--baselines" if baselines else "--max-size"
+        raise ConfigError(f"{flag} needs the whole graph in one process: run it without torchrun.")
     cells = Path(str(config.dataset.options.get("edges")))
     if write is not None and cells.suffix != ".h5ad":
         raise ConfigError(f"--write {write}: it is a copy of a .h5ad file with the clusters; give such a file.")
@@ -395,21 +457,22 @@ def run(
     choice = _choose(low, high, data, config.train.seeds[0], out, device, anchors) if auto else Choice(low)
     job = Job(config, data, choice, anchors, out, device, open_log(log, folder) if log else None)
     out.begin(resume)
-    if rank() == 0:
-        _announce(config, data, out, job)
+    _announce(config, data, out, job)
     with out.leaving():
         job.run()
-        if baselines and rank() == 0:
+        if baselines:
             compare_baselines(job)
-        if max_size is not None and rank() == 0:
+        if max_size is not None:
             job.save_hierarchy(max_size)
         if samples := out.details.get("samples"):
-            print("confidence by sample: " + ", ".join(f"{name} {value:.2f}" for name, value in samples.items()))
-        if write is not None and rank() == 0:
+            _say("confidence by sample: " + ", ".join(f"{name} {value:.2f}" for name, value in samples.items()))
+        ids = None if write is None else data.graph.shares.to_first(data.own_ids)
+        if write is not None and ids:
             best = best_run(out.runs)["seed"]
             params = {"method": config.method.name, "random_state": str(best), "run": str(out.path)}
             notes = {"params": params, "data": str(data.read), **choice.described()}
-            write_copy(cells, write, data.own_ids, job.clusters[best].numpy(), job.confidence[best].numpy(), notes)
+            cluster, confidence = (out.own[kind][best].numpy() for kind in ("clusters", "confidence"))
+            write_copy(cells, write, np.concatenate(ids), cluster, confidence, notes)
             print(f"the cells with their clusters: {write}")
     return out
 
@@ -418,17 +481,23 @@ def _announce(config: ClusterConfig, data: NodeData, out: RunFolder, job: Job) -
     """Say what will be done."""
     processes = f", {world_size()} processes" if world_size() > 1 else ""
     how = f"{config.method.name}, {plural(job.num_clusters, 'cluster')}, seeds {config.train.seeds}{processes}"
-    print(f"{data.summary}\n{how}, into {out.path}")
+    _say(f"{data.summary}\n{how}, into {out.path}")
     if config.method.name in EMBEDDINGS and job.device.type != "cpu":
-        print(f"{config.method.name} runs on the CPU")
+        _say(f"{config.method.name} runs on the CPU")
     if config.method.name == "auto":
         for remark in remarks(data.graph.shares, data.feat):
             _note(out, remark)
 
 
+def _say(text: str) -> None:
+    """Print in the first process."""
+    if rank() == 0:
+        print(text)
+
+
 def _note(out: RunFolder, note: str) -> None:
     """Print a note and keep it for the report; a resumed run has kept it."""
-    print(note)
+    _say(note)
     if note not in out.notes:
         out.notes.append(note)
 
@@ -440,8 +509,6 @@ def _choose(
     graph, feat, weight = data.on(device)
     with watched("number of clusters", total=high - low + 1, disable=rank() > 0) as watch:
         choice = choose(graph, feat, low, high, weight, seed, watch).keeping(anchors.num_previous())
-    if rank() > 0:
-        return choice
     agreement = {row.n_clusters: row.reproducibility for row in choice.levels if row.reproducibility is not None}
     if not agreement and choice.reproducibility is not None:
         agreement = {choice.num_clusters: choice.reproducibility}
@@ -459,7 +526,7 @@ def _choose(
         said.append(f"next best: {', '.join(others[:3]) or 'none'}")
     if choice.reproducibility is not None:
         said.append(f"agreement of two random halves of the data: {as_text(choice.reproducibility)}")
-    print(f"number of clusters: {'; '.join(said)}")
+    _say(f"number of clusters: {'; '.join(said)}")
     for note in choice.notes:
         _note(out, note)
     return choice

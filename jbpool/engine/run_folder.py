@@ -32,7 +32,7 @@ from torch import Tensor
 from jbpool.console import progress_bar
 from jbpool.errors import JBPoolError, RunFolderError
 from jbpool.files import atomic_file, load_state, reporting_damage, save_state, write_text
-from jbpool.processes import barrier, gather, rank
+from jbpool.processes import barrier, gather, rank, world_size
 
 # What a run of either task may write.
 WRITTEN = (
@@ -186,9 +186,8 @@ class RunFolder:
             with reporting_damage(self.path / "finished.pt"):
                 self._restore(finished)
         barrier()                       # no process removes files that another is still reading
-        if rank() > 0:
-            return
-        write_text(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
+        if rank() == 0:
+            write_text(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
         if self.runs or self.compared:
             with reporting_damage(self.path / "finished.pt"):
                 self.write()
@@ -241,6 +240,8 @@ class RunFolder:
     def keep(self) -> None:
         """Save everything that is finished; the record that it is finished is written after the files of the task."""
         self.write()
+        if rank() > 0:
+            return
         parts = ("config", "fingerprint", "runs", "history", "notes", "compared", "details", "own")
         save_state(self.path / "finished.pt", {part: getattr(self, part) for part in parts})
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
@@ -263,7 +264,7 @@ class RunFolder:
         try:
             yield
         except KeyboardInterrupt:
-            if rank() == 0:
+            if world_size() == 1:                           # others may wait for each other: what is finished is kept
                 self.history += self.curve                  # --resume does not need it
                 with suppress(JBPoolError):                 # a second error must not hide the first
                     if self.runs:
@@ -277,6 +278,8 @@ class RunFolder:
 
     def save(self) -> None:
         """Write result.json and history.csv."""
+        if rank() > 0:
+            return
         write_text(self.path / "result.json", json.dumps(_without_nan(self.result), indent=2) + "\n")
         table = io.StringIO()
         columns = list(dict.fromkeys(key for row in self.history for key in row))
@@ -286,11 +289,20 @@ class RunFolder:
         write_text(self.path / "history.csv", table.getvalue())
 
     def write_report(self) -> Path:
-        """Write ``report.html``, and return its path."""
-        write_text(self.path / "report.html", self.draw())
+        """Write ``report.html``, and return its path. All processes draw it together, the first one writes."""
+        text = self.draw()
+        if rank() == 0:
+            write_text(self.path / "report.html", text)
         return self.path / "report.html"
 
-    def save_assign(self, ids: np.ndarray, seeds: list[int], clusters: list[Tensor], confidence: list[Tensor]) -> None:
+    def save_assign(
+        self,
+        ids: np.ndarray,
+        seeds: list[int],
+        clusters: list[Tensor],
+        confidence: list[Tensor],
+        name: str = "assign.npz",
+    ) -> None:
         """Write assign.npz: hard clusters and their confidence for every seed, ``(seeds, N)``, and the node ids."""
         arrays = {
             "ids": ids.astype(str) if ids.dtype == object else ids,
@@ -299,7 +311,7 @@ class RunFolder:
             "confidence": torch.stack(confidence).numpy().astype(np.float32),
         }
         # As numpy.savez_compressed, which has no level: this one takes a third of the time for files of that size.
-        with atomic_file(self.path / "assign.npz") as file, ZipFile(file, "w", ZIP_DEFLATED, compresslevel=1) as zipped:
+        with atomic_file(self.path / name) as file, ZipFile(file, "w", ZIP_DEFLATED, compresslevel=1) as zipped:
             for name, array in arrays.items():
                 with zipped.open(f"{name}.npy", "w", force_zip64=True) as part:
                     np.lib.format.write_array(part, array, allow_pickle=False)

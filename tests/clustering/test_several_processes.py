@@ -13,7 +13,6 @@ from shared_runs import run
 
 from jbpool import processes
 from jbpool.clustering import run as seeds_run
-from jbpool.clustering.auto import views
 from jbpool.clustering.config import METHODS
 from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.engine.config import load_config
@@ -38,14 +37,6 @@ def steps(tmp_path_factory):
 def test_every_step_finds_what_one_process_finds(steps, count):
     run_ranks(STEPS, steps, cwd=steps, processes=count)
     assert [(steps / f"{place}.txt").read_text() for place in range(count)] == [""] * count
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _restore_blocks():
-    """``run`` makes them smaller."""
-    before = views.ROWS
-    yield
-    views.ROWS = before
 
 
 @pytest.fixture(scope="module")
