@@ -214,6 +214,11 @@ def quality(run: dict[str, Any]) -> float:
     return run.get("score", -run["loss"])
 
 
+def rounded(value: float, digits: int = 9) -> float:
+    """Return a value without what rounding adds: partitions that differ in their numbers only are equally good."""
+    return float(f"{value:.{digits}g}")
+
+
 def best_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the run to show, chosen without labels."""
-    return max(runs, key=quality)
+    return max(runs, key=lambda run: rounded(quality(run)))

@@ -45,6 +45,7 @@ from jbpool.clustering.auto.refinement import ClusterModel, Evidence, Refined, r
 from jbpool.clustering.auto.views import STEPS, FixedFeatures, edge_view
 from jbpool.clustering.auto.weighting import scale_warning
 from jbpool.clustering.matching import kept_numbers
+from jbpool.clustering.scores import rounded
 from jbpool.errors import DataError
 from jbpool.graph import Graph
 from jbpool.nn.heads import unit_rows
@@ -311,7 +312,8 @@ def try_partitions(
         rows = view_rows(view, graph, feat, num_clusters, edge_weight, seed)        # (n, C)
         if shares.total(int(rows.any())):                                               # else it has no information
             heads, losses = trained_heads(rows, num_clusters, starts, generator, shares, epochs)
-            best = losses.argsort()[:REFINED].sort().values if large else torch.arange(starts)
+            lowest = torch.tensor([rounded(loss, 5) for loss in losses.tolist()]).argsort(stable=True)
+            best = lowest[:REFINED].sort().values if large else torch.arange(starts)
             clusters = hard_clusters(Heads(heads.prototypes[best]), rows, shares)
             del rows
             by_start = dict(zip(best.tolist(), losses[best].tolist(), strict=True))
@@ -334,7 +336,7 @@ def unite_smaller(
         rows = unit_rows(view[:, :count])                                               # (n, count)
         heads, _ = trained_heads(rows, count, UNITED_STARTS, generator, shares, epochs=0)
         smaller = [refine(evidence, cluster, count) for cluster in hard_clusters(heads, rows, shares)]
-        best = max(smaller, key=lambda refined: refined.saved)
+        best = max(smaller, key=lambda refined: rounded(refined.saved))
         *_, (partition, _) = unions(Partition(evidence, best.cluster), num_clusters)
         united = refine(evidence, partition.cluster, num_clusters)
         attempts.append(_given(evidence, EDGES, partition.cluster, united, num_clusters))
@@ -363,4 +365,4 @@ def best_of(attempts: list[tuple[Attempt, Refined]]) -> tuple[Attempt, Refined]:
         (attempt, refined) for attempt, refined in attempts
         if attempt.start is None or attempt.loss <= (1 - CLOSE) * lowest[attempt.view]
     ]  # fmt: skip
-    return max(close, key=lambda entry: entry[0].merit)
+    return max(close, key=lambda entry: rounded(entry[0].merit))

@@ -222,7 +222,8 @@ def _whitening(rows: Tensor, num_clusters: int, out_feats: int, shares: RowShare
 
 def _products(left: Tensor, right: Tensor, shares: RowShares) -> Tensor:
     """Return ``L^T R`` over the rows of all processes, float64: ``(n, C)`` and ``(n, C')`` to ``(C, C')``."""
-    most = torch.outer(shares.magnitude(left).double(), shares.magnitude(right).double())
+    most = shares.magnitude(left).double()
+    most = torch.outer(most, most if right is left else shares.magnitude(right).double())
     return shares.sum_of_blocks(lambda rows: left[rows].double().T @ right[rows].double(), len(left), most)
 
 
