@@ -34,7 +34,7 @@ def texts(root):
 
 
 def boxes(root):
-    """(left, right, top, bottom) of discs and rectangles."""
+    """(left, right, top, bottom) of discs, rectangles and the places of words."""
     for node in root.iter():
         if node.tag == "circle":
             x, y, r = (float(node.attrib[key]) for key in ("cx", "cy", "r"))
@@ -43,10 +43,13 @@ def boxes(root):
             x, y, wide, tall = (float(node.attrib[key]) for key in ("x", "y", "width", "height"))
             assert min(wide, tall) >= 0
             yield x, x + wide, y, y + tall
+        elif node.tag == "text":
+            x, y = (float(node.attrib[key]) for key in ("x", "y"))
+            yield x, x, y, y
 
 
 def assert_inside(drawing):
-    """Discs and rectangles are inside the picture."""
+    """Discs, rectangles and words are inside the picture."""
     root = parse(drawing)
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     for left, right, top, bottom in boxes(root):

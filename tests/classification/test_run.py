@@ -40,8 +40,8 @@ def test_the_task_leaves_a_whole_run_folder(tmp_path):
             accuracy = (stored["scores"][here].argmax(1) == stored["label"][here]).mean()
             assert accuracy == pytest.approx(result["runs"][fold]["test"])
     page = (folder / "report.html").read_text()
-    for words in ("Learning curves", "clusters and pooled graph", "predictions (columns)", "minus none"):
-        assert words in page
+    parts = "Learning curves", "clusters and pooled graph", "predictions (columns)", "minus none", "test balanced"
+    assert [words for words in parts if words not in page] == []
 
 
 def test_pooling_beats_the_flat_network_on_motifs(tmp_path):
