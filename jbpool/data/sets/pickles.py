@@ -16,14 +16,33 @@ import scipy.sparse
 
 from jbpool.errors import reported_as
 
+
+class _DType:
+    """A type of numbers, of whose state only the byte order counts: numpy believes flags, also damaged ones."""
+
+    def __init__(self, name: str, *_: object):
+        self.dtype = np.dtype(name)
+
+    def __setstate__(self, state: tuple) -> None:
+        self.dtype = self.dtype.newbyteorder(state[1])
+
+
+class _Array(np.ndarray):
+    """An array with such a type."""
+
+    def __setstate__(self, state: tuple) -> None:
+        version, shape, kind, is_fortran, data = state
+        super().__setstate__((version, shape, kind.dtype, is_fortran, data))
+
+
 _RECONSTRUCT = np.empty(0).__reduce__()[0]          # numpy's own, whose module depends on the version
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "defaultdict"): defaultdict,
     ("__builtin__", "list"): list,                  # as Python 2 wrote it
     ("builtins", "list"): list,
     ("_codecs", "encode"): codecs.encode,
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): lambda name, align=False, copy=False: np.dtype(name, bool(align), bool(copy)),
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _DType,
     ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
     ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
     ("scipy.sparse.csr", "csr_matrix"): scipy.sparse.csr_matrix,

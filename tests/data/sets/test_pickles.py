@@ -53,6 +53,15 @@ def test_plain_pickles_are_read(tmp_path, protocol):
     assert load_pickle(path) == graph
 
 
+def test_flags_of_a_type_are_not_believed(tmp_path):
+    """These say that its numbers are references: numpy fails when the array is freed."""
+    array = np.arange(3, dtype="f4")
+    content = pickle.dumps(array, 2)
+    assert content.count(b"K\x00tq") == 1
+    (tmp_path / "flags").write_bytes(content.replace(b"K\x00tq", b"K\x3ftq"))
+    np.testing.assert_array_equal(load_pickle(tmp_path / "flags"), array)
+
+
 @pytest.mark.parametrize("content", [b"", b"\x80\x04", b"not a pickle", b"\x80\x02]q\x00(K\x01", None])
 def test_damaged_pickles_are_reported(tmp_path, content):
     if content is not None:
