@@ -280,34 +280,6 @@ class RowShares:
         """Return how many of these rows, whose numbers ascend, each process has."""
         return torch.searchsorted(numbers, numbers.new_tensor(self.bounds)).diff().tolist()
 
-    def whole(self, mine: Tensor) -> Tensor:
-        """Return all rows from the rows of each process, ``(n, ...)`` to ``(N, ...)``, in every process."""
-        if self.processes == 1:
-            return mine
-        everything = mine.new_zeros(self.num_rows, *mine.shape[1:])
-        everything[self.start : self.stop] = mine
-        return self.add_up(everything)
-
-    def exchange(self, columns: Tensor, widths: Sequence[int]) -> list[Tensor]:
-        """Exchange columns for rows: every process has all rows of some columns, and gets its rows of all of them.
-
-        ``columns``: those of this process, ``(N, b)``; b may be 0. ``widths``: b of each process; missing ones are 0.
-        Returns ``(n, b)`` for the columns of each process that has any.
-        """
-        if self.processes == 1:
-            return [columns]
-        widths = [*widths, *[0] * (self.processes - len(widths))]
-        counts = [stop - start for start, stop in pairwise(self.bounds)]
-        mine = counts[self.place]
-        received = columns.new_empty(mine * sum(widths))
-        with collective():
-            distributed.all_to_all_single(
-                received, columns.flatten(),
-                [mine * width for width in widths], [count * columns.shape[1] for count in counts],
-            )  # fmt: skip
-        parts = received.split([mine * width for width in widths])
-        return [part.view(mine, width) for part, width in zip(parts, widths, strict=True) if width]
-
 
 ALONE = RowShares.alone(0)      # for sums over rows that this process alone has
 

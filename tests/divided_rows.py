@@ -5,15 +5,19 @@
 
 import math
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import networkx
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from jbpool import processes
-from jbpool.clustering.auto import bounded_heads
+from jbpool.clustering import picture, report
+from jbpool.clustering.auto import bounded_heads, halves, paths, recipe
 from jbpool.clustering.auto.anchors import Anchors, changes, continued, seeded
 from jbpool.clustering.auto.bounded_heads import hard_clusters, trained_heads
 from jbpool.clustering.auto.halves import Halves
@@ -23,10 +27,12 @@ from jbpool.clustering.auto.recipe import choose, find_clusters, main_clusters, 
 from jbpool.clustering.auto.refinement import Evidence, refine
 from jbpool.clustering.auto.views import FixedFeatures, edge_view
 from jbpool.clustering.auto.weighting import are_counts, auto_weights
+from jbpool.clustering.explain import explain
+from jbpool.clustering.report import Findings
 from jbpool.data import NodeData, load_nodes
 from jbpool.graph import Graph
 from jbpool.ops.components import components
-from jbpool.processes import RowShares, process_group, rank
+from jbpool.processes import RowShares, process_group, rank, world_size
 
 BLOCK = 64              # rows: so few that every process has some
 
@@ -142,8 +148,47 @@ def different(expected: dict[str, Any]) -> list[str]:
     return names
 
 
+# ---------------------------------------------------------------- memory, without measuring it
+
+
+LONG, LAST = 2**15, 512            # nodes of a ring, and those of the last process
+
+
+class Limited(TorchDispatchMode):
+    """Refuses tensors that are as long as the graph has nodes."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for found in tree_leaves(result):
+            if isinstance(found, torch.Tensor) and found.dtype != torch.uint8:      # those are pickled, and bounded
+                assert max(found.shape, default=0) < LONG, (function, found.shape)
+        return result
+
+
+def few_rows_suffice() -> None:
+    """The last process of a ring has few rows, and no tensor of it is as long as the graph, from edges to report."""
+    alone = RowShares.of_this_run(LONG)
+    bounds = [0, *(LONG - LAST * left for left in range(alone.processes - 1, -1, -1))]
+    shares = RowShares(bounds, alone.place)
+    nodes = torch.arange(shares.start, shares.stop)
+    columns = torch.stack([(nodes - 1) % LONG, (nodes + 1) % LONG], 1).sort(1).values.flatten()
+    feat = shares.drawn(lambda count, random: torch.randn(count, 3, generator=random), 0)
+    bounded_heads.TRAIN_NODES = halves.SAMPLE = picture.MAX_NODES = report.COMPARED_NODES = 1000
+    bounded_heads.CANDIDATES, paths.PATHS, picture.AROUND_EDGES, recipe.RANGE = 500, 500, 500, (2, 4)
+    graph = Graph.of_rows(shares, torch.arange(len(nodes) + 1) * 2, columns)        # looks for the rows of each process
+    with Limited() if shares.place == shares.processes - 1 else nullcontext():
+        data = NodeData(graph, feat, nodes % 3, 3, "ring")
+        choice = choose(graph, feat, 2, 4)
+        best = find_clusters(graph, feat, choice, starts=2)
+        explained = explain(data, best.cluster, best.confidence)
+        runs = {"runs": [{"seed": 0, "loss": best.loss, "score": best.saved}], "mean": {}, "std": {}}
+        Findings.of(data, "auto", runs, {0: best.cluster}, {0: best.confidence}, explained, [], {})
+
+
 if __name__ == "__main__":
     folder, processes.ROWS = Path(sys.argv[1]), BLOCK
     with process_group(torch.device("cpu")):
         expected = torch.load(folder / "one.pt", weights_only=False)
         (folder / f"{rank()}.txt").write_text("\n".join(different(expected)))
+        if world_size() == 2:
+            few_rows_suffice()

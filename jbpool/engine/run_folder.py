@@ -32,7 +32,7 @@ from torch import Tensor
 from jbpool.console import progress_bar
 from jbpool.errors import JBPoolError, RunFolderError
 from jbpool.files import atomic_file, load_state, reporting_damage, save_state, write_text
-from jbpool.processes import barrier, gather, rank, world_size
+from jbpool.processes import barrier, gather, rank
 
 # What a run of either task may write.
 WRITTEN = (
@@ -264,13 +264,12 @@ class RunFolder:
         try:
             yield
         except KeyboardInterrupt:
-            if world_size() == 1:                           # others may wait for each other: what is finished is kept
+            if rank() == 0:
                 self.history += self.curve                  # --resume does not need it
                 with suppress(JBPoolError):                 # a second error must not hide the first
-                    if self.runs:
-                        self.write()
                     self.save()
                     if self.runs:
+                        self.write()
                         self.write_report()
             raise
 

@@ -117,11 +117,12 @@ def run_jbpool(folder: Path, with_features: bool = True) -> dict:
         loaded = memory.now()[1]
         memory.peak_anonymous = loaded                      # beyond the loaded graph; features are a mapped file
         out = NODE_CLUSTER.run(config, data, folder / "run", torch.device("cpu"))
+        clustered = dict(spent)
+        out.write_report()                                  # it smooths and reduces what it draws, which is in no phase
     if rank() > 0 or not out.runs:
         sys.exit()                                          # the first one reports
-    phases = {name: sum(spent.get(part, 0) for part in parts) for name, parts in PHASES.items()}
+    phases = {name: sum(clustered.get(part, 0) for part in parts) for name, parts in PHASES.items()}
     phases["cluster"] = out.runs[0]["seconds"] - phases["smooth"] - phases["reduce"]
-    out.write_report()                                      # it smooths and reduces what it draws, which is in no phase
     shutil.rmtree(folder / "run")
     return {
         "seconds": time.perf_counter() - began, "processor": time.process_time() - used, "phases": phases,
