@@ -4,7 +4,7 @@
 
 Planted partitions of 16 classes and mean degree 20, 80 % of the edges inside, in random order. Every run is
 ``jbpool cluster edges.npy -k 16`` with 4 starts. Memory is the largest anonymous memory of a process, less that of a
-graph of 1,000 nodes: beyond the libraries. ``--limit``: RLIMIT_DATA of each process. ``--checkout``: of another version.
+graph of 1,000 nodes: beyond the libraries. ``--limit``: RLIMIT_DATA of each process. ``--checkout``: another version.
 """
 
 from __future__ import annotations
