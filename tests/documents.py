@@ -47,6 +47,7 @@ REASONS = {                                     # why a block does not run -> wh
     "needs a GPU": r"cu\d|cuda|gpu",
     "changes the environment": r"^(pip|make|python -m pip)\b",
     "needs several machines": r"--nnodes",
+    "needs another checkout": r"^git worktree add\b",
     "needs lightning": r"^import lightning$",   # which is not installed: not imported either
 }
 SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -199,7 +200,7 @@ def _check_command(words: list[str]) -> None:
         named = [word for word in words[1:] if "=" not in word]
         assert set(named) <= set(targets), f"make has no target {named}"
         return None
-    if words[0] == "pip" or words[:3] == ["python", "-m", "pip"]:
+    if words[0] in ("pip", "git") or words[:3] == ["python", "-m", "pip"]:
         return None
     if words[0] == "bash":
         assert (ROOT / words[1]).is_file(), words[1]
