@@ -168,7 +168,8 @@ def _components(graph: Graph) -> tuple[int, int]:
     shape = (len(pointers) - 1,) * 2
     ones = np.ones(graph.num_edges, dtype=np.int8)
     matrix = scipy.sparse.csr_matrix((ones, rows.columns.numpy(), pointers), shape)
-    count, component = connected_components(matrix, directed=False)
+    symmetric = part.processes == 1         # then the strong components are those, without a transposed copy
+    count, component = connected_components(matrix, symmetric, "strong")
     sizes, first = np.bincount(component[:num_nodes], minlength=count), part.before(count)
     label = torch.from_numpy(component).long() + first                                      # different in all processes
     pairs = torch.stack([label, halo.extended(label[:num_nodes])])[:, num_nodes:].unique(dim=1).numpy()
