@@ -26,7 +26,7 @@ from jbpool.ops.segment import contingency
 from jbpool.ops.sparse import csr, is_sparse
 from jbpool.processes import RowShares
 
-SPLITS = 3              # of the data into halves
+SPLITS = 6              # of the data into halves
 LARGE = 5000            # nodes above which there is one split
 SAMPLE = 2**14          # nodes that are clustered
 DRAWN_FROM = 1000       # nodes that the first prototypes are chosen from

@@ -199,7 +199,7 @@ def find_clusters(
     trust = _agreement(evidence, attempts, cluster, num_clusters)                       # (n,)
     trust *= model.certainty(evidence, cluster)
     cluster, trust = torch.where(evidence.informed, cluster, -1), torch.where(evidence.informed, trust, 0)
-    notes = [*_notes(graph, feat, cluster, num_clusters)]
+    notes = [*_notes(graph, feat, cluster, choice)]
     if previous is not None:
         numbers = kept_numbers(cluster, previous, num_clusters, graph.shares).to(cluster.device)
         cluster, model = torch.where(cluster >= 0, numbers[cluster], -1), model.renumbered(numbers)
@@ -237,14 +237,15 @@ def _attempt(
     return Attempt(view, start, loss, refined.saved / math.log(2) / shares.num_rows, moved), refined
 
 
-def _notes(graph: Graph, feat: Tensor | None, cluster: Tensor, num_clusters: int) -> Iterator[str]:
+def _notes(graph: Graph, feat: Tensor | None, cluster: Tensor, choice: Choice) -> Iterator[str]:
     """Yield what users should know of clusters ``(n,)``: fewer than asked for, or components joined."""
+    num_clusters, fix = choice.num_clusters, " Ask for at most {}." if choice.by == "given" else ""
     used = int((graph.shares.counts(cluster, num_clusters) > 0).sum())
     what = "edges" if feat is None else "edges and features"
     if used < num_clusters:
         yield (
             f"{used} of {num_clusters} clusters are used: the {what} support no more, since they explain every node of "
-            f"the others better by one of these. Ask for at most {used}."
+            f"the others better by one of these.{fix.format(used)}"
         )
     if feat is None:
         main = main_clusters(graph, cluster)
