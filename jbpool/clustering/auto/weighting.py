@@ -16,7 +16,7 @@ from jbpool.processes import ALONE, ROWS, RowShares
 
 BLOCK = 1 << 22             # dense values looked at together
 EVERY = slice(None)
-UNEQUAL = 30                # how many times as large as the typical column the largest one may be, without a warning
+UNEQUAL, APART = 30, 100    # how many times as large as the typical, the smallest column the largest one may be
 
 
 class UnitRows:
@@ -157,7 +157,7 @@ def are_counts(feat: Tensor, shares: RowShares = ALONE) -> bool:
 
 
 def scale_warning(feat: Tensor | None, shares: RowShares = ALONE) -> str | None:
-    """Return a warning if one column of measurements is so large that it alone decides the direction of every row."""
+    """Return a warning if some columns of measurements are so large that they alone decide the direction of rows."""
     if feat is None or is_sparse(feat) or are_counts(feat, shares):
         return None
     square = torch.zeros(feat.shape[1], dtype=torch.float64, device=feat.device)                        # (D,)
@@ -167,12 +167,18 @@ def scale_warning(feat: Tensor | None, shares: RowShares = ALONE) -> str | None:
         count += (block != 0).sum(0)
     square, count = shares.add_up(torch.stack([square, count]))
     size = (square / count)[count > 0].sqrt()                           # where it is not zero: flags may be rare
-    if len(size) < 2 or size.max() <= UNEQUAL * size.median():
+    if len(size) < 2:
         return None
-    times = float(size.max() / size.median())
+    typical, smallest = (float(size.max() / other) for other in (size.median(), size.min()))
+    if typical > UNEQUAL:
+        what = f"{typical:,.0f} times as large as the typical one"
+    elif smallest > APART:
+        what = f"{smallest:,.0f} times as large as the smallest one"
+    else:
+        return None
     return (
-        f"the largest feature column is {times:,.0f} times as large as the typical one and hides the others; if they "
-        "are measurements in different units, standardise them (--scale standard, or scikit-learn's StandardScaler)."
+        f"the largest feature column is {what} and hides others; if they are measurements in different units, "
+        "standardise them (--scale standard, or scikit-learn's StandardScaler)."
     )
 
 

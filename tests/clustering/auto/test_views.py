@@ -244,6 +244,9 @@ def test_a_column_that_hides_the_others_is_mentioned():
     whole = torch.stack([torch.arange(50) % 2, torch.arange(50) + 20, torch.arange(50) * 100 + 9000], dim=1).float()
     assert not are_counts(whole)                                                # a flag, an age, an income
     assert scale_warning(whole) is not None
+    age = torch.randn(200, 3) * torch.tensor([200.0, 150.0, 1.0])               # the typical column is large, too
+    assert "times as large as the smallest one and hides others" in scale_warning(age)
+    assert scale_warning(age / torch.tensor([4.0, 4.0, 1.0])) is None
     rare = torch.cat([scaled, (torch.rand(50, 30) < 0.02).float()], dim=1)
     assert scale_warning(rare) is None
     with pytest.warns(UserWarning, match="standardise them") as warned:
