@@ -338,7 +338,8 @@ def unite_smaller(
         heads, _ = trained_heads(rows, count, UNITED_STARTS, generator, shares, epochs=0)
         smaller = [refine(evidence, cluster, count) for cluster in hard_clusters(heads, rows, shares)]
         best = max(smaller, key=lambda refined: rounded(refined.saved))
-        *_, (partition, _) = unions(Partition(evidence, best.cluster), num_clusters)
+        for partition, _ in unions(Partition(evidence, best.cluster), num_clusters):        # one at a time: they are large
+            pass
         united = refine(evidence, partition.cluster, num_clusters)
         attempts.append(_given(evidence, EDGES, partition.cluster, united, num_clusters))
     return attempts
