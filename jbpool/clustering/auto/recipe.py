@@ -17,6 +17,7 @@ Every process has some rows of everything, ``(n, ...)`` below, and all of them c
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -338,8 +339,7 @@ def unite_smaller(
         heads, _ = trained_heads(rows, count, UNITED_STARTS, generator, shares, epochs=0)
         smaller = [refine(evidence, cluster, count) for cluster in hard_clusters(heads, rows, shares)]
         best = max(smaller, key=lambda refined: rounded(refined.saved))
-        for partition, _ in unions(Partition(evidence, best.cluster), num_clusters):        # one at a time: they are large
-            pass
+        ((partition, _),) = deque(unions(Partition(evidence, best.cluster), num_clusters), maxlen=1)    # the last one
         united = refine(evidence, partition.cluster, num_clusters)
         attempts.append(_given(evidence, EDGES, partition.cluster, united, num_clusters))
     return attempts
