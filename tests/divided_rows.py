@@ -139,9 +139,9 @@ def different(expected: dict[str, Any]) -> list[str]:
     """The steps that found something else in the rows of this process than in the whole graph."""
     names = []
     for case, make in CASES.items():
-        data = make()
-        shares = RowShares.of_this_run(data.graph.num_nodes)
-        here, rows = found(data.part(shares)), slice(shares.start, shares.stop)
+        data = make().of_this_run()
+        shares = data.graph.shares
+        here, rows = found(data), slice(shares.start, shares.stop)
         for name, value in expected[case].items():
             if not equal(value[rows] if name.startswith(ROWS) else value, here[name]):
                 names.append(f"{case}: {name}")

@@ -39,7 +39,7 @@ from jbpool.engine.run_folder import RunFolder, write_assign_csv
 from jbpool.errors import ConfigError, reported_as
 from jbpool.files import save_state, write_text
 from jbpool.ops.segment import contingency
-from jbpool.processes import RowShares, barrier, rank, world_size
+from jbpool.processes import barrier, rank, world_size
 from jbpool.schema import as_dict
 
 
@@ -418,7 +418,6 @@ def load_data(config: ClusterConfig) -> NodeData:
         single = f"method.name={method} runs in a single process, without torchrun"
         raise ConfigError(f"{single}: several processes can share method.name=auto (auto.yaml).")
     data = load_nodes(config.dataset.name, config.dataset.root, **config.dataset.options)
-    data = data.part(RowShares.of_this_run(data.graph.num_nodes))
     if data.label is not None and not data.graph.shares.total(int((data.label >= 0).any())):
         return replace(data, label=None, num_classes=None, class_names=None)
     return data

@@ -46,9 +46,9 @@ def load_nodes(name: str, root: str | Path | None = None, **options: Any) -> Nod
     Returns
     -------
     NodeData
-        The graph with features and labels, if it has them.
+        The graph with features and labels, if it has them. In a run of several processes: the rows of this one.
     """
-    return load_set(NODE_SETS, name, root, options)
+    return load_set(NODE_SETS, name, root, options).of_this_run()
 
 
 def load_graphs(name: str, root: str | Path | None = None, **options: Any) -> GraphData:

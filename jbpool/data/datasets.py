@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch.nn import functional
 
+from jbpool import processes
 from jbpool.checks import check_index
 from jbpool.data.arrays import narrow
 from jbpool.data.parts import Part
@@ -24,7 +25,7 @@ from jbpool.formats import CsrRows
 from jbpool.graph import Graph
 from jbpool.inputs import is_symmetric
 from jbpool.ops.sparse import csr, is_sparse, rows_between
-from jbpool.processes import ROWS, RowShares
+from jbpool.processes import RowShares, world_size
 
 UNLABELLED = -1
 
@@ -60,6 +61,13 @@ class NodeData:
         """Return graph, features and edge weights on a device."""
         feat = None if self.feat is None else self.feat.to(device)
         return self.graph.to(device), feat, None if self.edge_weight is None else self.edge_weight.to(device)
+
+    def of_this_run(self) -> NodeData:
+        """Return the rows of this process; the same data, if they are that already."""
+        if self.graph.shares.processes == world_size():
+            return self
+        ends = torch.arange(0, self.graph.num_nodes + processes.ROWS, processes.ROWS).clamp_max(self.graph.num_nodes)      # of blocks
+        return self.part(RowShares.of_this_run(self.graph.num_nodes, self.graph.by_target.pointers[ends].diff()))
 
     def part(self, shares: RowShares) -> NodeData:
         """Return the rows of this process of data that every process has."""
@@ -137,8 +145,8 @@ class NodeData:
     def _hash(self, content: Callable[[slice], list[Tensor | None]], names: str = "") -> str:
         """Return a hash of names and of the content of all rows; which process has a block of them has no effect."""
         first, total = self.graph.shares.start, 0
-        for start in range(0, self.graph.num_nodes, ROWS):
-            block = slice(start, min(start + ROWS, self.graph.num_nodes))
+        for start in range(0, self.graph.num_nodes, processes.ROWS):
+            block = slice(start, min(start + processes.ROWS, self.graph.num_nodes))
             total += int(_hash(*content(block), names=str(first + start)), 16)
         return _hash(names=f"{names}{_part(self.graph).total(total)}")
 

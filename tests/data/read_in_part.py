@@ -10,10 +10,8 @@ import pandas as pd
 import torch
 
 from jbpool import processes
-from jbpool.data import datasets
 from jbpool.data.datasets import NodeData
-from jbpool.data.own import divided, one_graph
-from jbpool.data.parts import Part
+from jbpool.data.own import one_graph
 from jbpool.processes import process_group, rank
 
 BLOCK = 4               # rows, instead of 1,024: shares of small graphs
@@ -50,10 +48,8 @@ def watch(longest: dict, frame, event: str, _) -> None:
 
 if __name__ == "__main__":
     folder, out = Path(sys.argv[1]), Path(sys.argv[2])
-    for module in (processes, datasets, divided):
-        module.ROWS = BLOCK
+    processes.ROWS = BLOCK
     with process_group(torch.device("cpu")):
-        one_graph.WHOLE = Part.of_this_run()
         seen = {}
         for case in sorted(folder.iterdir()):
             files = {path.name.split(".")[0]: path for path in case.iterdir()}

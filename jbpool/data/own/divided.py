@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from jbpool import processes
 from jbpool.data.arrays import INT32_MAX
 from jbpool.data.own.edges import Edges, occurs, sides
 from jbpool.data.own.features import Features, fill, finite
 from jbpool.data.own.tables import shown, united
 from jbpool.data.parts import Names, Part, Route
 from jbpool.errors import DataError
-from jbpool.processes import ROWS, RowShares
+from jbpool.processes import RowShares
 
 
 def divided(
@@ -42,8 +43,8 @@ def divided(
     is_first = first_column(names, edges)
     numbers = names.numbers.astype(np.int32 if names.count <= INT32_MAX else np.int64)
     edges = replace(edges, source=numbers[edges.source], target=numbers[edges.target])
-    blocks = -(-names.count // ROWS)
-    entries = sum(np.bincount(end // ROWS, minlength=blocks) for end in (edges.source, edges.target))
+    blocks = -(-names.count // processes.ROWS)
+    entries = sum(np.bincount(end // processes.ROWS, minlength=blocks) for end in (edges.source, edges.target))
     shares = RowShares.of_this_run(names.count, names.route.shares.add_up(torch.from_numpy(entries)))
     if feat is not None:
         feat = _rows(feat, numbers[places[1]], part, shares, missing)

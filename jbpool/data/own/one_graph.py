@@ -86,7 +86,7 @@ def load_node_files(
     if not is_cells(edges) and (edges is None) == (graph is None):
         raise DataError("dataset 'file': give either edges (an edge list) or graph (a DGL .bin file).")
     path = Path(graph if edges is None else edges)          # type: ignore[arg-type]
-    listed, features = _read(path, features, separator, header, weight, graph, sample, missing, WHOLE)
+    listed, features = _read(path, features, separator, header, weight, graph, sample, missing, Part.of_this_run())
     feat = _features(listed, features, missing, scale)
     data = _together(path.name.split(".")[0], listed, feat, missing)
     if feat is not None and data.feat is not None and scale == "standard" and _is_read_later(listed, feat):
