@@ -166,7 +166,7 @@ class JBClustering(Clusterer):
             Nodes that keep their cluster, 0 to ``n_clusters`` - 1; the others arrange themselves around them.
         sample : str, optional
             Of an AnnData, the column of ``obs`` with the sample of each cell. Samples without edges between them are
-            joined by edges from each cell to the most similar one of every other sample.
+            joined by edges from each cell to the most similar one of the next sample.
         """
         return self._fit(X, y, features, missing, previous, fixed, sample)
 

@@ -66,8 +66,8 @@ def edges_of_cells(
 def _of_samples(edges: Edges, adata: AnnData, name: str) -> Edges:
     """Return the graph with the sample of every cell; samples are joined if no edges are between them.
 
-    Each cell is joined to the one of every other sample with the nearest smoothed features. Otherwise, clusters of one
-    sample each would describe the edges best.
+    Each cell is joined to the one of the next sample, in a ring, with the nearest smoothed features: few edges, since
+    many would hide those in space. Without them, clusters of one sample each would describe the edges best.
     """
     if name not in adata.obs or adata.obs[name].isna().any():
         problem = "has gaps" if name in adata.obs else f"is not there; obs has {', '.join(adata.obs) or 'no columns'}"
@@ -82,14 +82,14 @@ def _of_samples(edges: Edges, adata: AnnData, name: str) -> Edges:
     from sklearn.neighbors import NearestNeighbors
 
     rows, shape = _smoothed(edges), (len(sample),) * 2
-    pairs = [(one, other) for one in groups for other in groups if one is not other]
-    near = [other[NearestNeighbors(n_neighbors=1).fit(rows[other]).kneighbors(rows[one], return_distance=False)[:, 0]]
-            for one, other in pairs]  # fmt: skip
-    ends = np.concatenate([one for one, _ in pairs]), np.concatenate(near)
+    nearest = NearestNeighbors(n_neighbors=1)
+    near = [other[nearest.fit(rows[other]).kneighbors(rows[one], return_distance=False)[:, 0]]
+            for one, other in zip(groups, [*groups[1:], groups[0]], strict=True)]  # fmt: skip
+    ends = np.concatenate(groups), np.concatenate(near)
     joins = scipy.sparse.coo_matrix((np.ones(len(ends[0])), ends), shape).tocsr()
     source, target = joins.maximum(joins.T).nonzero()
-    log.warning("the samples of %r have no edges between them: %s edges join each cell to the most similar one of "
-                "every other sample", name, f"{len(source) // 2:,}")  # fmt: skip
+    log.warning("the samples of %r have no edges between them: %s edges join each cell to the most similar one of the "
+                "next sample", name, f"{len(source) // 2:,}")  # fmt: skip
     weight = edges.weight
     if weight is not None:
         weight = np.concatenate([weight, np.full(len(source), weight.mean(), dtype=weight.dtype)])
