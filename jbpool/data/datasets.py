@@ -66,8 +66,9 @@ class NodeData:
         """Return the rows of this process; the same data, if they are that already."""
         if self.graph.shares.processes == world_size():
             return self
-        ends = torch.arange(0, self.graph.num_nodes + processes.ROWS, processes.ROWS).clamp_max(self.graph.num_nodes)      # of blocks
-        return self.part(RowShares.of_this_run(self.graph.num_nodes, self.graph.by_target.pointers[ends].diff()))
+        rows, pointers = self.graph.num_nodes, self.graph.by_target.pointers
+        ends = torch.arange(0, rows + processes.ROWS, processes.ROWS).clamp_max(rows)         # of blocks
+        return self.part(RowShares.of_this_run(rows, pointers[ends].diff()))
 
     def part(self, shares: RowShares) -> NodeData:
         """Return the rows of this process of data that every process has."""
