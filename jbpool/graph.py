@@ -375,7 +375,8 @@ def as_graph(graph: Any) -> Graph:
             f"graph is a tensor {tuple(graph.shape)}: pass jbpool.Graph(edge_index), or with adj = "
             "adj.to_sparse_coo().coalesce() jbpool.Graph(adj.indices(), len(adj), edge_weight=adj.values())."
         )
+    kind = f"{type(graph).__module__}.{type(graph).__name__}".removeprefix("builtins.")      # igraph has a Graph, too
     raise InputError(
-        f"graph is a {type(graph).__name__}: pass a DGLGraph, a Data or Batch of PyG, a jbpool.Graph, a sparse matrix "
+        f"graph is a {kind}: pass a DGLGraph, a Data or Batch of PyG, a jbpool.Graph, a sparse matrix "
         "or a networkx graph; several graphs as one batch."
     )

@@ -78,6 +78,7 @@ def test_without_dgl_what_to_do_is_one_line(python, fix, monkeypatch):
         (lambda: Graph(torch.tensor([[0, 1], [1, 0]]), 2.5), "num_nodes=2.5"),
         (lambda: Graph(grid(3).edge_index, 9, sizes=[4, 4]), "sizes add up to 8"),
         (lambda: as_graph([(0, 1)]), "graph is a list: pass a DGLGraph"),
+        (lambda: as_graph(type("Graph", (), {"__module__": "igraph"})()), r"graph is a igraph\.Graph: pass a DGLGraph"),
         (lambda: as_graph(scipy.sparse.random(3, 4)), "must be square"),
         (lambda: as_graph(networkx.DiGraph([(0, 1)])), r"to_undirected\(\)"),
     ],
