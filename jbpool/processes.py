@@ -5,6 +5,7 @@ With one process nothing is sent. Rows are consecutive, in the order of the rank
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import signal
@@ -56,6 +57,8 @@ def process_group(device: torch.device) -> Iterator[None]:
     signal.signal(signal.SIGTERM, stop_with_the_others)
     with signs_of_life():
         distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        if rank() > 0:
+            logging.disable(logging.WARNING)                # the first process says the same
         try:
             yield
         finally:

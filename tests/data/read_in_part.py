@@ -1,6 +1,7 @@
 """One of several processes; test_parts.py starts them. Reads every file of a folder in part, and says what it got."""
 
 import json
+import logging
 import sys
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,10 @@ if __name__ == "__main__":
     folder, out = Path(sys.argv[1]), Path(sys.argv[2])
     processes.ROWS = BLOCK
     with process_group(torch.device("cpu")):
+        said: list[str] = []
+        handler = logging.Handler()
+        handler.emit = lambda record: said.append(record.getMessage())
+        logging.getLogger("jbpool").addHandler(handler)
         seen = {}
         for case in sorted(folder.iterdir()):
             files = {path.name.split(".")[0]: path for path in case.iterdir()}
@@ -59,5 +64,6 @@ if __name__ == "__main__":
                 sys.setprofile(partial(watch, longest))
             data = one_graph.load_node_files(**files, **options)
             sys.setprofile(None)
-            seen[case.name] = content(data) | {"longest": longest}
+            seen[case.name] = content(data) | {"longest": longest, "said": [*said]}
+            said.clear()
         (out / f"{rank()}.json").write_text(json.dumps(seen))

@@ -55,6 +55,8 @@ def write_cases(folder: Path):
     people[:, 1] = [f"event {number}" for number in pairs[:, 1]]
     place("bipartite", "edges.csv").write_text("who,what,weight\n" + lines(people, np.arange(200) % 7))
     place("a name in the last line", "edges.csv").write_text(lines(pairs) + "x,7\n")
+    similar = named(pairs, lambda number: ["Ann", "ann", "NaN", f"n{number}"][min(number, 3)])
+    place("similar names", "edges.csv").write_text(lines(similar))
     place("odd numbers", "edges.csv").write_text(lines(pairs) + "007,7\n")
     place("few lines", "edges.csv").write_text("id,to\na,b\nb,c\n")
     place("one line of text", "edges.txt").write_text("# a\n\n\n7 8")
@@ -112,11 +114,13 @@ def read(tmp_path_factory):
 @pytest.mark.parametrize("processes", [2, 3, 4])
 def test_files_read_in_part_give_the_same(read, processes):
     (alone,) = read[1]
-    assert len(alone) == 32
+    assert len(alone) == 33
     for case, expected in alone.items():
         parts = [seen[case] for seen in read[processes]]
         assert [part["shared"] for part in parts] == [expected["shared"]] * processes, case
         assert [part["types"] for part in parts] == [expected["types"]] * processes, case
+        assert parts[0]["said"] == expected["said"], case
+        assert not any(part["said"] for part in parts[1:]), case
         for name, rows in expected["rows"].items():
             values = [part["rows"][name] for part in parts]
             joined = None if None in values else [value for value in values for value in value]

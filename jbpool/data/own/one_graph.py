@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
+import zlib
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from jbpool.data.own.libraries import (
 )
 from jbpool.data.own.matrices import as_matrix, edges_of_matrix, is_of, plain
 from jbpool.data.own.tables import PLAIN, kind_of, of_one_kind, places, read_table, shown
-from jbpool.data.parts import WHOLE, Names, Part
+from jbpool.data.parts import WHOLE, Names, Part, Route
 from jbpool.errors import DataError, reported_as
 from jbpool.graph import Graph
 from jbpool.interop import is_dgl, is_pyg
@@ -256,22 +257,26 @@ def _mention_odd_names(edges: Edges) -> None:
     """Mention names that differ in spaces, case or type only, words among numbers, and names that mean a gap."""
     if edges.ids is None or edges.ids.dtype != object:
         return
+    part, keys = edges.part, np.array([" ".join(str(name).split()).casefold() for name in edges.ids], dtype=object)
+    codes = np.array([zlib.crc32(key.encode()) for key in keys], dtype=np.int64)        # those of one key meet
+    route = Route(part, codes, [place << 32 // part.processes for place in range(1, part.processes)])
+    ids, keys = route.there(edges.ids), route.there(keys)
     first: dict[str, object] = {}
-    names = [str(name) for name in edges.ids]
-    similar = [
-        f"{shown(first[key])} and {shown(name)}" for name, text in zip(edges.ids, names, strict=True)
-        if first.setdefault(key := " ".join(text.split()).casefold(), name) is not name
-    ]  # fmt: skip
-    words = [shown(name) for name, text in zip(edges.ids, names, strict=True) if not re.fullmatch(PLAIN, text)]
-    gaps = [shown(name) for name, text in zip(edges.ids, names, strict=True) if text.lower() in NO_NAMES]
-    for problem, odd in (
-        ("different nodes whose names differ in spaces, case or type only", similar),
-        ("nodes whose names are no numbers, unlike most", words if 2 * len(words) < len(names) else []),
-        ("nodes whose names may mean that they are missing", gaps),
+    names = [(name, str(name)) for name in ids]
+    similar = [(text, f"{shown(first[key])} and {shown(name)}") for (name, text), key in zip(names, keys, strict=True)
+               if first.setdefault(key, name) is not name]  # fmt: skip
+    words = [(text, shown(name)) for name, text in names if not re.fullmatch(PLAIN, text)]
+    gaps = [(text, shown(name)) for name, text in names if text.lower() in NO_NAMES]
+    for problem, odd, most in (
+        ("different nodes whose names differ in spaces, case or type only", similar, 2),
+        ("nodes whose names are no numbers, unlike most", words, 0.5),
+        ("nodes whose names may mean that they are missing", gaps, 2),
     ):
-        if odd:
-            more = f", and {len(odd) - 1:,} more" if len(odd) > 1 else ""
-            log.warning("%s: %s: %s%s", edges.origin, problem, odd[0], more)
+        count, nodes = part.total(len(odd), len(names))
+        some = [each for found in part.gather(odd[:1]) for each in found]
+        if some and count < most * nodes:
+            more = f", and {count - 1:,} more" if count > 1 else ""
+            log.warning("%s: %s: %s%s", edges.origin, problem, min(some)[1], more)
 
 
 def _matched(edges: Edges, feat: Features, missing: str | None) -> tuple[Features, np.ndarray | None]:
