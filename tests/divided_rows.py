@@ -20,7 +20,6 @@ from jbpool.clustering import picture, report
 from jbpool.clustering.auto import bounded_heads, halves, paths, recipe
 from jbpool.clustering.auto.anchors import Anchors, changes, continued, seeded
 from jbpool.clustering.auto.bounded_heads import hard_clusters, trained_heads
-from jbpool.clustering.auto.halves import Halves
 from jbpool.clustering.auto.merging import Partition, unions
 from jbpool.clustering.auto.paths import closure
 from jbpool.clustering.auto.recipe import choose, find_clusters, main_clusters, remarks
@@ -88,13 +87,12 @@ ROWS = "rows of "       # what has a row for each node of a process
 def found(data: NodeData) -> dict[str, Any]:
     """What every step finds in the rows of this process."""
     graph, feat, weight, shares = data.graph, data.feat, data.edge_weight, data.graph.shares
-    halves, evidence = Halves(graph, feat, 4, weight), Evidence(graph, feat, weight)
-    view = edge_view(graph, 3, weight)
+    evidence, view = Evidence(graph, feat, weight), edge_view(graph, 3, weight)
     some = torch.arange(shares.start, shares.stop) % 3
     few = torch.where(torch.arange(shares.start, shares.stop) % 2 == 0, some, -1)
     found = {
         ROWS + "edges": view,
-        "halves": halves.agreement(3), "crossing": halves.crossing(2), "remarks": remarks(shares, feat),
+        "remarks": remarks(shares, feat),
         "closure": closure(graph, some), ROWS + "components": components(graph), "main": main_clusters(graph, some),
     }  # fmt: skip
     if feat is not None:

@@ -41,7 +41,7 @@ def test_every_step_finds_what_one_process_finds(steps, count):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    return run_by_several(["sbm", "cora"] if (SHARED / "planetoid").is_dir() else ["sbm"], tmp_path_factory)
+    return run_by_several(["sbm"], tmp_path_factory)
 
 
 def run_by_several(names, tmp_path_factory):
@@ -59,9 +59,16 @@ def result(folder: Path) -> dict:
 
 
 @pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.parametrize("name", ["sbm", pytest.param("cora", marks=REAL)])
-def test_several_processes_give_what_one_gives(runs, name, count):
-    assert_same_runs(runs, name, count)
+def test_several_processes_give_what_one_gives(runs, count):
+    assert_same_runs(runs, "sbm", count)
+
+
+def test_another_number_of_processes_continues_from_parts(runs, tmp_path):
+    run_ranks(SCRIPT, tmp_path, "sbm", "[0]", 1000, cwd=tmp_path, processes=3)
+    files = sorted(path.name for path in (tmp_path / "sbm").glob("assign*"))
+    assert files == [f"assign-0000{place}-of-00003.npz" for place in range(3)]
+    run_ranks(SCRIPT, tmp_path, "sbm", "[0, 1]", 10**8, cwd=tmp_path, processes=2)
+    assert_same_runs({1: runs[1], 2: tmp_path}, "sbm", 2)
 
 
 @REAL
