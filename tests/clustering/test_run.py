@@ -17,9 +17,10 @@ from jbpool.clustering.auto.number import given as given_number
 from jbpool.clustering.baselines import BASELINES
 from jbpool.clustering.config import METHODS, NETWORKS
 from jbpool.clustering.embed import spectral
+from jbpool.clustering.job import collapse_warning
 from jbpool.clustering.network import ClusterNet, ClusterProblem, make_model
 from jbpool.clustering.node_cluster import NODE_CLUSTER
-from jbpool.clustering.run import collapse_warning, load_data
+from jbpool.clustering.run import load_data
 from jbpool.clustering.scores import label_scores
 from jbpool.data import NodeData, load_nodes
 from jbpool.engine.config import load_config
@@ -102,7 +103,7 @@ def test_a_run_that_dies_after_its_last_epoch_keeps_its_history(tmp_path, monkey
     config = load_config(NODE_CLUSTER, None, SMALL)
     whole = run(config, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr("jbpool.clustering.run.Job.save_clusters", lambda job: 1 / 0)
+        patch.setattr("jbpool.clustering.job.Job.save_clusters", lambda job: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(config, tmp_path / "broken")
     assert run(config, tmp_path / "broken", resume=True).history == whole.history
