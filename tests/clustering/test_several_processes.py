@@ -33,9 +33,15 @@ def steps(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("count", [2, 3, 4])
-def test_every_step_finds_what_one_process_finds(steps, count):
-    run_ranks(STEPS, steps, cwd=steps, processes=count)
+SOME, REST = ["words", "components", "six nodes"], ["weighted", "measurements", "hard"]
+
+
+@pytest.mark.parametrize(
+    ("count", "cases"),
+    [(2, REST), (4, SOME), *(pytest.param(count, CASES, marks=pytest.mark.slow) for count in (2, 3, 4))],
+)
+def test_every_step_finds_what_one_process_finds(steps, count, cases):
+    run_ranks(STEPS, steps, ",".join(cases), cwd=steps, processes=count)
     assert [(steps / f"{place}.txt").read_text() for place in range(count)] == [""] * count
 
 
