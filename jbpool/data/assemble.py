@@ -73,8 +73,6 @@ def added_up(
         excess = (abs(total - back) - 1e-5 * total.maximum(back)).tocoo()
         one_way = np.isin(graph_of, graph_of[excess.row[excess.data > 0]]).astype(np.float32)
         matrix = total.maximum(back) + scipy.sparse.diags_array(one_way) @ total.minimum(back)
-    with np.errstate(over="ignore"):
-        matrix.data = matrix.data.astype(np.float32, copy=False)
     if not np.isfinite(matrix.data).all():
         raise DataError("an edge weight is beyond the range of float32; scale the weights down.")
     listed, entries, loops, zeros = part.total(len(one), matrix.nnz, loops, zeros)
@@ -91,7 +89,11 @@ def _rows_of_lines(
     if shares.start:                                    # then these are ours
         row -= shares.start
     data = np.ones(len(row), dtype=np.float32) if weight is None else route.there(weight)
-    return scipy.sparse.coo_matrix((data, (row, column)), shape=(shares.stop - shares.start, shares.num_rows)).tocsr()
+    shape = shares.stop - shares.start, shares.num_rows
+    matrix = scipy.sparse.coo_matrix((data, (row, column)), shape=shape).tocsr()
+    with np.errstate(over="ignore"):
+        matrix.data = matrix.data.astype(np.float32, copy=False)
+    return matrix
 
 
 def undirected(one: np.ndarray, other: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
