@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from jbpool.clustering import run as clustering_run
+from jbpool.clustering import assignments
 from jbpool.clustering.node_cluster import NODE_CLUSTER
 from jbpool.engine.config import load_config
 from jbpool.processes import process_group
@@ -18,7 +18,7 @@ RUNS = {
 
 def run(name: str, folder: Path, seeds: str = "[0, 1]", joined: int = 10**8) -> None:
     """What is finished is not repeated; beyond so many nodes, every process leaves its clusters as a file."""
-    clustering_run.JOINED = joined
+    assignments.JOINED = joined
     config = load_config(NODE_CLUSTER, "auto", [*RUNS[name], f"train.seeds={seeds}", "train.restarts=4"])
     data, resume = NODE_CLUSTER.load_data(config), (folder / "finished.pt").exists()
     NODE_CLUSTER.run(config, data, folder, torch.device("cpu"), resume=resume)
