@@ -50,13 +50,13 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
-    """Join the other processes: gloo on the CPU, NCCL on GPUs."""
+    """Join the other processes: gloo on the CPU, NCCL for what is on GPUs."""
     if "WORLD_SIZE" not in os.environ:                      # set by torchrun
         yield
         return
     signal.signal(signal.SIGTERM, stop_with_the_others)
     with signs_of_life():
-        distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
         if rank() > 0:
             logging.disable(logging.WARNING)                # the first process says the same
         try:

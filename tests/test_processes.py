@@ -66,7 +66,7 @@ def test_a_single_process_changes_nothing():
     assert mean_over_processes(torch.tensor(2.5)) == 2.5
 
 
-@pytest.mark.parametrize(("kind", "backend"), [("cpu", "gloo"), ("cuda", "nccl")])
+@pytest.mark.parametrize(("kind", "backend"), [("cpu", "gloo"), ("cuda", "cpu:gloo,cuda:nccl")])
 def test_the_group_is_left_after_an_error(kind, backend, monkeypatch):
     calls = []
     monkeypatch.setenv("WORLD_SIZE", "2")
