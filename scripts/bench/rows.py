@@ -35,6 +35,7 @@ def measure(
         free.close()
         group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(processes)}
         common = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": str(threads)}
+        common["MALLOC_MMAP_THRESHOLD_"] = "1000000"            # what is freed returns to the system
         command = [sys.executable, "-m", "jbpool", "cluster", str(folder / "edges.npy"), "-k", str(scale.CLASSES)]
         command += ["--features", str(folder / "features.npy")] if features else []
         command += ["--set", f"train.restarts={scale.STARTS}", "--seeds", "0", "--out", f"{out}/run"]

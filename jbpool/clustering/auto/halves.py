@@ -19,9 +19,10 @@ from torch.nn.functional import pad
 from jbpool.clustering.auto.views import FixedFeatures, edge_view
 from jbpool.clustering.auto.weighting import are_counts
 from jbpool.clustering.scores import adjusted_mutual_information
-from jbpool.formats import CsrRows, row_of_entries
+from jbpool.formats import CsrRows
 from jbpool.graph import Graph
 from jbpool.nn.heads import unit_rows
+from jbpool.ops.adjacency import edge_blocks
 from jbpool.ops.segment import contingency
 from jbpool.ops.sparse import csr, is_sparse
 from jbpool.processes import RowShares
@@ -111,16 +112,18 @@ def divided(
 ) -> Iterator[Half]:
     """Yield two random halves of the edges, each with one half of the columns of the features."""
     rows, seed = graph.by_target, generator.initial_seed()
-    target = row_of_entries(rows.pointers, graph.num_edges)                             # (E,)
     # The sign of a product of random odd numbers is the same in both directions, and a fair coin for each pair.
     key = graph.shares.drawn(lambda count, random: torch.randint(-(2**62), 2**62, (count,), generator=random), seed)
     key = graph.halo.extended(key.to(graph.device)) * 2 + 1                             # (n + h,)
-    side = key[target] * key[rows.columns] < 0                                          # (E,)
+    signs = [key[edges.target] * key[edges.source] < 0 for edges in edge_blocks(graph)]
+    side = torch.cat([key[:0] < 0, *signs])                                             # (E,)
+    del signs
     weight = None if edge_weight is None else rows.of_edges(edge_weight)
     columns = None if feat is None or feat.shape[1] < FEWEST else _divided_columns(feat, generator, graph.shares)
     for part in (side, ~side):
         before = pad(part.cumsum(0), (1, 0))
         pointers = before[rows.pointers.long()].to(rows.pointers.dtype)
+        del before
         half = Graph.from_rows(CsrRows(pointers, rows.columns[part], None), halo=graph.halo)
         yield Half(half, None if weight is None else weight[part], None if columns is None else next(columns))
 

@@ -143,6 +143,8 @@ def are_counts(feat: Tensor, shares: RowShares = ALONE) -> bool:
     below = stored = whole = compared = multiples = 0
     for row, values, num_rows in _nonzeros(feat):
         below += int((values < 0).sum())
+        if below:
+            break
         stored, whole = stored + len(values), whole + int((values == values.round()).sum())
         several = (row.bincount(minlength=num_rows) > 1)[row]           # a single value is a multiple of itself
         smallest = values.new_full((num_rows,), torch.inf).scatter_reduce_(0, row, values, "amin")
@@ -188,7 +190,7 @@ def _nonzeros(feat: Tensor) -> Iterator[tuple[Tensor, Tensor, int]]:
         some = feat.values() != 0
         yield _row_numbers(feat)[some], feat.values()[some], feat.shape[0]
         return
-    for block in _row_blocks(feat):
+    for block in feat.split(max(1, _rows_together(feat) // 16)):            # places take four times as much as values
         yield block.nonzero()[:, 0], block[block != 0], len(block)
 
 
