@@ -237,7 +237,7 @@ def test_components_that_are_joined_are_mentioned(count, said):
     assert (result.cluster[60 * count :] == -1).all()
     assert not find_clusters(graph, torch.rand(graph.num_nodes, 3), Choice(2), starts=1).notes
     joined = torch.arange(graph.num_nodes) % count * (torch.arange(graph.num_nodes) < 9)
-    assert f"cluster 0 joins {count} components" in next(recipe._notes(graph, None, joined, count))
+    assert f"cluster 0 joins {count} components" in next(recipe._notes(graph, None, joined, Choice(count)))
 
 
 def test_a_graph_of_small_components_does_not_collapse():
