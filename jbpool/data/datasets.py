@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 import torch
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch.nn import functional
 
@@ -24,6 +23,7 @@ from jbpool.errors import DataError, one_line
 from jbpool.formats import CsrRows
 from jbpool.graph import Graph
 from jbpool.inputs import is_symmetric
+from jbpool.ops.components import component_sizes
 from jbpool.ops.sparse import csr, is_sparse, rows_between
 from jbpool.processes import RowShares, world_size
 
@@ -111,11 +111,12 @@ class NodeData:
         nodes, isolated = self.graph.shares.num_rows, int((self.graph.by_target.pointers.diff() == 0).sum())
         first = 0 if self.first is None else int(self.first.sum())
         entries, isolated, first = _part(self.graph).total(self.graph.num_edges, isolated, first)
-        components, largest = _components(self.graph)
+        sizes = component_sizes(self.graph)
         return Read(
             name=self.name, nodes=nodes, edges=entries // 2, **self.lines._asdict(),
             bipartite=None if self.first is None else (first, nodes - first), weights=self.weight_name,
-            isolated=isolated, components=components, largest=largest,
+            isolated=isolated, components=self.graph.shares.total(len(sizes)),
+            largest=max(self.graph.shares.largest(sizes), 0),
         )  # fmt: skip
 
     @property
@@ -165,34 +166,6 @@ class NodeData:
 
 def _part(graph: Graph) -> Part:
     return Part(graph.shares.place, graph.shares.processes)
-
-
-def _components(graph: Graph) -> tuple[int, int]:
-    """Return the number of connected components, and the nodes of the largest.
-
-    Every process finds those of its rows and their halo; which of them are one component, the halo says.
-    """
-    rows, halo, part, num_nodes = graph.by_target, graph.halo, _part(graph), graph.num_nodes
-    pointers = functional.pad(rows.pointers, (0, len(halo.wanted)), value=graph.num_edges).numpy()
-    shape = (len(pointers) - 1,) * 2
-    ones = np.ones(graph.num_edges, dtype=np.int8)
-    matrix = scipy.sparse.csr_matrix((ones, rows.columns.numpy(), pointers), shape)
-    symmetric = part.processes == 1         # then the strong components are those, without a transposed copy
-    count, component = connected_components(matrix, symmetric, "strong")
-    sizes, first = np.bincount(component[:num_nodes], minlength=count), part.before(count)
-    label = torch.from_numpy(component).long() + first                                      # different in all processes
-    pairs = torch.stack([label, halo.extended(label[:num_nodes])])[:, num_nodes:].unique(dim=1).numpy()
-    shared = np.unique(pairs[0])                                                            # with other processes
-    alone = np.delete(sizes, shared - first)
-    counts, largest, known, known_sizes, joined = zip(
-        *part.gather((len(alone), int(alone.max(initial=0)), shared, sizes[shared - first], pairs)), strict=True
-    )
-    names, ends = np.concatenate(known), np.concatenate(joined, axis=1)
-    ends = np.searchsorted(names, ends)
-    matrix = scipy.sparse.coo_matrix((np.ones(ends.shape[1]), tuple(ends)), (len(names),) * 2)
-    count, component = connected_components(matrix, directed=False)
-    sizes = np.bincount(component, weights=np.concatenate(known_sizes), minlength=count)
-    return sum(counts) + count, int(max(*largest, sizes.max(initial=0)))
 
 
 def _hash(*tensors: Tensor | None, names: str = "") -> str:

@@ -19,7 +19,8 @@ def components(graph: Graph) -> Tensor:
     rows, halo, num_nodes = graph.by_target, graph.halo, graph.num_nodes
     pointers = np.pad(rows.pointers.cpu().numpy(), (0, len(halo.wanted)), mode="edge")
     arrays = np.ones(graph.num_edges, dtype=np.int8), rows.columns.cpu().numpy(), pointers
-    local = connected_components(csr_array(arrays, shape=(len(pointers) - 1,) * 2), directed=False)[1]
+    alone = graph.shares.processes == 1         # then the strong components are those, without a transposed copy
+    local = connected_components(csr_array(arrays, shape=(len(pointers) - 1,) * 2), alone, "strong")[1]
     first = np.unique(local, return_index=True)[1]                          # own nodes come before those of the halo
     name = torch.from_numpy(first[local]) + graph.shares.start              # (n + h,) different in all processes
     pairs = torch.stack([name, halo.extended(name[:num_nodes].to(graph.device)).cpu()])[:, num_nodes:]
@@ -33,3 +34,16 @@ def components(graph: Graph) -> Tensor:
     known = np.isin(own, names)
     own[known] = smallest[np.searchsorted(names, own[known])]
     return torch.from_numpy(own)
+
+
+def component_sizes(graph: Graph) -> Tensor:
+    """Return the nodes of every component that begins in this process, ``(C,)``; those of other processes count."""
+    shares = graph.shares
+    names, counts = components(graph).unique(return_counts=True)
+    begins = names >= shares.start                                          # the others begin in an earlier process
+    elsewhere = shares.gather((names[~begins].numpy(), counts[~begins].numpy()))
+    names, counts = names[begins], counts[begins]
+    for found, more in elsewhere:
+        here = (found >= shares.start) & (found < shares.stop)
+        counts[torch.searchsorted(names, torch.from_numpy(found[here]))] += torch.from_numpy(more[here])
+    return counts
