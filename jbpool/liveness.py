@@ -34,17 +34,19 @@ def signs_of_life() -> Iterator[None]:
         with suppress(BaseException):
             _watch(parent)
         os._exit(0)
-    threading.Thread(target=_end_with, args=(child,), daemon=True).start()
+    ending = threading.Lock()                       # who has it says why, so that there is one line
+    threading.Thread(target=_end_with, args=(child, ending), daemon=True).start()
     try:
         yield
     finally:
+        ending.acquire()
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGTERM)
 
 
-def _end_with(child: int) -> None:
+def _end_with(child: int, ending: threading.Lock) -> None:
     _, status = os.waitpid(child, 0)
-    if os.waitstatus_to_exitcode(status) == SILENT:
+    if os.waitstatus_to_exitcode(status) == SILENT and ending.acquire(blocking=False):
         os.write(sys.stderr.fileno(), f"{MESSAGE}\n".encode())
         os._exit(1)                                 # the main thread may wait for a message for ever
 
